@@ -11,11 +11,11 @@ use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, Store, StoreError, Writ
 use super::Copier;
 use super::report::CopyFinding;
 use super::side::{Locks, Pages, Runs, Side, Tasks};
-use crate::heal::claims::judge::is_node_name;
+use crate::heal::claims::staleness::is_node_name;
 use crate::ledger::copy_mark::{Mark, Marked, Role};
 use crate::ledger::error::EngineError;
 use crate::ledger::refusal::CopyRefusal;
-use crate::ledger::tries::{self, Tries};
+use crate::ledger::retry::{self, Retries};
 
 /// A node whose lock is not held counts as gone after so much silence: by then it is long unsure of itself.
 const SILENCE_MIN: Duration = Duration::from_secs(30);
@@ -300,10 +300,10 @@ async fn living(side: &Side) -> Result<Vec<NodeSeen>, EngineError> {
 pub async fn reopen(store: &dyn Store) -> Result<Option<Mark>, EngineError> {
     let marked = Marked::of(store).await?;
     let Some(mark) = marked.mark.clone().filter(|mark| !mark.role.is_open()) else { return Ok(None) };
-    let now = tries::ask(Tries::five(), || store.now()).await?;
+    let now = retry::read(Retries::standard(), || store.now()).await?;
     let open = marked.next(None, now);
     let expect = marked.lock.as_ref().map_or(Expect::Absent, |lock| Expect::Version(lock.version));
-    match tries::put(&open, Tries::five(), |lock| store.put_lock(lock, expect)).await? {
+    match retry::write(&open, Retries::standard(), |lock| store.put_lock(lock, expect)).await? {
         Written::Done => Ok(Some(mark)),
         Written::Lost(_) => Err(EngineError::Patience { doing: "reopening a store", seconds: 0 }),
     }

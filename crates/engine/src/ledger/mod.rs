@@ -1,6 +1,6 @@
-//! The store as the engine uses it: a clock, ids, bounds, reading, and the one loop that writes.
+//! The store as the engine uses it: a clock, ids, limits, reads, and the single loop that writes.
 //!
-//! Knows no node, no claims and no code of a workflow.
+//! Does not know nodes, claims or workflow code.
 
 pub mod clock;
 pub mod commit;
@@ -17,8 +17,8 @@ mod patience;
 pub(crate) mod process;
 mod recall;
 pub mod refusal;
+pub(crate) mod retry;
 pub mod salvage;
 pub mod secrets;
 pub(crate) mod spawn;
 mod tasks;
-pub(crate) mod tries;

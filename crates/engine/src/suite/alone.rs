@@ -12,8 +12,8 @@ use goldseam_store::{FaultyStore, Row, RunFilter, TaskFilter};
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};
 use crate::client::By;
-use crate::client::by_hand::RecoverOptions;
 use crate::client::queue::Want;
+use crate::client::recover::RecoverOptions;
 use crate::heal::sweeper::{Fate, SweepOptions};
 use crate::{Client, OsEntropy, SystemClock};
 

@@ -5,7 +5,7 @@ use goldseam_core::{Event, Seq, Status};
 
 use super::ward::{Ward, id, path};
 use super::{Fixture, eventually};
-use crate::client::by_hand::RecoverOptions;
+use crate::client::recover::RecoverOptions;
 use crate::client::{By, Jump};
 use crate::run::context::Context;
 use crate::{Engine, Error};

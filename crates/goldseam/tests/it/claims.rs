@@ -401,7 +401,7 @@ async fn an_expired_lock_is_cleaned_by_a_claim_with_its_fence_moved_on() {
         place.claim("w").await;
         let free = place.lock("lane-main").await;
         assert_eq!((&free.holder, free.fence), (&None, held.fence + 1));
-        assert_eq!(free.audit[0].what, "cleaned, held by ana: it had expired");
+        assert_eq!(free.audit[0].what, "cleaned, held by ana: it expired");
         assert!(!locks.is_stale(&name).await.unwrap());
         assert!(!locks.release(&name, "ana", held.fence).await.unwrap(), "no error, and nothing to release");
         assert_eq!(locks.extend(&name, "ana", held.fence, LEASE).await.unwrap_err().code(), "GS0302");
@@ -428,7 +428,7 @@ async fn a_lock_of_a_node_proven_gone_is_freed_early_and_of_a_silent_node_not() 
         let why: Vec<(&str, &str)> = stale.iter().map(|s| (s.lock.name.as_str(), s.why.as_str())).collect();
         let expected = [
             ("of-dead", "the process of its node n-0000000000000002 is gone"),
-            ("of-left", "its node n-0000000000000003 is not there any more"),
+            ("of-left", "its node n-0000000000000003 is gone"),
         ];
         assert_eq!(why, expected);
         assert_eq!(claims.detect_and_recover_stale().await.unwrap().locks_cleaned, 2);
