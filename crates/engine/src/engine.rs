@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::{By, Client, RunHandle, StartOptions};
-use crate::heal::claims::judge::node_name;
+use crate::heal::claims::staleness::node_name;
 use crate::heal::foreign::ForeignOptions;
 use crate::ledger::clock::{Clock, StoreTime, SystemClock};
 use crate::ledger::commit::Ledger;
@@ -24,7 +24,7 @@ use crate::ledger::meter::{self, Meter};
 use crate::ledger::process::Process;
 use crate::ledger::secrets::{Secret, Secrets};
 use crate::ledger::spawn::spawn;
-use crate::node::Node;
+use crate::node::{Node, NodeSetup};
 use crate::preflight::{Pilot, Preflight, PreflightReport};
 use crate::run::context::Context;
 use crate::run::live_runs::LiveRuns;
@@ -219,13 +219,15 @@ impl Builder {
             process: Arc::clone(&live_runs) as Arc<dyn Process>,
             secrets: Arc::new(self.secrets),
         };
-        let node = Node::new(
-            (ledger.clone(), Arc::clone(&live_runs)),
-            Arc::new(config),
-            self.registry,
-            (id, time),
-            None,
-        );
+        let node = Node::new(NodeSetup {
+            ledger: ledger.clone(),
+            live_runs: Arc::clone(&live_runs),
+            config: Arc::new(config),
+            registry: self.registry,
+            id,
+            time,
+            handoff: None,
+        });
         node.start().await?;
         let client = Client::of(ledger, live_runs, node.claims.clone());
         Ok(Engine { client, node })
@@ -300,7 +302,7 @@ impl Engine {
     async fn begin(&self, run: &RunId, queued: RunQueued) -> Result<(), EngineError> {
         let live_runs = &self.node.live_runs;
         let open = !live_runs.is_leaving() && !live_runs.is_secluded();
-        let room = open && live_runs.hot_count() < self.node.config.slots as usize;
+        let room = open && live_runs.live_count() < self.node.config.slots as usize;
         let has_code = self.node.registry.has(&queued.workflow, queued.version);
         let ours = room && has_code && self.node.config.queues.contains(&queued.queue);
         let recovery = Some(self.node.config.recovery_for(&queued.workflow).policy());
@@ -359,7 +361,7 @@ impl Engine {
 
     /// Runs in memory now.
     pub fn hot_runs(&self) -> usize {
-        self.node.live_runs.hot_count()
+        self.node.live_runs.live_count()
     }
 }
 

@@ -31,7 +31,7 @@ pub mod testing;
 pub use client::{Client, Outcome, RunHandle, StartOptions, ending, locks, queue, stats};
 pub use engine::{Builder, Engine};
 pub use heal::claims;
-pub use heal::claims::judge::is_node_name;
+pub use heal::claims::staleness::is_node_name;
 pub use ledger::clock::{Clock, SystemClock};
 pub use ledger::config::Config;
 pub use ledger::entropy::{Entropy, OsEntropy, Seeded};
@@ -43,6 +43,6 @@ pub use run::context::{Attempt, Context, Probe, Selected};
 
 /// Healing under its former paths.
 pub mod healer {
-    pub use crate::client::{audit, by_hand, doctor, feed, follow, why};
+    pub use crate::client::{audit, doctor, feed, follow, recover as by_hand, why};
     pub use crate::heal::{Examined, Found, Healed, Healer, Liveness, foreign, monitor, sweeper};
 }

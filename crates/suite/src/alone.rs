@@ -12,10 +12,10 @@ use goldseam_store::{FaultyStore, Row, RunFilter, TaskFilter};
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};
 use goldseam_engine::client::By;
-use goldseam_engine::client::by_hand::RecoverOptions;
 use goldseam_engine::client::queue::Want;
+use goldseam_engine::client::recover::RecoverOptions;
 use goldseam_engine::heal::sweeper::{Fate, SweepOptions};
-use goldseam_engine::{Client, OsEntropy, SystemClock};
+use crate::{Client, OsEntropy, SystemClock};
 
 fn at_once() -> SweepOptions {
     SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() }

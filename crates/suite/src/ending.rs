@@ -5,10 +5,10 @@ use goldseam_core::{Event, Seq, Status};
 
 use super::ward::{Ward, id, path};
 use super::{Fixture, eventually};
-use goldseam_engine::client::by_hand::RecoverOptions;
+use goldseam_engine::client::recover::RecoverOptions;
 use goldseam_engine::client::{By, Jump};
 use goldseam_engine::run::context::Context;
-use goldseam_engine::{Engine, Error};
+use crate::{Engine, Error};
 
 fn by(id: &str) -> By {
     By { who: Some("ada".to_owned()), reason: format!("because of {id}"), id: Some(id.to_owned()) }

@@ -10,7 +10,7 @@ const RECOVERY: [&str; 10] = [
     "crates/core/src/recovery",
     "crates/engine/src/heal/",
     "crates/engine/src/ledger/liveness.rs",
-    "crates/engine/src/node/keeper.rs",
+    "crates/engine/src/node/takeover.rs",
     "crates/engine/src/node/quarantine.rs",
     "crates/engine/src/node/sweep.rs",
     "crates/engine/src/run/compensation.rs",

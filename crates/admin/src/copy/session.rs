@@ -15,7 +15,7 @@ use goldseam_engine::is_node_name;
 use goldseam_engine::ledger::copy_mark::{Mark, Marked, Role};
 use goldseam_engine::ledger::error::EngineError;
 use goldseam_engine::ledger::refusal::CopyRefusal;
-use goldseam_engine::ledger::tries::{self, Tries};
+use goldseam_engine::ledger::retry::{self, Retries};
 
 /// A node whose lock is not held counts as gone after so much silence: by then it is long unsure of itself.
 const SILENCE_MIN: Duration = Duration::from_secs(30);
@@ -300,10 +300,10 @@ async fn living(side: &Side) -> Result<Vec<NodeSeen>, EngineError> {
 pub async fn reopen(store: &dyn Store) -> Result<Option<Mark>, EngineError> {
     let marked = Marked::of(store).await?;
     let Some(mark) = marked.mark.clone().filter(|mark| !mark.role.is_open()) else { return Ok(None) };
-    let now = tries::ask(Tries::five(), || store.now()).await?;
+    let now = retry::read(Retries::standard(), || store.now()).await?;
     let open = marked.next(None, now);
     let expect = marked.lock.as_ref().map_or(Expect::Absent, |lock| Expect::Version(lock.version));
-    match tries::put(&open, Tries::five(), |lock| store.put_lock(lock, expect)).await? {
+    match retry::write(&open, Retries::standard(), |lock| store.put_lock(lock, expect)).await? {
         Written::Done => Ok(Some(mark)),
         Written::Lost(_) => Err(EngineError::Patience { doing: "reopening a store", seconds: 0 }),
     }

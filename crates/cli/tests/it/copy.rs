@@ -117,7 +117,7 @@ fn a_destination_with_runs_needs_merge() {
 fn a_store_is_not_copied_onto_itself() {
     let place = prepared();
     let err = place.run(&["store", "copy", HERE, "sqlite:./goldseam.db", "--merge"]).fails(6, "GS0402");
-    assert!(err.contains("is the source itself"), "{err}");
+    assert!(err.contains("is both source and destination"), "{err}");
     place.run(&["signal", "waits", "paid"]).ok();
 }
 

@@ -1,4 +1,4 @@
-//! An audit: reads every row, log, task, lock and node of a store, and names everything that is wrong with what it holds.
+//! An audit: reads every row, log, task, lock and node of a store, and reports every problem.
 //!
 //! Cost: every record is read once. On object storage that is one LIST per 1,000 objects and one GET per object.
 
@@ -8,23 +8,23 @@ use goldseam_store::{Head, RecordKind, RunFilter, RunOrder, Unreadable};
 use crate::client::Client;
 use crate::ledger::error::EngineError;
 
-/// Records read at a time.
+/// Records per read of the store.
 const PAGE: u32 = 500;
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audit {
-    /// Runs whose logs were read.
+    /// Number of runs whose logs were read.
     pub runs: u64,
-    /// Events that were read.
+    /// Number of events read.
     pub events: u64,
-    /// Everything that is wrong, one line each.
+    /// All problems, one line each.
     pub complaints: Vec<String>,
 }
 
 impl Client {
-    /// Reads the whole store and names what is wrong with it: unreadable records, damaged logs, lost or false rows.
-    /// Changes nothing. `tell` hears now and then how many runs were read.
+    /// Reads the whole store and reports unreadable records, damaged logs, and missing or wrong rows. Changes
+    /// nothing. Calls `tell` with the number of runs read so far.
     pub async fn audit(&self, tell: &mut (dyn FnMut(u64) + Send)) -> Result<Audit, EngineError> {
         let mut audit = Audit::default();
         let mut after = None;
@@ -88,7 +88,7 @@ impl Client {
                 audit.complaints.push(format!("run {run}: its row cannot be read: {reason}"));
             }
             (None, None) if log.end > Seq::ZERO => {
-                audit.complaints.push(format!("run {run}: it has a log and no row"));
+                audit.complaints.push(format!("run {run}: its log has no row"));
             }
             (None, None) => {}
         }

@@ -1,4 +1,4 @@
-//! The doctor: every rule over the whole store, told or healed.
+//! The doctor: applies every rule to the whole store, and reports or heals.
 
 use goldseam_core::recovery::Code;
 use goldseam_store::{RecordKind, Unreadable};
@@ -7,25 +7,25 @@ use crate::client::Client;
 use crate::heal::sweeper::{Fate, Stalled, SweepOptions, SweepReport};
 use crate::ledger::error::EngineError;
 
-/// Looks at the whole store in one examination: what was healed is looked at again, because what stood behind
-/// it is seen only then.
-const LOOKS_MAX: u32 = 3;
+/// Maximum passes over the store in one examination. A pass that healed something is followed by another, because a
+/// healed finding may have hidden others.
+const PASSES_MAX: u32 = 3;
 
-/// Records read at a time.
+/// Records per read of the store.
 const RECORDS: u32 = 5_000;
 
-/// What the doctor is to do.
+/// Options of the doctor.
 #[derive(Debug, Clone, Default)]
 pub struct DoctorOptions {
-    /// Heal what can be healed.
+    /// Heal findings that have an automatic remedy.
     pub fix: bool,
-    /// Only this rule.
+    /// Apply only this rule.
     pub rule: Option<Code>,
-    /// Read every log, those of finished runs too.
+    /// Read every log, including those of ended runs.
     pub deep: bool,
 }
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// A run.
@@ -36,12 +36,12 @@ pub enum Subject {
     Lock(String),
     /// A node.
     Node(String),
-    /// Another record, by its place.
+    /// Another record, by its key.
     Record(String),
 }
 
 impl Subject {
-    /// Its name.
+    /// The name of the subject.
     pub fn name(&self) -> &str {
         match self {
             Self::Run(name) | Self::Task(name) | Self::Lock(name) | Self::Node(name) | Self::Record(name) => {
@@ -50,7 +50,7 @@ impl Subject {
         }
     }
 
-    /// What sort of thing it is.
+    /// The kind of the subject.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Run(_) => "run",
@@ -62,42 +62,42 @@ impl Subject {
     }
 }
 
-/// Something that is wrong.
+/// A problem that a rule found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
     /// The rule.
     pub code: Code,
-    /// With what.
+    /// The subject.
     pub subject: Subject,
-    /// What was seen.
+    /// The evidence.
     pub evidence: String,
-    /// What is done about it, or what to do.
+    /// What the doctor does, or what the operator should do.
     pub remedy: String,
-    /// What became of it.
+    /// What happened to the finding.
     pub fate: Fate,
 }
 
-/// What a whole examination brought.
+/// The result of an examination.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checkup {
-    /// Runs looked at.
+    /// Number of runs examined.
     pub scanned: u64,
-    /// Everything that is wrong, or was.
+    /// All findings, healed or not.
     pub findings: Vec<Finding>,
-    /// How much of it was healed.
+    /// Number of findings that were healed.
     pub healed: u64,
-    /// Cached rows written anew.
+    /// Number of cached rows rewritten.
     pub rows_rewritten: u64,
 }
 
 impl Checkup {
-    /// Whether something is left that is wrong.
+    /// Whether no problem is left.
     pub fn is_healthy(&self) -> bool {
-        let is_well = |fate: &Fate| matches!(fate, Fate::Healed | Fate::Moved | Fate::Waits);
-        self.findings.iter().all(|finding| is_well(&finding.fate))
+        let is_resolved = |fate: &Fate| matches!(fate, Fate::Healed | Fate::Moved | Fate::Waits);
+        self.findings.iter().all(|finding| is_resolved(&finding.fate))
     }
 
-    /// Adds a finding; one that is known already takes the newer fate.
+    /// Adds a finding. A known finding takes the newer fate.
     fn add(&mut self, new: Finding) {
         let same = |old: &&mut Finding| old.code == new.code && old.subject == new.subject;
         match self.findings.iter_mut().find(same) {
@@ -109,12 +109,12 @@ impl Checkup {
 }
 
 impl Client {
-    /// Examines the whole store by every rule; heals what can be healed if that is wanted.
+    /// Examines the whole store by every rule, and heals if `options.fix` is set.
     pub async fn doctor(&self, options: DoctorOptions) -> Result<Checkup, EngineError> {
         self.doctor_telling(options, &mut |_| ()).await
     }
 
-    /// The same, telling now and then how many runs were looked at so far.
+    /// Like [`Client::doctor`], and calls `tell` with the number of runs examined so far.
     pub async fn doctor_telling(
         &self,
         options: DoctorOptions,
@@ -126,14 +126,14 @@ impl Client {
             rule: options.rule,
             parked: true,
             deep: options.deep,
-            // No rule speaks of them.
+            // No rule covers foreign states.
             foreign: None,
             from_log: false,
             walk: 0,
         };
         let mut sweeper = self.sweeper(sweep);
         let mut checkup = Checkup::default();
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..PASSES_MAX {
             let mut report = SweepReport { more: true, ..SweepReport::default() };
             while report.more {
                 report.add(sweeper.tick().await?);
@@ -154,10 +154,10 @@ impl Client {
         Ok(checkup)
     }
 
-    /// Rule U1: tasks, locks, nodes and other records that cannot be read.
+    /// Rule U1: unreadable tasks, locks, nodes and other records.
     async fn examine_records(&self, deep: bool, checkup: &mut Checkup) -> Result<(), EngineError> {
         let mut kinds = vec![RecordKind::Task, RecordKind::Lock, RecordKind::Node];
-        // On object storage these are read one by one, and nothing else reads them all.
+        // On object storage these are read one by one, and only a deep examination reads them all.
         kinds.extend(deep.then_some(RecordKind::Index));
         for kind in kinds {
             let mut after = None;
@@ -173,7 +173,7 @@ impl Client {
         Ok(())
     }
 
-    /// Rules L1 and L2: locks and tasks that nobody alive holds.
+    /// Rules L1 and L2: locks and tasks without a live holder.
     async fn examine_claims(
         &self,
         options: &DoctorOptions,
@@ -211,27 +211,29 @@ impl Client {
 }
 
 fn unreadable(found: Unreadable) -> Finding {
-    // Rule O1 finds the run of an advance task, too.
+    // Rule O1 also finds the run of an advance task.
     let fate = if found.advance { Fate::Told } else { Fate::NeedsHelp };
     let (subject, remedy) = match found.kind {
-        RecordKind::Row => (Subject::Run(found.key), "its row is written again from its log"),
-        RecordKind::Task if found.advance => (Subject::Task(found.key), "rule O1 makes a new one"),
+        RecordKind::Row => (Subject::Run(found.key), "the row is rewritten from the log"),
+        RecordKind::Task if found.advance => (Subject::Task(found.key), "rule O1 creates a new task"),
         RecordKind::Task => {
-            (Subject::Task(found.key), "no worker gets it; put it right, or remove it by hand")
+            (Subject::Task(found.key), "workers cannot claim it; repair or remove the record manually")
         }
         RecordKind::Lock => {
-            (Subject::Lock(found.key), "it counts as held; put it right, or remove it by hand")
+            (Subject::Lock(found.key), "it counts as held; repair or remove the record manually")
         }
-        RecordKind::Node => (Subject::Node(found.key), "it counts as up; its next beat writes it again"),
-        RecordKind::Index => (Subject::Record(found.key), "its key or lane stays shut; remove it by hand"),
+        RecordKind::Node => (Subject::Node(found.key), "it counts as up; the node's next beat rewrites it"),
+        RecordKind::Index => {
+            (Subject::Record(found.key), "its key or lane stays blocked; remove the record manually")
+        }
     };
-    let (evidence, remedy) = (format!("it cannot be read: {}", found.reason), remedy.to_owned());
+    let (evidence, remedy) = (format!("unreadable record: {}", found.reason), remedy.to_owned());
     Finding { code: Code::U1, subject, evidence, remedy, fate }
 }
 
 fn finding(stalled: Stalled) -> Finding {
     let diagnosis = stalled.found.diagnosis;
-    // Parking keeps workers away from a damaged log; it heals nothing.
+    // Parking keeps workers away from a damaged log but does not heal it.
     let fate = match stalled.fate {
         Fate::Told | Fate::Young | Fate::Healed if diagnosis.rule == Code::K1 => Fate::NeedsHelp,
         fate => fate,
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_has_a_name_and_a_kind() {
+    fn subject_has_a_name_and_a_kind() {
         for (subject, kind) in [
             (Subject::Run("x".into()), "run"),
             (Subject::Task("x".into()), "task"),
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_finding_takes_the_newer_fate_but_stays_healed() {
+    fn known_finding_takes_the_newer_fate_but_stays_healed() {
         let cases = [
             (Fate::Healed, Fate::Moved, Fate::Healed),
             (Fate::Healed, Fate::Told, Fate::Told),
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn another_rule_or_another_subject_is_another_finding() {
+    fn findings_differ_by_rule_and_subject() {
         let mut checkup = Checkup::default();
         let all = [(Code::O1, "r"), (Code::O2, "r"), (Code::O1, "s"), (Code::N1, "t")];
         for (code, subject) in all {
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_healed_or_moved_on_leaves_a_store_healthy() {
+    fn store_is_healthy_if_all_findings_healed_moved_or_wait() {
         let is_healthy = |fate: Fate| {
             let findings = vec![finding(Code::O1, "r", Fate::Healed), finding(Code::O1, "s", fate)];
             Checkup { findings, ..Checkup::default() }.is_healthy()

@@ -1,7 +1,6 @@
-//! Ending runs from outside, and taking back what was asked of them.
+//! Ending runs from outside, and withdrawing pending requests.
 //!
-//! What only a worker can carry out stays pending in the run's log. A caller learns whether its command is done or what
-//! it waits for.
+//! A request that needs a worker stays pending in the run's log. The caller learns what it waits for.
 
 use goldseam_core::command::Withdraw;
 use goldseam_core::decide::Refusal;
@@ -12,25 +11,25 @@ use crate::client::{By, Client};
 use crate::ledger::error::{EngineError, refused};
 use crate::ledger::salvage::left_by;
 
-/// What a request to cancel did.
+/// The result of a request to cancel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancelled {
     /// Where the log ends now.
     pub end: Seq,
-    /// What the request waits for; none: the run has ended.
+    /// The worker that the request waits for; none: the run has ended.
     pub waits_for: Option<String>,
 }
 
-/// What a termination left standing.
+/// The result of a termination.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Termination {
     /// Where the log ends now.
     pub end: Seq,
-    /// What was left standing.
+    /// The effects that were left standing.
     pub left: Terminated,
 }
 
-/// Which request was taken back.
+/// The result of a withdrawal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Withdrawn {
     /// Where the log ends now.
@@ -40,24 +39,24 @@ pub struct Withdrawn {
 }
 
 impl Client {
-    /// Asks a run to stop; it ends `cancelled` once it has undone what it must. One that needs no worker for that ends
-    /// at once.
+    /// Asks a run to cancel. It ends `cancelled` after its compensations. A run that needs no worker for that ends at
+    /// once.
     pub async fn cancel(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
         let command = self.cancel_command(run, note).await?;
-        self.tell(run, command).await
+        self.send_command(run, command).await
     }
 
-    /// The same, and says what the request waits for.
+    /// Like [`Client::cancel`], but also reports what the request waits for.
     pub async fn request_cancel(&self, run: &RunId, by: By) -> Result<Cancelled, EngineError> {
         let end = self.cancel(run, by).await?;
         Ok(Cancelled { end, waits_for: self.cancel_waits_for(run).await? })
     }
 
-    /// The command that cancels a run: it says so if no live node has the run's code.
+    /// Creates the command that cancels a run, which differs if no live node has the run's code.
     pub async fn cancel_command(&self, run: &RunId, note: Note) -> Result<Command, EngineError> {
         let Some(summary) = self.ledger().summary(run).await? else { return Ok(Command::Cancel(note)) };
-        // A run that rests or never began needs no look at the nodes.
+        // A run that is parked or never started needs no look at the nodes.
         if summary.status.is_terminal() || summary.parked || !summary.started {
             return Ok(Command::Cancel(note));
         }
@@ -69,7 +68,7 @@ impl Client {
         Ok(Command::CancelUnmanned { note, lost: summary.owner })
     }
 
-    /// What a pending request to cancel waits for; none: the run has ended.
+    /// The worker that a pending request to cancel waits for; none: the run has ended.
     pub async fn cancel_waits_for(&self, run: &RunId) -> Result<Option<String>, EngineError> {
         let summary = self.get(run).await?;
         if summary.status.is_terminal() {
@@ -79,7 +78,7 @@ impl Client {
         Ok(Some(liveness.worker_for(&summary)))
     }
 
-    /// What a pending jump waits for; none: no jump is pending.
+    /// The worker that a pending jump waits for; none: no jump is pending.
     pub async fn jump_waits_for(&self, run: &RunId) -> Result<Option<String>, EngineError> {
         let state = self.state(run).await?;
         if state.jump.is_none() {
@@ -89,14 +88,14 @@ impl Client {
         Ok(Some(format!("{} to undo {}", liveness.worker_for(&state.summary), undoes(&state))))
     }
 
-    /// Ends a run now, without its code and without compensation. Works on every run that is not over, also on one
-    /// whose log is damaged. Open children are asked to cancel.
+    /// Ends a run now, without its code and without compensation. Works on every run that has not ended, even if its
+    /// log is damaged. Asks open children to cancel.
     pub async fn terminate(&self, run: &RunId, by: By) -> Result<Termination, EngineError> {
         let note = self.note(by);
         let ended = match self.carry_out(run, &Command::Terminate(note.clone())).await {
             Ok(committed) => match left_by(&committed.records) {
                 Some(left) => Ok(Termination { end: committed.end, left }),
-                // A repeat of a termination that has landed before.
+                // A repeat of a termination that is already in the log.
                 None => self.termination(run).await?.ok_or_else(|| refused(run, Refusal::NoSuchRun)),
             },
             Err(EngineError::Corrupt { corrupt, .. }) => {
@@ -107,7 +106,7 @@ impl Client {
         };
         let left = match &ended {
             Ok(termination) => Some(termination.left.clone()),
-            // A process that ended a run may have died before it told the children.
+            // The process that ended the run may have died before it notified the children.
             Err(EngineError::Refused { refusal: Refusal::Finished { .. }, .. }) => {
                 self.termination(run).await?.map(|termination| termination.left)
             }
@@ -128,14 +127,14 @@ impl Client {
         }
     }
 
-    /// What was left standing by the operator who ended the run without its code, if one did.
+    /// The termination of a run by an operator, if there was one.
     pub async fn termination(&self, run: &RunId) -> Result<Option<Termination>, EngineError> {
         let ended = self.ledger.termination(run).await?;
         Ok(ended.map(|(end, left)| Termination { end, left }))
     }
 
-    /// Takes back a jump or a request to cancel that no worker has acted on: the one that is named, or the only one
-    /// that is pending.
+    /// Withdraws a jump or a request to cancel that no worker has acted on. Without `what`, withdraws the only
+    /// pending request.
     pub async fn withdraw(
         &self,
         run: &RunId,
@@ -145,11 +144,11 @@ impl Client {
         let note = self.note(by);
         let command = self.withdraw_command(run, what, note).await?;
         let what = command.what;
-        let end = self.tell(run, Command::Withdraw(command)).await?;
+        let end = self.send_command(run, Command::Withdraw(command)).await?;
         Ok(Withdrawn { end, what })
     }
 
-    /// The command that takes a request back: names the request and an owner that is lost.
+    /// Creates the command that withdraws a request; it names the request and a lost owner.
     pub async fn withdraw_command(
         &self,
         run: &RunId,
@@ -178,10 +177,10 @@ impl Client {
     }
 }
 
-/// The steps that a pending jump undoes, in words.
+/// Lists the steps that a pending jump compensates.
 pub(crate) fn undoes(state: &State) -> String {
     let target = state.jump.as_ref().and_then(|jump| state.ops.get(&jump.to));
     let left = state.to_undo(target.map_or(Seq::ZERO, |op| op.first.before()));
     let steps: Vec<&str> = left.iter().map(Path::as_str).collect();
-    if steps.is_empty() { "nothing more".to_owned() } else { steps.join(", ") }
+    if steps.is_empty() { "no further steps".to_owned() } else { steps.join(", ") }
 }

@@ -1,4 +1,4 @@
-//! What was healed, when, by which rule: read from the logs, where every recovery stands for ever.
+//! The feed of recoveries: what was healed, when and by which rule, read from the logs.
 
 use goldseam_core::event::{Event, RunRecovered};
 use goldseam_core::{Millis, RunId, Seq, WorkflowName};
@@ -7,7 +7,7 @@ use goldseam_store::{RunFilter, RunOrder};
 use crate::client::Client;
 use crate::ledger::error::EngineError;
 
-/// Runs read from the store at a time.
+/// Runs per read of the store.
 const PAGE: u32 = 200;
 
 /// One recovery of one run.
@@ -17,31 +17,31 @@ pub struct Healing {
     pub run: RunId,
     /// Its workflow.
     pub workflow: WorkflowName,
-    /// Where in its log.
+    /// Its position in the log.
     pub seq: Seq,
-    /// When.
+    /// When it happened.
     pub at: Millis,
-    /// By which rule, why, and what was seen.
+    /// The rule, the reason and the evidence.
     pub recovered: RunRecovered,
-    /// When the run first did something after it; none: not yet.
+    /// When the run first progressed after it; none: not yet.
     pub moved_at: Option<Millis>,
-    /// How it stopped the run, if that is what it did instead of healing it.
+    /// How the rule stopped the run, if it did not heal it.
     pub ended: Option<Ending>,
 }
 
 /// How a rule stopped a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// It is parked and needs a person.
+    /// Parked until an operator acts.
     Parked,
-    /// It failed.
+    /// Failed.
     Failed,
-    /// It fails once what it did is undone.
+    /// Fails after its compensations.
     Undoing,
 }
 
 impl Ending {
-    /// The word in JSON and on screen.
+    /// The name in JSON and in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Parked => "parked",
@@ -60,11 +60,11 @@ impl Ending {
     }
 }
 
-/// A place in the feed: when, of which run, and where in its log.
+/// A position in the feed: time, run and position in its log.
 pub type Place = (Millis, RunId, Seq);
 
 impl Healing {
-    /// Its place in the feed.
+    /// The position in the feed.
     pub fn place(&self) -> Place {
         (self.at, self.run.clone(), self.seq)
     }
@@ -75,12 +75,12 @@ fn newest_first(healings: &mut [Healing]) {
 }
 
 impl Client {
-    /// The latest recoveries, newest first: at most `limit`, none older than `since`.
+    /// Lists the latest recoveries, newest first: at most `limit`, none older than `since`.
     pub async fn recoveries(&self, since: Option<Millis>, limit: usize) -> Result<Vec<Healing>, EngineError> {
         self.recoveries_after(since, None, limit).await
     }
 
-    /// The same, going on after a place in the feed.
+    /// Like [`Client::recoveries`], starting after a position in the feed.
     pub async fn recoveries_after(
         &self,
         since: Option<Millis>,
@@ -126,14 +126,14 @@ impl Client {
     async fn healings_of(&self, run: &RunId, workflow: &WorkflowName) -> Result<Vec<Healing>, EngineError> {
         let history = match self.history(run).await {
             Ok(history) => history,
-            // A damaged log still tells that it was found so.
+            // A damaged log still has the record of its recovery.
             Err(EngineError::Corrupt { .. }) => self.readable(run).await?,
             Err(error) => return Err(error),
         };
         let mut healings: Vec<Healing> = Vec::new();
         let mut write = None;
         for recorded in history {
-            // What a rule does to the run stands in the same write as what it says about it.
+            // A rule writes its evidence and its effect in one append.
             if write == Some(recorded.write)
                 && let Some(healing) = healings.last_mut()
             {

@@ -1,6 +1,7 @@
-//! Following a run: whoever follows one that nobody moves is told so, and why (rule F1).
+//! Following a run: a follower learns when the run is stalled, and why (rule F1).
 //!
-//! Invariant: the log is what is followed, never memory. A follower sees the same whoever executes the run.
+//! Invariant: a follower reads the log, never the memory of a process, so it sees the same events wherever the run
+//! executes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,57 +16,58 @@ use crate::heal::Found;
 use crate::ledger::error::EngineError;
 use crate::ledger::page::Most;
 
-/// How long a run is silent before a follower looks whether it is stalled, and between two quick looks.
+/// How long a run is silent before a follower checks whether it is stalled, and the interval of quick checks.
 const QUIET: Duration = Duration::from_secs(2);
-/// Longest pause between two examinations of a run that was well so far.
-const LOOK_MAX: Duration = Duration::from_secs(60);
-/// Events that are read at a time.
+/// Longest pause between two examinations of a silent run.
+const EXAMINE_MAX: Duration = Duration::from_secs(60);
+/// Events per read of the store.
 const PAGE: u32 = 500;
-/// Bytes that a follower in turn holds in memory: there may be thousands of followers.
+/// Maximum bytes per read of a follower with permits. There may be thousands of followers.
 const KEPT_BYTES: usize = 16 * 1024;
-/// Events in its first read: their size is not known before.
+/// Events in its first read, before their size is known.
 const FIRST: u32 = 8;
 
-/// What a follower is told.
+/// What a follower reports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Followed {
-    /// What happened.
+    /// New events.
     Events(Vec<Recorded>),
-    /// Nothing happens although it should. Told once; the next events say that it moves again.
+    /// The run is stalled. Reported once; new events show that it moves again.
     Stalled(Found),
 }
 
-/// Somebody who follows one run.
+/// A follower of one run.
 #[derive(Debug)]
 pub struct Follower {
     client: Client,
     run: RunId,
     after: Seq,
     mark: u64,
-    /// Whoever looks for many; none: this one looks itself.
+    /// Wake-ups from a reader that serves many followers; none: this follower polls the store.
     wake: Option<watch::Receiver<Arc<[Recorded]>>>,
-    /// Permits to read; none: this follower reads at once.
+    /// Permits to read; none: this follower reads without limits.
     turns: Option<Arc<Semaphore>>,
-    /// Bounds of its next read.
+    /// Limits of the next read.
     most: Most,
-    /// Everything that there was has been told: only something new is worth a look.
+    /// Whether all known events were reported, so only a wake-up requires a read.
     has_all: bool,
-    /// [`QUIET`], or longer if the store wants it so.
+    /// [`QUIET`], or longer if the store's pace requires it.
     quiet: Duration,
-    /// When something was last heard.
-    heard: Duration,
+    /// When the last events arrived.
+    last_event: Duration,
     glance_at: Duration,
     examine_at: Duration,
-    told: bool,
+    reported_stall: bool,
 }
 
 impl Client {
-    /// Follows a run from `after` on, and tells when it is stalled.
+    /// Follows a run from `after` on, and reports when it is stalled.
     pub fn follower(&self, run: RunId, after: Seq) -> Follower {
         let after = if planted::is(Bug::FollowSkips) && after > Seq::ZERO { after.next() } else { after };
-        let heard = self.ledger().clock.elapsed();
+        let last_event = self.ledger().clock.elapsed();
         let quiet = QUIET.max(self.store().pace().watch);
-        let (glance_at, examine_at) = (heard + quiet, heard + quiet);
+        let glance_at = last_event + quiet;
+        let examine_at = last_event + quiet;
         Follower {
             client: self.clone(),
             run,
@@ -76,26 +78,25 @@ impl Client {
             most: Most::events(PAGE),
             has_all: false,
             quiet,
-            heard,
+            last_event,
             glance_at,
             examine_at,
-            told: false,
+            reported_stall: false,
         }
     }
 }
 
 impl Follower {
-    /// The same follower, woken whenever this changes instead of asking the store itself: one look at the store then
-    /// does for many followers. What it is handed may be the latest events of the run, or nothing: it reads what
-    /// does not go on where it is.
+    /// Wakes the follower by this channel instead of by polling, so one reader serves many followers. The channel may
+    /// carry the latest events of the run or nothing; the follower reads events that do not continue at its position.
     #[must_use]
     pub fn woken_by(mut self, wake: watch::Receiver<Arc<[Recorded]>>) -> Self {
         self.wake = Some(wake);
         self
     }
 
-    /// The same follower, which reads only with one of these permits, and little at a time. Use it for many followers
-    /// of one process: thousands that begin at the start of a long log then do not starve other work.
+    /// Limits reads by these permits and reads little at a time. Use it for many followers in one process: thousands
+    /// of them that start at the beginning of a long log then do not starve other work.
     #[must_use]
     pub fn in_turn(mut self, turns: Arc<Semaphore>) -> Self {
         self.turns = Some(turns);
@@ -103,12 +104,12 @@ impl Follower {
         self
     }
 
-    /// Whether the run was stalled when it was last heard of.
+    /// Whether the run was stalled at the last report.
     pub fn is_stalled(&self) -> bool {
-        self.told
+        self.reported_stall
     }
 
-    /// The next events, or that there are none because the run is stalled. A stalled run is told once.
+    /// Returns the next events, or a stall. A stall is reported once.
     pub async fn next(&mut self) -> Result<Followed, EngineError> {
         loop {
             let handed = self.handed();
@@ -119,18 +120,18 @@ impl Follower {
             };
             if let Some(last) = events.last() {
                 self.after = last.seq;
-                self.hear();
+                self.note_events();
                 return Ok(Followed::Events(events));
             }
             if let Some(found) = self.stalled().await? {
-                self.told = true;
+                self.reported_stall = true;
                 return Ok(Followed::Stalled(found));
             }
             self.wait().await?;
         }
     }
 
-    /// Reads the next events, once there is a permit.
+    /// Reads the next events, after acquiring a permit.
     async fn read(&mut self) -> Result<Vec<Recorded>, EngineError> {
         let _turn = match &self.turns {
             Some(turns) => turns.acquire().await.ok(),
@@ -148,7 +149,7 @@ impl Follower {
         Ok(events)
     }
 
-    /// What whoever looks for many has found, if it goes on where this one is.
+    /// Events from the shared reader, if they continue at this follower's position.
     fn handed(&mut self) -> Option<Vec<Recorded>> {
         let page = Arc::clone(&self.wake.as_mut()?.borrow_and_update());
         let goes_on = page.first().is_some_and(|first| first.seq <= self.after.next());
@@ -160,7 +161,7 @@ impl Follower {
         (!new.is_empty()).then_some(new)
     }
 
-    /// Waits until there may be something new. Whoever is woken still looks by itself now and then.
+    /// Waits for a change. A woken follower still reads from time to time.
     async fn wait(&mut self) -> Result<(), EngineError> {
         self.has_all = false;
         if let Some(wake) = &mut self.wake {
@@ -174,16 +175,17 @@ impl Follower {
         Ok(())
     }
 
-    fn hear(&mut self) {
-        self.heard = self.client.ledger().clock.elapsed();
-        (self.glance_at, self.examine_at) = (self.heard + self.quiet, self.heard + self.quiet);
-        self.told = false;
+    fn note_events(&mut self) {
+        self.last_event = self.client.ledger().clock.elapsed();
+        self.glance_at = self.last_event + self.quiet;
+        self.examine_at = self.last_event + self.quiet;
+        self.reported_stall = false;
     }
 
-    /// A glance at the owner every other moment; the whole log is read less and less often.
+    /// Checks the owner often, and reads the whole log less and less often.
     async fn stalled(&mut self) -> Result<Option<Found>, EngineError> {
         let now = self.client.ledger().clock.elapsed();
-        if self.told || now < self.glance_at {
+        if self.reported_stall || now < self.glance_at {
             return Ok(None);
         }
         self.glance_at = now + self.quiet;
@@ -195,7 +197,7 @@ impl Follower {
         if now < self.examine_at && !matches!(owner, Owner::Lost { .. }) {
             return Ok(None);
         }
-        self.examine_at = now + now.saturating_sub(self.heard).min(LOOK_MAX);
+        self.examine_at = now + now.saturating_sub(self.last_event).min(EXAMINE_MAX);
         let examined = healer.examine(&self.run, &liveness).await?;
         Ok(examined.found.into_iter().find(|found| found.at <= self.after))
     }

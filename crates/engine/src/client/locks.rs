@@ -1,4 +1,4 @@
-//! Named locks: acquired atomically, released by holder and fence, never revived once lost.
+//! Named locks: acquired atomically, released by holder and fence. A lost hold cannot be extended.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use goldseam_store::{Expect, LockFilter, StoreError, Written};
 use crate::ledger::clock::pause;
 use crate::ledger::commit::Ledger;
 use crate::ledger::error::EngineError;
-use crate::ledger::tries::{PAUSE, TRIES};
+use crate::ledger::retry::{ATTEMPTS_MAX, PAUSE};
 
 /// The locks of a store. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -22,12 +22,12 @@ impl Locks {
         Self { ledger }
     }
 
-    /// Takes a lock that is free or expired, for `ttl` from now.
+    /// Acquires a free or expired lock for `ttl` from now.
     pub async fn acquire(&self, name: &LockName, holder: &str, ttl: Duration) -> Result<Lock, EngineError> {
         self.acquire_as(name, holder, ttl, (None, None)).await
     }
 
-    /// The same by a command that can be recognised ([`Lock::was_taken_by`]), with a credential ([`Lock::credential`]).
+    /// Like [`Locks::acquire`], with a command id ([`Lock::was_taken_by`]) and a credential ([`Lock::credential`]).
     pub async fn acquire_as(
         &self,
         name: &LockName,
@@ -47,13 +47,13 @@ impl Locks {
         taken.ok_or(EngineError::Patience { doing: "taking a lock", seconds: 0 })
     }
 
-    /// Lets go. `false` if the hold was over already.
+    /// Releases a lock. Returns `false` if the hold had ended.
     pub async fn release(&self, name: &LockName, holder: &str, fence: u64) -> Result<bool, EngineError> {
         let change = |lock: Option<Lock>, _| Ok(lock.and_then(|lock| lock.released(holder, fence)));
         Ok(self.change(name, change).await?.is_some())
     }
 
-    /// Holds on for `ttl` from now. A hold that is over is refused, never revived.
+    /// Extends a hold to `ttl` from now. Refused if the hold has ended.
     pub async fn extend(
         &self,
         name: &LockName,
@@ -69,7 +69,7 @@ impl Locks {
         extended.ok_or(EngineError::Patience { doing: "extending a lock", seconds: 0 })
     }
 
-    /// The lock as it is now, if it ever was.
+    /// Reads a lock; none if it was never acquired.
     pub async fn get(&self, name: &LockName) -> Result<Option<Lock>, EngineError> {
         let filter = LockFilter { name: Some(name.clone()), limit: 1, ..LockFilter::default() };
         Ok(self.ledger.store.locks(filter).await?.into_iter().next())
@@ -81,19 +81,20 @@ impl Locks {
         Ok(self.get(name).await?.is_some_and(|lock| lock.is_stale(now)))
     }
 
-    /// All locks, in order of name.
+    /// Lists all locks, ordered by name.
     pub async fn list(&self, after: Option<LockName>, limit: u32) -> Result<Vec<Lock>, EngineError> {
         Ok(self.ledger.store.locks(LockFilter { after, limit, ..LockFilter::default() }).await?)
     }
 
-    /// Reads, changes and writes; again if somebody was faster. `None` from `change` writes nothing.
+    /// Reads, changes and writes a lock; repeats if another writer was faster. If `change` returns none, writes
+    /// nothing.
     async fn change<F>(&self, name: &LockName, change: F) -> Result<Option<Lock>, EngineError>
     where
         F: Fn(Option<Lock>, goldseam_core::Millis) -> Result<Option<Lock>, LockRefusal>,
     {
         let mut pause_for = PAUSE;
         let mut wrote: Option<Lock> = None;
-        for attempt in 1..=TRIES * 2 {
+        for attempt in 1..=ATTEMPTS_MAX * 2 {
             let lock = self.get(name).await?;
             if wrote.is_some() && lock == wrote {
                 return Ok(wrote);
@@ -104,13 +105,13 @@ impl Locks {
             match self.ledger.store.put_lock(next.clone(), expect).await {
                 Ok(Written::Done) => return Ok(Some(next)),
                 Ok(Written::Lost(_)) => continue,
-                Err(StoreError::Unknown { .. }) if attempt < TRIES => wrote = Some(next),
-                Err(StoreError::Busy { .. }) if attempt < TRIES => {}
+                Err(StoreError::Unknown { .. }) if attempt < ATTEMPTS_MAX => wrote = Some(next),
+                Err(StoreError::Busy { .. }) if attempt < ATTEMPTS_MAX => {}
                 Err(error) => return Err(error.into()),
             }
             pause(pause_for).await;
             pause_for *= 2;
         }
-        Err(EngineError::Patience { doing: "a change of a lock", seconds: 0 })
+        Err(EngineError::Patience { doing: "the update of a lock", seconds: 0 })
     }
 }

@@ -1,13 +1,13 @@
-//! What anybody may do to runs, with or without an engine in the process.
+//! Operations on runs, tasks and locks that need no node.
 
 pub mod audit;
-pub mod by_hand;
 pub mod doctor;
 pub mod ending;
 pub mod feed;
 pub mod follow;
 pub mod locks;
 pub mod queue;
+pub mod recover;
 pub mod stats;
 mod verdict;
 pub mod why;
@@ -45,13 +45,13 @@ use crate::run::live_runs::{Ended, LiveRuns};
 /// How a run ended.
 pub type Outcome = CoreOutcome;
 
-/// Longest pause between two looks at a run that lives elsewhere.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Longest pause between two reads of a run that another process executes.
+const POLL: Duration = Duration::from_millis(100);
 
-/// Events read from the store at a time.
+/// Events per read of the store.
 const PAGE: u32 = 500;
 
-/// Everything that can be done to runs from outside. Cheap to clone.
+/// Operations on the runs of a store. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
     ledger: Ledger,
@@ -59,7 +59,7 @@ pub struct Client {
     claims: Claims,
 }
 
-/// What a start may say besides workflow, id and input.
+/// Options of a start besides workflow, id and input.
 #[derive(Debug, Clone, Default)]
 pub struct StartOptions {
     tags: Vec<(String, String)>,
@@ -76,22 +76,22 @@ impl StartOptions {
         self
     }
 
-    /// Larger goes first; 0 unless told otherwise.
+    /// Sets the priority; larger values go first. Default: 0.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// The queue, `default` unless told otherwise.
+    /// Sets the queue. Default: `default`.
     #[must_use]
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = Some(queue.into());
         self
     }
 
-    /// The version, from 1 on. Unless it is given, an engine takes the newest that it has itself; any other process takes
-    /// the newest that a live node has, and where none has the workflow, the first node that claims the run decides.
+    /// Sets the version, starting at 1. Default: the newest version of this engine; in any other process, the newest
+    /// version of a live node. If no live node has the workflow, the first claim decides.
     #[must_use]
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
@@ -134,39 +134,39 @@ impl StartOptions {
     }
 }
 
-/// Who does something, and why. Every field may be left out.
+/// The author of a command and the reason. All fields are optional.
 #[derive(Debug, Clone, Default)]
 pub struct By {
-    /// Who.
+    /// The author.
     pub who: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Deduplicates a repeated command; random unless given.
+    /// Deduplicates a repeated command; default: random.
     pub id: Option<String>,
 }
 
-/// Where a jump goes.
+/// Options of a jump.
 #[derive(Debug, Clone, Default)]
 pub struct Jump {
-    /// Input that replaces the run's own.
+    /// Input that replaces the run's input.
     pub input: Option<Payload>,
-    /// Mail consumed after the step is not delivered again.
+    /// Do not deliver mail again that was consumed after the step.
     pub drop_mail: bool,
-    /// Undo what lies after the step before going back.
+    /// Compensate the steps after the target before jumping.
     pub compensate: bool,
     /// Drop a pending request to cancel; without this the jump is refused.
     pub drop_cancel: bool,
-    /// Who and why.
+    /// Author and reason.
     pub by: By,
 }
 
 impl Client {
-    /// A client of this store that executes nothing.
+    /// Creates a client that executes no runs.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self::with(store, Arc::new(SystemClock), Arc::new(OsEntropy), Limits::default())
     }
 
-    /// A client with its own clock, randomness and bounds.
+    /// Creates a client with the given clock, randomness and limits.
     pub fn with(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -184,28 +184,28 @@ impl Client {
         Self::of(ledger, live_runs, claims)
     }
 
-    /// The same client under other bounds.
+    /// Replaces the limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.ledger.limits = Arc::new(limits);
         self
     }
 
-    /// The same client, healing claims by these rules.
+    /// Replaces the rules for the healing of claims.
     #[must_use]
     pub fn with_claim_rules(mut self, rules: ClaimRules) -> Self {
         self.claims = Claims::new(self.ledger.clone(), rules);
         self
     }
 
-    /// The same client, of one of several stores in this process: all that is counted says which.
+    /// Labels all metrics with a namespace, for a process with several stores.
     #[must_use]
     pub fn counted_as(mut self, namespace: impl Into<String>) -> Self {
         self.ledger.meter = Meter::of(Some(namespace.into()));
         self
     }
 
-    /// The same client, keeping what this filter hides out of every text that it writes.
+    /// Redacts every text that this client writes.
     #[must_use]
     pub fn hiding(mut self, redactor: Redactor) -> Self {
         self.ledger.secrets = Arc::new(Secrets::of(redactor));
@@ -217,8 +217,8 @@ impl Client {
         self
     }
 
-    /// The filter that keeps secrets out of what is written here: an engine's has the values of all its secrets. Use it for
-    /// what your own code prints.
+    /// The redactor of this client. That of an engine knows the values of all its secrets; use it for output of your
+    /// own code.
     pub fn redactor(&self) -> &Redactor {
         self.ledger.secrets.redactor()
     }
@@ -227,17 +227,17 @@ impl Client {
         Self { ledger, live_runs, claims }
     }
 
-    /// The store beneath.
+    /// The store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.ledger.store
     }
 
-    /// The ledger beneath: the one way a run changes.
+    /// The ledger, through which all runs change.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// A user's own tasks.
+    /// Tasks of users and of remote steps.
     pub fn queue(&self) -> Queue {
         Queue::new(self.ledger.clone(), self.claims())
     }
@@ -252,7 +252,7 @@ impl Client {
         self.claims.on(self.ledger.clone())
     }
 
-    /// Queues a run for whoever has its workflow. The same id and input again: the same run.
+    /// Queues a run for a node that has its workflow. A repeat with the same id and input returns the same run.
     pub async fn start(
         &self,
         workflow: &str,
@@ -264,7 +264,7 @@ impl Client {
         Ok(self.handle(run.clone()))
     }
 
-    /// The same for somebody who wants to know whether it is new: if it is not, nothing was appended.
+    /// Like [`Client::start`], but returns what was appended: nothing if the run existed.
     pub async fn begin(
         &self,
         workflow: &str,
@@ -282,36 +282,36 @@ impl Client {
         self.ledger.start(run, queued, None).await
     }
 
-    /// A new random run id.
+    /// Creates a random run id.
     pub fn new_id(&self) -> RunId {
         let (time, random) = (self.ledger.clock.now().0, self.ledger.entropy.next());
         RunId::new(format!("run-{time:011x}-{random:016x}"))
             .unwrap_or_else(|_| unreachable!("hexadecimal is an id"))
     }
 
-    /// A handle on a run, which need not exist.
+    /// Returns a handle of a run, which need not exist.
     pub fn handle(&self, run: RunId) -> RunHandle {
         RunHandle { client: self.clone(), run }
     }
 
-    /// The run as it is now.
+    /// Reads the summary of a run.
     pub async fn get(&self, run: &RunId) -> Result<Summary, EngineError> {
         self.ledger.summary(run).await?.ok_or_else(|| refused(run, Refusal::NoSuchRun))
     }
 
-    /// Everything the engine believes about the run.
+    /// Derives the full state of a run from its log.
     pub async fn state(&self, run: &RunId) -> Result<State, EngineError> {
         Ok(self.ledger.load(run).await?.state)
     }
 
-    /// Runs by what their cached rows say.
+    /// Lists runs by their cached rows.
     pub async fn list(&self, filter: RunFilter) -> Result<Page<Row>, EngineError> {
         filter.tag.as_ref().map_or(Ok(()), |(_, value)| argument::text("the value of a tag", value))?;
         filter.cause.as_ref().map_or(Ok(()), |cause| argument::text("the cause", cause))?;
         Ok(self.ledger.store.runs(filter).await?)
     }
 
-    /// The whole log of a run, from its first event.
+    /// Reads the whole log of a run.
     pub async fn history(&self, run: &RunId) -> Result<Vec<Recorded>, EngineError> {
         let (history, _) = self.ledger.history(run, Seq(1)).await?;
         if history.is_empty() {
@@ -320,24 +320,24 @@ impl Client {
         Ok(history)
     }
 
-    /// The first event that is left of a run's log: what it was started with, or its tombstone.
+    /// Reads the first event of a run's log: its start, or its tombstone.
     pub async fn first(&self, run: &RunId) -> Result<Option<Recorded>, EngineError> {
         let page = self.ledger.store.read(run, Seq::ZERO, 1).await?;
         let decoded = page.first().map(|record| codec::decode(record.seq, &record.body)).transpose();
         decoded.map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
     }
 
-    /// The log of a run as it is: all that can be read, and where it cannot.
+    /// Reads the log of a run with all readable events and all damage.
     pub async fn log(&self, run: &RunId) -> Result<Log, EngineError> {
         self.ledger.log(run).await
     }
 
-    /// The events of a damaged log that can still be decoded.
+    /// Reads the events of a log that can be decoded.
     pub async fn readable(&self, run: &RunId) -> Result<Vec<Recorded>, EngineError> {
         self.ledger.readable(run).await
     }
 
-    /// The events that a branch sees.
+    /// Reads the events that a branch sees.
     pub async fn lineage(&self, run: &RunId, branch: BranchId) -> Result<Vec<Recorded>, EngineError> {
         let history = self.history(run).await?;
         let state = self.full_state(run, &history)?;
@@ -350,7 +350,7 @@ impl Client {
             .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
     }
 
-    /// Events after `after`, waiting until there is at least one.
+    /// Reads events after `after`; waits until there is at least one.
     pub async fn follow(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
         let mut mark = 0;
         loop {
@@ -362,7 +362,7 @@ impl Client {
         }
     }
 
-    /// The next events after `after`, and whether the bound on bytes ended the read; empty if there are none.
+    /// Reads the next events after `after`, and whether the byte limit ended the read; empty if there are none.
     pub(crate) async fn events_after(
         &self,
         run: &RunId,
@@ -371,7 +371,7 @@ impl Client {
     ) -> Result<(Vec<Recorded>, bool), EngineError> {
         let Piece { records: page, is_cut } = self.ledger.piece(run, after, most).await?;
         let decode = |record: &Record| codec::decode(record.seq, &record.body);
-        // A follower sees by the positions that something is missing; `log` says what.
+        // A follower notices gaps by the positions; `log` reports the damage.
         let decoded: Vec<Recorded> = page.iter().filter_map(|record| decode(record).ok()).collect();
         match page.iter().find_map(|record| decode(record).err()).filter(|_| decoded.is_empty()) {
             Some(corrupt) => Err(EngineError::Corrupt { run: run.clone(), corrupt }),
@@ -379,10 +379,11 @@ impl Client {
         }
     }
 
-    /// Returns when something may have changed, or after a moment; no sooner than the store wants to be asked again.
+    /// Returns when the store may have changed, or after a short pause, but not before the store's pace allows
+    /// another read.
     pub async fn wait_for_change(&self, mark: u64) -> Result<u64, EngineError> {
         let least = self.ledger.store.pace().wait;
-        let change = tokio::time::timeout(LOOK_AGAIN.max(least), self.ledger.store.changed(mark));
+        let change = tokio::time::timeout(POLL.max(least), self.ledger.store.changed(mark));
         let changed = match least.is_zero() {
             true => change.await,
             false => tokio::join!(change, pause(least)).0,
@@ -402,7 +403,7 @@ impl Client {
         id: Option<String>,
     ) -> Result<Seq, EngineError> {
         let (name, fresh, id) = (SignalName::new(name)?, id.is_none(), self.command_id(id));
-        self.tell(run, Command::Signal { name, id, fresh, payload }).await
+        self.send_command(run, Command::Signal { name, id, fresh, payload }).await
     }
 
     /// Answers a question; durable once this returns.
@@ -414,63 +415,63 @@ impl Client {
         by: By,
     ) -> Result<Seq, EngineError> {
         let (question, id) = (question.clone(), self.command_id(by.id));
-        self.tell(run, Command::Answer { question, since: None, id, answer, by: by.who }).await
+        self.send_command(run, Command::Answer { question, since: None, id, answer, by: by.who }).await
     }
 
     /// Stops a run between two effects.
     pub async fn pause(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
-        self.tell(run, Command::Pause(note)).await
+        self.send_command(run, Command::Pause(note)).await
     }
 
-    /// Goes back to a step, on a new branch.
+    /// Jumps back to a step, on a new branch.
     pub async fn jump(&self, run: &RunId, to: &Path, jump: Jump) -> Result<Seq, EngineError> {
         let Jump { input, drop_mail, compensate, drop_cancel, by } = jump;
         let note = self.note(by);
         let jump = Command::Jump(JumpRequested { note, to: to.clone(), input, drop_mail, compensate });
-        self.tell(run, dropping(drop_cancel, jump)).await
+        self.send_command(run, dropping(drop_cancel, jump)).await
     }
 
-    /// Tries a failed run again from its failed step, on a new branch.
+    /// Retries a failed run from its failed step, on a new branch.
     pub async fn retry(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
-        self.tell(run, Command::Retry(note)).await
+        self.send_command(run, Command::Retry(note)).await
     }
 
-    /// The same, and drops a pending request to cancel.
+    /// Like [`Client::retry`], but drops a pending request to cancel.
     pub async fn retry_dropping_cancel(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
-        self.tell(run, dropping(true, Command::Retry(note))).await
+        self.send_command(run, dropping(true, Command::Retry(note))).await
     }
 
-    /// Leaves a note in the log.
+    /// Adds a note to the log.
     pub async fn annotate(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
-        self.tell(run, Command::Annotate(note)).await
+        self.send_command(run, Command::Annotate(note)).await
     }
 
-    pub(crate) async fn tell(&self, run: &RunId, command: Command) -> Result<Seq, EngineError> {
+    pub(crate) async fn send_command(&self, run: &RunId, command: Command) -> Result<Seq, EngineError> {
         Ok(self.carry_out(run, &command).await?.end)
     }
 
-    /// Carries out a command; one whose id the run has seen before appends nothing.
+    /// Carries out a command. A repeat with the same id appends nothing.
     pub async fn carry_out(&self, run: &RunId, command: &Command) -> Result<Committed, EngineError> {
         let committed = self.ledger.commit(run, command).await?;
         self.live_runs.poke(run);
         Ok(committed)
     }
 
-    /// The id of a command: random unless given.
+    /// Returns the given id of a command, or a random one.
     pub fn command_id(&self, id: Option<String>) -> String {
         id.unwrap_or_else(|| format!("c-{}", self.ledger.entropy.write_id()))
     }
 
-    /// As it stands in a log.
+    /// Creates the note that the log records.
     pub fn note(&self, by: By) -> Note {
         Note { id: self.command_id(by.id), by: by.who, reason: by.reason }
     }
 
-    /// Waits until the run is over.
+    /// Waits until the run has ended.
     pub async fn outcome(&self, run: &RunId) -> Result<Outcome, EngineError> {
         let (mut mark, mut seen) = (0, None);
         loop {
@@ -482,7 +483,7 @@ impl Client {
                 continue;
             }
             seen = match seen {
-                // Once it is known where the log ends, only what it gains is read.
+                // Once the end of the log is known, read only new events.
                 Some(after) => self.unended(run, after).await?,
                 None => {
                     let summary = self.get(run).await?;
@@ -500,7 +501,7 @@ impl Client {
         }
     }
 
-    /// Where the log ends now; none if something after `after` may have ended the run.
+    /// The end of the log; none if an event after `after` may have ended the run.
     async fn unended(&self, run: &RunId, after: Seq) -> Result<Option<Seq>, EngineError> {
         let page = self.ledger.store.read(run, after, PAGE).await?;
         let may_end = |record: &Record| {
@@ -511,12 +512,12 @@ impl Client {
     }
 }
 
-/// The command, made to drop a pending request to cancel if that is wanted.
+/// Wraps the command to drop a pending request to cancel, if `drop_cancel` is set.
 pub fn dropping(drop_cancel: bool, command: Command) -> Command {
     if drop_cancel { Command::DropCancel(Box::new(command)) } else { command }
 }
 
-/// One run, to be waited for or talked to.
+/// A handle of one run.
 #[derive(Debug, Clone)]
 pub struct RunHandle {
     client: Client,
@@ -524,12 +525,12 @@ pub struct RunHandle {
 }
 
 impl RunHandle {
-    /// Its id.
+    /// The id of the run.
     pub fn id(&self) -> &RunId {
         &self.run
     }
 
-    /// Waits until the run is over and returns what the workflow returned.
+    /// Waits until the run has ended and returns the output of the workflow.
     pub async fn result<T: DeserializeOwned>(&self) -> Result<T, EngineError> {
         let ended = |status, failure| EngineError::Ended { run: self.run.clone(), status, failure };
         match self.client.outcome(&self.run).await? {
@@ -543,24 +544,24 @@ impl RunHandle {
         }
     }
 
-    /// Where the run is in its life.
+    /// Reads the status of the run.
     pub async fn status(&self) -> Result<Status, EngineError> {
         Ok(self.client.get(&self.run).await?.status)
     }
 
-    /// Sends it a signal; durable once this returns.
+    /// Sends a signal; durable once this returns.
     pub async fn signal(&self, name: &str, payload: &impl Serialize) -> Result<Seq, EngineError> {
         let payload = Payload::of(payload, &self.client.ledger.limits)?;
         self.client.signal(&self.run, name, payload, None).await
     }
 
-    /// Answers one of its questions; durable once this returns.
+    /// Answers a question; durable once this returns.
     pub async fn answer(&self, question: &str, answer: &impl Serialize) -> Result<Seq, EngineError> {
         let answer = Payload::of(answer, &self.client.ledger.limits)?;
         self.client.answer(&self.run, &Path::new(question)?, answer, By::default()).await
     }
 
-    /// Asks it to stop.
+    /// Asks the run to cancel.
     pub async fn cancel(&self) -> Result<Seq, EngineError> {
         self.client.cancel(&self.run, By::default()).await
     }

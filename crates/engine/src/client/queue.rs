@@ -1,4 +1,4 @@
-//! A user's own tasks, and those of remote steps: submitted once, claimed with a fence, finished once.
+//! Tasks of users and of remote steps: submitted once, claimed with a fence, completed once.
 
 mod remote;
 
@@ -11,9 +11,9 @@ use crate::heal::claims::Claims;
 use crate::ledger::clock::pause;
 use crate::ledger::commit::Ledger;
 use crate::ledger::error::EngineError;
-use crate::ledger::tries::{self, PAUSE, TRIES, Tries};
+use crate::ledger::retry::{self, ATTEMPTS_MAX, PAUSE, Retries};
 
-/// Tasks of a run that are read at a time.
+/// Tasks of a run per read of the store.
 const EARLIER: u32 = 200;
 
 /// The queues of a store. Cheap to clone.
@@ -23,7 +23,7 @@ pub struct Queue {
     claims: Claims,
 }
 
-/// Who claims, and how much.
+/// A request to claim tasks.
 #[derive(Debug, Clone)]
 pub struct Want {
     /// The claimant's name.
@@ -32,7 +32,7 @@ pub struct Want {
     pub queue: QueueName,
     /// Only tasks of this kind.
     pub kind: Option<String>,
-    /// At most so many.
+    /// Maximum number of tasks.
     pub limit: u32,
 }
 
@@ -41,16 +41,16 @@ impl Queue {
         Self { ledger, claims }
     }
 
-    /// Submits a task. A live task with the same key is returned instead of a second one.
+    /// Submits a task. Returns the live task with the same key, if one exists.
     pub async fn submit(&self, new: NewTask) -> Result<Task, EngineError> {
         self.ledger.submit_task(new).await
     }
 
-    /// Claims due tasks: highest priority first, one at a time per lane. What nobody alive holds is freed first.
+    /// Claims due tasks: highest priority first, one at a time per lane. Reclaims stale tasks first.
     pub async fn claim(&self, want: Want) -> Result<Vec<Task>, EngineError> {
         argument::name("the owner", &want.owner)?;
         want.kind.as_ref().map_or(Ok(()), |kind| argument::name("the kind", kind))?;
-        let claimed = tries::ask(Tries::five(), || self.claim_once(&want)).await?.tasks;
+        let claimed = retry::read(Retries::standard(), || self.claim_once(&want)).await?.tasks;
         Ok(self.wanted(claimed).await)
     }
 
@@ -62,14 +62,14 @@ impl Queue {
         self.ledger.store.claim(Claim { owner, pools, kind, limit, now }).await
     }
 
-    /// The task as it is now.
+    /// Reads a task.
     pub async fn get(&self, id: &TaskId) -> Result<Task, EngineError> {
         let filter = TaskFilter { id: Some(id.clone()), limit: 1, ..TaskFilter::default() };
         let found = self.ledger.store.tasks(filter).await?.into_iter().next();
         found.ok_or_else(|| EngineError::NoSuchTask(id.as_str().to_owned()))
     }
 
-    /// Tasks of users, in order of id.
+    /// Lists tasks of users, ordered by id.
     pub async fn list(
         &self,
         queue: Option<&QueueName>,
@@ -82,18 +82,18 @@ impl Queue {
         Ok(self.ledger.store.tasks(filter).await?)
     }
 
-    /// What stands in each queue, users' tasks and runs alike; counts up to a bound and says so.
+    /// Counts the tasks of each queue, including advance tasks, up to a limit.
     pub async fn stats(&self) -> Result<Stats, EngineError> {
         stats::count(&self.ledger).await
     }
 
-    /// Says that the claimant is alive.
+    /// Reports that the claimant is alive.
     pub async fn heartbeat(&self, id: &TaskId, fence: u64) -> Result<Task, EngineError> {
         self.change(id, |task, now| task.beaten(fence, now)).await
     }
 
-    /// The same, and says how far it is. The next claimant of the task, or of the task of the step's next attempt, gets the
-    /// details by [`Queue::last_heartbeat`]. Values of secrets are kept out of them.
+    /// Like [`Queue::heartbeat`], and reports progress. The next claimant of the task, or of the step's next attempt,
+    /// reads the details by [`Queue::last_heartbeat`]. Secrets are redacted.
     pub async fn heartbeat_with(
         &self,
         id: &TaskId,
@@ -104,8 +104,8 @@ impl Queue {
         self.change(id, |task, now| task.beaten_with(fence, details.clone(), now)).await
     }
 
-    /// What the last heartbeat of an earlier claim of this task said, or of an earlier attempt at the remote step that the task
-    /// does.
+    /// The details of the last heartbeat of an earlier claim of this task, or of an earlier attempt at its remote
+    /// step.
     pub async fn last_heartbeat(&self, task: &Task) -> Result<Option<Payload>, EngineError> {
         if let Some(details) = task.last_heartbeat() {
             return Ok(Some(details.clone()));
@@ -139,33 +139,33 @@ impl Queue {
         }
     }
 
-    /// The work is done. The same result again under the same fence changes nothing; another result, and another fence, are
-    /// refused. What a remote step's task brought is in its run's log once this returns.
+    /// Completes a task. A repeat with the same result and fence changes nothing; another result or fence is refused.
+    /// The result of a remote step is in its run's log once this returns.
     pub async fn complete(&self, id: &TaskId, fence: u64, result: Payload) -> Result<Task, EngineError> {
         let task = self.get(id).await?;
-        if let Some(over) = self.bring(&task, fence, Ok(result.clone())).await? {
+        if let Some(over) = self.end_step(&task, fence, Ok(result.clone())).await? {
             return Ok(over);
         }
         self.change_from(task, |task, now| task.completed(fence, result.clone(), now)).await
     }
 
-    /// The work failed; tried again while attempts are left. A remote step is tried again by its own policy,
-    /// under another task.
+    /// Fails a task, which is retried while attempts are left. A remote step is retried by its own policy, as another
+    /// task.
     pub async fn fail(&self, id: &TaskId, fence: u64, failure: Failure) -> Result<Task, EngineError> {
         let failure = self.ledger.secrets.out_of(failure);
         let task = self.get(id).await?;
-        if let Some(over) = self.bring(&task, fence, Err(failure.clone())).await? {
+        if let Some(over) = self.end_step(&task, fence, Err(failure.clone())).await? {
             return Ok(over);
         }
         self.change_from(task, |task, now| task.failed(fence, failure.clone(), now)).await
     }
 
-    /// Gives a task back unharmed.
+    /// Releases a task without counting an attempt.
     pub async fn release(&self, id: &TaskId, fence: u64) -> Result<Task, EngineError> {
         self.change(id, |task, now| task.released(fence, now)).await
     }
 
-    /// Nobody wants the task any more. A remote step whose task is cancelled fails for good.
+    /// Cancels a task. If it executes a remote step, the step fails and is not retried.
     pub async fn cancel(&self, id: &TaskId) -> Result<Task, EngineError> {
         let task = self.get(id).await?;
         if let Some(over) = self.cancel_step(&task).await? {
@@ -181,7 +181,7 @@ impl Queue {
         self.change_from(self.get(id).await?, change).await
     }
 
-    /// The same for somebody who has just looked.
+    /// Like `change`, for a task that was just read.
     async fn change_from<F>(&self, mut task: Task, change: F) -> Result<Task, EngineError>
     where
         F: Fn(Task, goldseam_core::Millis) -> Result<Task, goldseam_core::task::TaskRefusal>,
@@ -196,9 +196,9 @@ impl Queue {
             }
             match self.ledger.put_task(next.clone(), expect).await {
                 Ok(Written::Done) => return Ok(next),
-                Ok(Written::Lost(_)) if attempt < TRIES => {}
+                Ok(Written::Lost(_)) if attempt < ATTEMPTS_MAX => {}
                 Ok(Written::Lost(_)) => {
-                    return Err(EngineError::Patience { doing: "a change of a task", seconds: 0 });
+                    return Err(EngineError::Patience { doing: "the update of a task", seconds: 0 });
                 }
                 Err(error) => return Err(error),
             }
@@ -206,6 +206,6 @@ impl Queue {
             pause_for *= 2;
             task = self.get(&task.id).await?;
         }
-        Err(EngineError::Patience { doing: "a change of a task", seconds: 0 })
+        Err(EngineError::Patience { doing: "the update of a task", seconds: 0 })
     }
 }

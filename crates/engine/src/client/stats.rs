@@ -1,4 +1,4 @@
-//! How much stands in each queue, counted up to a bound.
+//! Numbers of tasks per queue, counted up to a limit.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,58 +13,58 @@ use crate::ledger::commit::Ledger;
 use crate::ledger::config::QUEUE_DETAILS;
 use crate::ledger::error::EngineError;
 
-/// Tasks read at a time.
+/// Tasks per read of the store.
 const PAGE: u32 = 1_000;
-/// Tasks counted at the most.
+/// Maximum number of tasks counted.
 const TASKS_MAX: u64 = 100_000;
-/// Records with a flaw that are named.
+/// Maximum number of flawed records reported.
 const FLAWS_MAX: usize = 100;
 
-/// What stands in all queues at one moment.
+/// The contents of all queues at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Stats {
-    /// When, by the store's clock.
+    /// The time of the count, by the store's clock.
     pub at: Millis,
-    /// Each queue that holds something, by name.
+    /// Each queue that has tasks, by name.
     pub queues: Vec<QueueStats>,
-    /// Tasks that were counted.
+    /// Number of tasks counted.
     pub counted: u64,
-    /// Whether that is all of them; if not, no number is too large, but any may be too small.
+    /// Whether all tasks were counted. If not, the numbers are lower bounds.
     pub complete: bool,
-    /// Records that contradict themselves.
+    /// Tasks whose records are inconsistent.
     pub flaws: Vec<Flaw>,
 }
 
-/// What stands in one queue: users' tasks and runs to be moved on.
+/// The tasks of one queue, including advance tasks of runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct QueueStats {
     /// The queue.
     pub queue: QueueName,
-    /// Tasks that nobody has, due or not.
+    /// Unclaimed tasks, due or not.
     pub ready: u64,
-    /// Those of them that are due.
+    /// Unclaimed tasks that are due.
     pub due: u64,
-    /// Tasks that somebody works on.
+    /// Claimed tasks.
     pub claimed: u64,
-    /// Tasks that took too many claimants down with them.
+    /// Tasks whose claimants crashed too often.
     pub dead: u64,
-    /// How long the oldest due one has been waiting.
+    /// Age of the oldest due task.
     pub oldest_ms: Option<u64>,
 }
 
-/// A record that contradicts itself.
+/// An inconsistent record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Flaw {
     /// The task.
     pub task: TaskId,
-    /// What should hold and does not.
+    /// The condition that does not hold.
     pub flaw: Cow<'static, str>,
 }
 
-/// Counts what is ready, claimed or dead.
+/// Counts ready, claimed and dead tasks.
 pub(crate) async fn count(ledger: &Ledger) -> Result<Stats, EngineError> {
     let at = ledger.store.now().await?;
     let mut stats = Stats { at, queues: Vec::new(), counted: 0, complete: true, flaws: Vec::new() };
@@ -86,12 +86,12 @@ pub(crate) async fn count(ledger: &Ledger) -> Result<Stats, EngineError> {
         }
     }
     stats.queues = queues.into_values().collect();
-    tell(ledger, &stats.queues);
+    report_depths(ledger, &stats.queues);
     Ok(stats)
 }
 
-/// Tells the meter; a label whose queues have become empty says so once more.
-fn tell(ledger: &Ledger, queues: &[QueueStats]) {
+/// Reports the depths to the meter. A label whose queues became empty is reported once more, as 0.
+fn report_depths(ledger: &Ledger, queues: &[QueueStats]) {
     let mut reported = ledger.meter.reported_queues();
     let mut depths: BTreeMap<&str, (u64, Option<u64>)> = BTreeMap::new();
     for found in queues {
@@ -111,7 +111,7 @@ fn tell(ledger: &Ledger, queues: &[QueueStats]) {
 impl Stats {
     fn add(&mut self, queues: &mut BTreeMap<String, QueueStats>, task: &Task) {
         if let Some(flaw) = task.flaw() {
-            tracing::error!(task = %task.id, flaw, "the record of a task contradicts itself");
+            tracing::error!(task = %task.id, flaw, "task record is inconsistent");
             if self.flaws.len() < FLAWS_MAX {
                 self.flaws.push(Flaw { task: task.id.clone(), flaw: flaw.into() });
             }

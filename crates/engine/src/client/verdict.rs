@@ -1,4 +1,4 @@
-//! The one line that everything known about a run comes down to.
+//! The verdict: one line that sums up an explanation.
 
 use goldseam_core::recovery::Code;
 use goldseam_core::{Status, Summary};
@@ -6,16 +6,15 @@ use goldseam_core::{Status, Summary};
 use super::why::{Explanation, Link};
 use crate::heal::Found;
 
-/// How a link begins that tells where a run waits although nothing is wrong with it.
+/// Start of the link of a run in quarantine, which is not a finding.
 const QUARANTINE: &str = "it waits in quarantine";
-/// How links begin that tell of a request that no worker has carried out yet.
+/// Starts of the links of pending requests.
 const REQUESTS: [&str; 2] = ["a jump to ", "a request to cancel it"];
 
-/// The verdict on a run: fine, waits, stalled, needs you, failed; and why.
+/// Returns the verdict on a run: fine, waits, stalled, needs you or failed, with the reason.
 pub(super) fn verdict(explained: &Explanation, summary: &Summary) -> String {
     let trouble = summary.trouble.as_ref().map(|trouble| trouble.message.as_str());
-    let because =
-        |words: &str| trouble.map_or_else(|| words.to_owned(), |why| format!("{words} because {why}"));
+    let because = |text: &str| trouble.map_or_else(|| text.to_owned(), |why| format!("{text} because {why}"));
     match explained.status {
         Status::Completed => "fine: it is completed".to_owned(),
         Status::Failed => because("failed"),
@@ -37,7 +36,7 @@ pub(super) fn of_unreadable(found: &[Found], status: Status, rule: Code) -> Stri
     }
 }
 
-/// The verdict on a run that is neither over nor at rest by decision.
+/// The verdict on a run that has not ended and is neither paused nor parked.
 fn of_active(explained: &Explanation) -> String {
     let own = || explained.links.iter().filter(|link| link.depth == 0 && !is_request(link));
     if let Some(held) = own().find(|link| link.what.starts_with(QUARANTINE)) {
@@ -50,8 +49,8 @@ fn of_active(explained: &Explanation) -> String {
                 reasons.push(&found.diagnosis.evidence);
             }
         }
-        let helpless = explained.found.iter().any(|found| !found.diagnosis.remedy.is_automatic());
-        let word = if helpless { "stalled, needs you" } else { "stalled" };
+        let needs_operator = explained.found.iter().any(|found| !found.diagnosis.remedy.is_automatic());
+        let word = if needs_operator { "stalled, needs you" } else { "stalled" };
         return format!("{word}: {}", reasons.join("; and "));
     }
     let words: Vec<String> = own().take(2).map(|link| shortened(&link.what)).collect();
@@ -59,7 +58,7 @@ fn of_active(explained: &Explanation) -> String {
     let words = words.into_iter().chain(child).collect::<Vec<_>>().join("; ");
     match explained.status {
         Status::Queued | Status::Running | Status::Compensating if words.is_empty() => {
-            "fine: a node takes it soon".to_owned()
+            "fine: a node will claim it soon".to_owned()
         }
         Status::Queued | Status::Running | Status::Compensating if !words.starts_with("waits for") => {
             format!("fine: {words}")
@@ -72,14 +71,14 @@ fn is_request(link: &Link) -> bool {
     REQUESTS.iter().any(|head| link.what.starts_with(head))
 }
 
-/// With the requests of operators that no worker has carried out yet.
+/// Adds the pending requests of operators.
 fn with_requests(explained: &Explanation, words: String) -> String {
     let pending = explained.links.iter().filter(|link| link.depth == 0 && is_request(link));
     let head = |what: &str| what.split(": it waits").next().unwrap_or(what).to_owned();
     std::iter::once(words).chain(pending.map(|link| head(&link.what))).collect::<Vec<_>>().join("; ")
 }
 
-/// `it waits for x` as `waits for x`.
+/// Turns `it waits for x` into `waits for x`.
 fn shortened(what: &str) -> String {
     what.strip_prefix("it ").unwrap_or(what).to_owned()
 }

@@ -1,4 +1,4 @@
-//! "Why is it not moving?": the chain of what a run waits for, who has it, since when, and what to do.
+//! Explains why a run does not move: what it waits for, which node owns it, since when, and what to do.
 
 use std::collections::BTreeMap;
 
@@ -15,45 +15,45 @@ use crate::client::Client;
 use crate::heal::{Examined, Found, Healer, Liveness};
 use crate::ledger::error::EngineError;
 
-/// How deep children of children are followed.
+/// Maximum depth of children that are explained.
 const DEPTH_MAX: u32 = 8;
-/// Open children that are followed at each level.
+/// Maximum number of open children that are explained per run.
 const CHILDREN_MAX: usize = 5;
 
-/// One thing that holds a run up, or moves it.
+/// One cause in the chain that an explanation shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// 0 for the run itself, 1 for a child, 2 for a child's child.
     pub depth: u32,
-    /// In words.
+    /// The description.
     pub what: String,
-    /// Since when.
+    /// When it began.
     pub since: Option<Millis>,
-    /// Until when at the latest.
+    /// When it ends at the latest.
     pub until: Option<Millis>,
 }
 
-/// Why a run is where it is.
+/// Why a run is in its current status.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
     /// The run.
     pub run: RunId,
-    /// Its status, by its log.
+    /// The status according to the log.
     pub status: Status,
-    /// How it stands and why, in one line: fine, waits, stalled, needs you, failed or ended.
+    /// One line that begins with fine, waits, stalled, needs you, failed or ended.
     pub verdict: String,
-    /// What it waits for, and what that waits for.
+    /// What the run waits for, and what that waits for.
     pub links: Vec<Link>,
-    /// What is wrong.
+    /// The findings.
     pub found: Vec<Found>,
-    /// When it will move by itself, if time alone does it.
+    /// When the run will move without any action, if only time is needed.
     pub moves_at: Option<Millis>,
-    /// What to do, as commands.
+    /// Commands that help.
     pub you_can: Vec<String>,
 }
 
 impl Client {
-    /// Why a run is where it is, and what would move it.
+    /// Explains why a run is in its current status, and what would move it.
     pub async fn why(&self, run: &RunId) -> Result<Explanation, EngineError> {
         let healer = self.healer();
         let liveness = healer.liveness().await?;
@@ -75,7 +75,7 @@ impl Client {
             found: examined.found.iter().map(|found| found.clone().before_grace(&state.summary)).collect(),
         };
         if let Some(what) = examined.row_is.clone().filter(|_| !examined.has_row) {
-            let what = format!("{what}; the next sweep writes it again");
+            let what = format!("{what}; the next sweep rewrites it");
             explained.links.push(Link { depth: 0, what, since: None, until: None });
         }
         let mut open = vec![(0, examined.clone())];
@@ -105,11 +105,11 @@ impl Client {
         Ok(explained)
     }
 
-    /// The latest error of each step that is tried again: only the log has it.
+    /// The latest error of each step that is being retried. Only the log has it.
     async fn errors_of(&self, state: &State) -> Result<BTreeMap<Path, String>, EngineError> {
-        let is_tried_again =
+        let is_retried =
             |op: &Op| matches!(&op.kind, OpKind::Step(step) if step.failures > 0 && step.is_open());
-        if !state.ops.values().any(is_tried_again) {
+        if !state.ops.values().any(is_retried) {
             return Ok(BTreeMap::new());
         }
         let error = |recorded: Recorded| match recorded.event {
@@ -143,7 +143,7 @@ fn unreadable(run: &RunId, status: Status, found: Vec<Found>, ended: Option<Term
     Explanation { run: run.clone(), status, verdict, links, found, moves_at: None, you_can }
 }
 
-/// What to do about what is wrong, or about what the run waits for.
+/// Lists commands for the findings, or for what the run waits for.
 fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
     let run = &explained.run;
     let mut can = Vec::new();
@@ -173,7 +173,7 @@ fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
             }
             can.push(format!("goldseam retry {run}"));
         }
-        // Whatever it waited for before, only a person's decision moves it now.
+        // Only an operator's decision moves it now.
         Status::Parked | Status::Completed | Status::Cancelled => {}
         _ => {
             let waits = summary.map(|summary| summary.waits.as_slice()).unwrap_or_default();
@@ -193,7 +193,7 @@ struct Seen<'a> {
     liveness: &'a Liveness,
     state: &'a State,
     depth: u32,
-    /// The latest error of each step that is tried again.
+    /// The latest error of each step that is being retried.
     errors: BTreeMap<Path, String>,
 }
 
@@ -206,7 +206,7 @@ impl Seen<'_> {
         Link { depth: self.depth, what, since, until }
     }
 
-    /// Requests that no worker has carried out yet: by which operator, since when, and what they wait for.
+    /// Adds the pending requests: which operator sent them, when, and what they wait for.
     fn requests(&self, into: &mut Explanation) {
         let summary = &self.state.summary;
         if summary.status.is_terminal() {
@@ -245,7 +245,7 @@ impl Seen<'_> {
                     into.links.push(self.link(what, summary.finished_at, None));
                 }
                 into.links.push(self.link(
-                    format!("it is over, {}{}", summary.status, trouble()),
+                    format!("it ended {}{}", summary.status, trouble()),
                     summary.finished_at,
                     None,
                 ));
@@ -267,7 +267,7 @@ impl Seen<'_> {
             Status::Waiting | Status::Sleeping => {
                 for wait in &summary.waits {
                     into.links.push(match wait.tasks.first() {
-                        Some(task) => self.elsewhere(wait, task).await?,
+                        Some(task) => self.remote_step(wait, task).await?,
                         None => self.waits(wait),
                     });
                 }
@@ -280,7 +280,7 @@ impl Seen<'_> {
         Ok(())
     }
 
-    /// An end without code, and what it left standing.
+    /// Adds a termination and what it left standing.
     fn terminated(&self, into: &mut Explanation) {
         let Some(left) = &self.state.terminated else { return };
         let by = left.note.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
@@ -297,17 +297,17 @@ impl Seen<'_> {
         add("children, asked to cancel", left.children.iter().map(RunId::as_str).collect());
     }
 
-    /// A step that somebody else does: who, and for how long they may still be silent.
-    async fn elsewhere(&self, wait: &OpenWait, id: &TaskId) -> Result<Link, EngineError> {
+    /// A remote step: which worker has it, and how long the worker may still be silent.
+    async fn remote_step(&self, wait: &OpenWait, id: &TaskId) -> Result<Link, EngineError> {
         let path = &wait.path;
         let Some(task) = self.healer.task(id.clone()).await? else {
-            return Ok(self.link(format!("step {path} was handed out, and its task is missing"), None, None));
+            return Ok(self.link(format!("remote step {path}: its task is missing"), None, None));
         };
         let (queue, state) = (&task.queue, task.state.as_str());
         Ok(match (&task.owner, task.state) {
             (Some(owner), TaskState::Claimed) => {
                 let until = task.silence_max.map(|most| task.last_sign() + most);
-                self.link(format!("{owner} does step {path} (task {id})"), task.started_at, until)
+                self.link(format!("{owner} executes step {path} (task {id})"), task.started_at, until)
             }
             (_, TaskState::Ready) => {
                 let what = format!("step {path} waits in queue {queue} for a worker (task {id})");
@@ -328,11 +328,15 @@ impl Seen<'_> {
                 *counts.entry(name).or_default() += 1;
             }
         }
-        let said = |(name, count): (&SignalName, usize)| {
+        let describe = |(name, count): (&SignalName, usize)| {
             let signals = if count == 1 { "signal" } else { "signals" };
-            self.link(format!("{count} unread {signals} `{name}`: no wait for it so far"), None, None)
+            self.link(
+                format!("{count} unread {signals} `{name}`: the run does not wait for it yet"),
+                None,
+                None,
+            )
         };
-        counts.into_iter().map(said).collect()
+        counts.into_iter().map(describe).collect()
     }
 
     fn waits(&self, wait: &OpenWait) -> Link {
@@ -347,7 +351,11 @@ impl Seen<'_> {
         let what = match self.state.ops.get(&wait.path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => {
                 let attempt = step.attempts.saturating_add(1);
-                format!("step {} is tried again, attempt {attempt}{}", wait.path, self.last_error(&wait.path))
+                format!(
+                    "step {} is being retried, attempt {attempt}{}",
+                    wait.path,
+                    self.last_error(&wait.path)
+                )
             }
             _ if things.is_empty() => format!("it sleeps ({})", wait.path),
             _ => format!("it waits for {}", things.join(" or ")),
@@ -355,7 +363,7 @@ impl Seen<'_> {
         self.link(what, Some(wait.since), wait.due)
     }
 
-    /// A run that should move: who has it, or what its task waits for.
+    /// A run that should move: its owner, or what its advance task waits for.
     async fn moves(&self, into: &mut Explanation) -> Result<(), EngineError> {
         let summary = &self.state.summary;
         if let Some(owner) = &summary.owner {
@@ -364,11 +372,11 @@ impl Seen<'_> {
             let alive = self.liveness.owner(Some(owner), summary.claimed_at).is_alive();
             let what = match alive {
                 true => format!("node {owner}{name} executes it"),
-                false => format!("node {owner}{name} had it and is lost"),
+                false => format!("node {owner}{name} owned it and is lost"),
             };
             into.links.push(self.link(what, summary.claimed_at, None));
             if alive {
-                into.links.push(self.step_under_way());
+                into.links.push(self.current_step());
                 return Ok(());
             }
         }
@@ -376,32 +384,32 @@ impl Seen<'_> {
         Ok(())
     }
 
-    /// How the attempt before failed, if the log has it.
+    /// The error of the previous attempt, if the log has it.
     fn last_error(&self, path: &Path) -> String {
         self.errors.get(path).map_or_else(String::new, |error| format!("; last error: {error}"))
     }
 
-    fn step_under_way(&self) -> Link {
+    fn current_step(&self) -> Link {
         let (summary, ops) = (&self.state.summary, &self.state.ops);
         if let Some((path, _)) = self.state.undone.iter().find(|(_, undo)| matches!(undo, Undo::Started)) {
-            return self.link(format!("step {path} is being undone"), Some(summary.last_event_at), None);
+            return self.link(format!("step {path} is being compensated"), Some(summary.last_event_at), None);
         }
         let open = ops
             .iter()
             .find(|(_, op)| matches!(&op.kind, OpKind::Step(StepOp { progress: StepProgress::Started, .. })));
         if let Some((path, op)) = open {
-            let what = format!("step {path} is under way{}", self.last_error(path));
+            let what = format!("step {path} is running{}", self.last_error(path));
             return self.link(what, Some(op.at), None);
         }
         let what = match &summary.step {
-            Some(step) => format!("the code after step {step} is running, no further step is in the log"),
-            None => "the code is running, no step is in the log yet".to_owned(),
+            Some(step) => format!("the code after step {step} is running; the log has no further step"),
+            None => "the code is running; the log has no step yet".to_owned(),
         };
         self.link(what, Some(summary.last_event_at), None)
     }
 
     /// Whether a live node has the run's version.
-    fn is_fit(&self) -> bool {
+    fn has_live_version(&self) -> bool {
         let summary = &self.state.summary;
         self.liveness.can_execute(&summary.workflow, summary.version)
     }
@@ -418,16 +426,17 @@ impl Seen<'_> {
             return Ok(Some(self.link(what, Some(waits.since), Some(waits.until))));
         }
         Ok(match task.state {
-            TaskState::Ready if task.run_at <= self.liveness.now && !self.is_fit() => {
+            TaskState::Ready if task.run_at <= self.liveness.now && !self.has_live_version() => {
                 let what = format!("it waits for a worker with {}", self.state.summary.needs());
                 Some(self.link(what, Some(task.changed_at), None))
             }
             TaskState::Ready if task.run_at <= self.liveness.now => {
-                let what = format!("its task is ready in queue {queue}, for the next node with a free slot");
+                let what =
+                    format!("its task is ready in queue {queue} and waits for a node with a free slot");
                 Some(self.link(what, Some(task.changed_at), None))
             }
             TaskState::Ready => {
-                Some(self.link(format!("its task rests in queue {queue}"), None, Some(task.run_at)))
+                Some(self.link(format!("its task is dormant in queue {queue}"), None, Some(task.run_at)))
             }
             TaskState::Claimed => {
                 let owner = task.owner.as_deref().unwrap_or("no node");

@@ -1,4 +1,4 @@
-//! The facts about one run, and what `diagnose` makes of them.
+//! The facts about one run, and their diagnosis.
 
 use std::time::Duration;
 
@@ -22,27 +22,28 @@ use super::{Healed, Healer, Liveness};
 use crate::ledger::delivery::child_ended;
 use crate::ledger::error::EngineError;
 
-/// How long a row may stay behind a recovery before whoever wrote that is taken for lost.
-const FOLLOWS_WITHIN: Duration = Duration::from_secs(2);
+/// How long a row may stay behind a recovery before the healer that wrote the recovery counts as lost.
+const ROW_DELAY_MAX: Duration = Duration::from_secs(2);
 
-/// One thing that is wrong with one run.
+/// A diagnosis of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// The run.
     pub run: RunId,
-    /// The end of its log that was looked at.
+    /// The end of the log when it was examined.
     pub at: Seq,
-    /// What is wrong.
+    /// The diagnosis.
     pub diagnosis: Diagnosis,
 }
 
 impl Found {
-    /// The same while a deploy may still bring the version that E2 misses: what to do, and what happens otherwise.
+    /// Replaces an automatic remedy of E2 while a deploy may still bring the version: the hint says what to do and
+    /// what follows.
     pub(crate) fn before_grace(mut self, summary: &Summary) -> Self {
         let (run, needs, later) = (&self.run, summary.needs(), self.diagnosis.remedy.describe());
         if self.diagnosis.rule == Code::E2 && self.diagnosis.remedy.is_automatic() {
             let hint = format!(
-                "start a worker with {needs}; if none comes, a sweep will {later}: goldseam recover {run} --rule E2 does so now"
+                "start a worker with {needs}; otherwise a sweep will {later}; to do so now: goldseam recover {run} --rule E2"
             );
             self.diagnosis.remedy = Remedy::Tell { hint };
         }
@@ -50,23 +51,23 @@ impl Found {
     }
 }
 
-/// What a look at a run brought.
+/// The result of an examination.
 #[derive(Debug, Clone)]
 pub struct Examined {
-    /// What its log says, unless it is damaged.
+    /// The state according to the log, unless it is damaged.
     pub state: Option<State>,
-    /// What is wrong, what is to be healed first standing first.
+    /// The findings, most urgent first.
     pub found: Vec<Found>,
-    /// The cached row was lost, late or wrong.
+    /// Whether the cached row is lost, late or wrong.
     pub row_is_off: bool,
-    /// Why the cached row has to be written again, where it says nothing or something false.
+    /// Why the cached row must be rewritten, if it is missing or wrong.
     pub row_is: Option<String>,
-    /// There is a cached row that can be read.
+    /// Whether a readable cached row exists.
     pub has_row: bool,
 }
 
 impl Healer {
-    /// Everybody who lives now.
+    /// Reads the liveness of all nodes.
     pub async fn liveness(&self) -> Result<Liveness, EngineError> {
         self.ledger.liveness(self.rules.thresholds).await
     }
@@ -76,20 +77,20 @@ impl Healer {
         Ok(self.ledger.store.tasks(filter).await?.into_iter().next())
     }
 
-    /// A run's advance task as it was a moment ago: enough to see that nothing is wrong.
+    /// Reads an advance task. A slightly old version is enough to see that nothing is wrong.
     pub(super) async fn advance_task(&self, id: TaskId) -> Result<Option<Task>, EngineError> {
         let filter = TaskFilter { id: Some(id), advance: Some(true), limit: 1, ..TaskFilter::default() };
         Ok(self.ledger.store.tasks(filter).await?.pop())
     }
 
-    /// Whether there is a task that will move the run by itself; one that sleeps until somebody wakes it will not.
+    /// Whether a live task will move the run without a wake-up. A dormant one will not.
     pub(crate) async fn has_moving_task(&self, row: &Row) -> Result<bool, EngineError> {
         let task = match row.task.clone() {
             Some(id) => self.task(id).await?,
             None => self.advance_task_of(&row.summary.run).await?,
         };
-        let sleeps = |task: &Task| task.state == TaskState::Ready && task.run_at == Millis::NEVER;
-        Ok(task.is_some_and(|task| task.state.is_live() && !sleeps(&task)))
+        let dormant = |task: &Task| task.state == TaskState::Ready && task.run_at == Millis::NEVER;
+        Ok(task.is_some_and(|task| task.state.is_live() && !dormant(&task)))
     }
 
     /// Reads everything about a run and diagnoses it.
@@ -103,7 +104,7 @@ impl Healer {
             Ok(state) => state,
             Err(EngineError::Corrupt { corrupt, .. }) => {
                 let rests = row.is_none() && self.ends_parked(run, end).await?;
-                return Ok(broken(run, end, (row.as_ref(), rests), &corrupt));
+                return Ok(examine_damaged(run, end, row.as_ref(), rests, &corrupt));
             }
             Err(error) => return Err(error),
         };
@@ -125,7 +126,8 @@ impl Healer {
         let remote = self.remote_steps(&state).await?;
         let summary = &state.summary;
         let claimant = task.as_ref().and_then(|task| task.owner.as_deref());
-        // Who is missing may be new: a node beats before it claims, so only a look after the claim proves that it is gone.
+        // A missing node may be new. It beats before it claims, so only nodes read after the claim prove that it is
+        // gone.
         let holders = summary.owner.as_ref().map(NodeId::as_str).into_iter().chain(claimant);
         let again = match holders.into_iter().all(|holder| liveness.knows(holder)) {
             true => None,
@@ -150,19 +152,19 @@ impl Healer {
         let found =
             diagnose(&sight).into_iter().map(|diagnosis| Found { run: run.clone(), at: end, diagnosis });
         let found: Vec<Found> = found.collect();
-        // A live owner writes its row when it must; but whoever wakes the run needs to know its task.
+        // A live owner writes its row when needed. But a wake-up needs the task, so a missing task counts.
         let differs = |row: &Row| !row.summary.agrees_with(summary) && !sight.owner.is_alive();
-        let adrift = |row: &Row| row.task.is_none() && task.is_some();
-        let row_is_off = row.as_ref().is_none_or(|row| differs(row) || adrift(row));
+        let lacks_task = |row: &Row| row.task.is_none() && task.is_some();
+        let row_is_off = row.as_ref().is_none_or(|row| differs(row) || lacks_task(row));
         let row_is = match &row {
             None => Some(lost_row(unreadable)),
-            Some(row) if differs(row) => Some(false_row(&row.summary, summary)),
+            Some(row) if differs(row) => Some(wrong_row(&row.summary, summary)),
             Some(_) => None,
         };
         Ok(Examined { found, row_is_off, row_is, has_row: row.is_some(), state: Some(state) })
     }
 
-    /// The state at `end`, from where the row says loading may begin unless the row is off.
+    /// Derives the state at `end`, loading from the base that a sound row names.
     async fn read(&self, run: &RunId, end: Seq, row: Option<&Row>) -> Result<State, EngineError> {
         let corrupt = |corrupt| EngineError::Corrupt { run: run.clone(), corrupt };
         let sound = |row: &&Row| row.summary.is_coherent() && row.summary.as_of <= end;
@@ -189,7 +191,7 @@ impl Healer {
         Ok(tasks.into_iter().find(|task| task.state.is_live()))
     }
 
-    /// Children that the run waits for and that have ended, though its log does not say so.
+    /// Children that the run waits for and that have ended without a record in its log.
     async fn ended_children(
         &self,
         state: &State,
@@ -199,13 +201,13 @@ impl Healer {
             if state.children.get(child).is_none_or(|child| child.ended) {
                 continue;
             }
-            let over = match self.ledger.summary(child).await {
+            let has_ended = match self.ledger.summary(child).await {
                 Ok(summary) => summary.is_some_and(|summary| summary.status.is_terminal()),
                 Err(EngineError::Corrupt { .. }) => false,
                 Err(error) => return Err(error),
             };
-            if over && let Some(outcome) = self.ledger.outcome(child).await? {
-                ended.extend(told(child, outcome));
+            if has_ended && let Some(outcome) = self.ledger.outcome(child).await? {
+                ended.extend(ended_child(child, outcome));
             }
         }
         Ok(ended)
@@ -221,7 +223,7 @@ impl Healer {
         Ok(steps)
     }
 
-    /// Whether whoever does the run's remote steps may be left alone, by their tasks alone.
+    /// Whether no remote step of the run needs attention, judged by the tasks alone.
     pub(super) async fn remote_is_quiet(&self, row: &Summary, now: Millis) -> Result<bool, EngineError> {
         for id in row.waits.iter().flat_map(|wait| &wait.tasks) {
             let Some(task) = self.task(id.clone()).await? else { return Ok(false) };
@@ -234,7 +236,7 @@ impl Healer {
         Ok(true)
     }
 
-    /// Writes the cached row anew from the log. Losing the race to somebody else is no error.
+    /// Rewrites the cached row from the log. Losing the race to another writer is not an error.
     pub async fn rewrite_row(&self, run: &RunId, state: &State) -> Result<Healed, EngineError> {
         let Some(Head { end, row, .. }) = self.ledger.store.head(run).await? else {
             return Ok(Healed::Moved);
@@ -255,7 +257,7 @@ impl Healer {
         }
     }
 
-    /// Parks a run whose log cannot be read: at its very end, touching nothing of the evidence.
+    /// Parks a run whose log is unreadable by an append at its end. Does not change the damaged events.
     pub(super) async fn park_damaged(&self, run: &RunId, reason: &str) -> Result<Healed, EngineError> {
         let Some(Head { end, row, .. }) = self.ledger.store.head(run).await? else {
             return Ok(Healed::Moved);
@@ -286,7 +288,7 @@ impl Healer {
             Some(row) => Some(row.summary),
             None => self.first_row(run).await?,
         };
-        let row = row.map(|row| Box::new(parked_row(row, reason, (end.next().next(), heads))));
+        let row = row.map(|row| Box::new(parked_row(row, reason, end.next().next(), heads)));
         let append = Append { run: run.clone(), after: end, bodies: sealed.bodies, row, tasks: Vec::new() };
         match self.ledger.store.append(append).await {
             Ok(end) => Ok(Healed::Done { end, branch: None, stale: None }),
@@ -295,7 +297,7 @@ impl Healer {
         }
     }
 
-    /// What the first event of a log tells of its run, if it can be read.
+    /// The summary after the first event of a log, if it is readable.
     async fn first_row(&self, run: &RunId) -> Result<Option<Summary>, EngineError> {
         let first = self.ledger.store.read(run, Seq::ZERO, 1).await?.pop();
         Ok(first.and_then(|first| {
@@ -320,7 +322,7 @@ impl Healer {
     }
 }
 
-/// The same, judged by how much two lives of this run may differ.
+/// Replaces the tolerance of a lost owner's lifetime by that of the policy.
 fn with_doubt(owner: Owner, policy: Policy) -> Owner {
     match owner {
         Owner::Lost { proven, evidence, lived } => {
@@ -330,21 +332,21 @@ fn with_doubt(owner: Owner, policy: Policy) -> Owner {
     }
 }
 
-/// Whether somebody has appended a recovery and is about to write what follows from it: some stores write the row and
-/// the task a moment after the log. If they never come, the recovery is an old one soon.
+/// Whether a healer has appended a recovery and is about to write the row: some stores write row and task shortly
+/// after the log. If the row never comes, the recovery is soon too old for this check.
 fn is_being_healed(row: &Summary, log: &Summary, now: Millis) -> bool {
     row.as_of < log.as_of
         && log.recovered_at == Some(log.last_event_at)
         && row.recovered_at != log.recovered_at
-        && now.since(log.last_event_at) < FOLLOWS_WITHIN
+        && now.since(log.last_event_at) < ROW_DELAY_MAX
 }
 
 fn is_parking(event: &Event) -> bool {
     matches!(event, Event::RunParked { code, .. } if code == Code::K1.as_str())
 }
 
-/// The row of a run whose log cannot be read: what it was, and that it needs a person.
-fn parked_row(row: Summary, reason: &str, (as_of, head): (Seq, Hash)) -> Summary {
+/// The row of a run whose log is unreadable: parked, with the reason.
+fn parked_row(row: Summary, reason: &str, as_of: Seq, head: Hash) -> Summary {
     let trouble =
         Trouble { cause: Code::K1.to_string(), message: reason.to_owned(), code: Some(Code::K1.to_string()) };
     Summary {
@@ -360,37 +362,38 @@ fn parked_row(row: Summary, reason: &str, (as_of, head): (Seq, Hash)) -> Summary
     }
 }
 
-/// What `diagnose` cannot see: there is no state at all. `is_parked` says whether the log ends with its parking.
-fn broken(run: &RunId, end: Seq, (row, is_parked): (Option<&Row>, bool), corrupt: &Corrupt) -> Examined {
+/// The examination of a run whose log is damaged, so there is no state. `is_parked`: the log ends with its parking.
+fn examine_damaged(run: &RunId, end: Seq, row: Option<&Row>, is_parked: bool, corrupt: &Corrupt) -> Examined {
     let mut diagnosis = damaged(corrupt);
     let rests = |row: &Row| row.summary.status == Status::Parked && row.summary.as_of == end;
-    // What is over stays as it ended: there is nothing left to keep from moving.
+    // A run that has ended stays as it ended: there is nothing to park.
     let is_still = is_parked || row.is_some_and(|row| rests(row) || row.summary.status.is_terminal());
     if is_still && !corrupt.is_newer {
-        let hint =
-            format!("restore the log of {run} from a backup; goldseam history {run} shows what is left");
+        let hint = format!(
+            "restore the log of {run} from a backup; goldseam history {run} shows the readable events"
+        );
         diagnosis.remedy = Remedy::Tell { hint };
     }
     let found = vec![Found { run: run.clone(), at: end, diagnosis }];
     Examined { state: None, found, row_is_off: false, row_is: None, has_row: row.is_some() }
 }
 
-/// What is said of a row that is not there, or cannot be read for this reason.
+/// Describes a missing row, or one that is unreadable for this reason.
 fn lost_row(unreadable: Option<String>) -> String {
     match unreadable {
-        Some(reason) => format!("the cached row cannot be read: {reason}"),
+        Some(reason) => format!("the cached row is unreadable: {reason}"),
         None => "the cached row is lost".to_owned(),
     }
 }
 
-/// What is said of a row that does not agree with its log.
-fn false_row(row: &Summary, log: &Summary) -> String {
+/// Describes a row that contradicts its log.
+fn wrong_row(row: &Summary, log: &Summary) -> String {
     let (says, as_of) = (row.status, row.as_of);
     let (status, end) = (log.status, log.as_of);
     format!("the cached row says {says} as of event {as_of}, the log says {status} as of event {end}")
 }
 
-fn told(child: &RunId, outcome: Outcome) -> Option<(RunId, Result<Payload, Failure>)> {
+fn ended_child(child: &RunId, outcome: Outcome) -> Option<(RunId, Result<Payload, Failure>)> {
     match child_ended(child, outcome) {
         Command::ChildEnded { child, result } => Some((child, result)),
         _ => None,
@@ -403,15 +406,15 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_row_behind_a_fresh_recovery_is_being_written() {
+    async fn row_behind_a_recent_recovery_is_being_written() {
         let (row, _) = started().await;
         let (row, at) = (row.summary, Millis(50_000));
         let log =
             Summary { as_of: row.as_of.next(), last_event_at: at, recovered_at: Some(at), ..row.clone() };
         let soon = at + Duration::from_millis(1_999);
         assert!(is_being_healed(&row, &log, soon));
-        assert!(!is_being_healed(&row, &log, at + FOLLOWS_WITHIN), "whoever wrote it is lost");
-        assert!(!is_being_healed(&row, &log, at + FOLLOWS_WITHIN * 2));
+        assert!(!is_being_healed(&row, &log, at + ROW_DELAY_MAX), "its writer is lost");
+        assert!(!is_being_healed(&row, &log, at + ROW_DELAY_MAX * 2));
         assert!(!is_being_healed(&log, &log, soon), "the row is there");
         let caught_up = Summary { as_of: log.as_of, ..row.clone() };
         assert!(!is_being_healed(&caught_up, &log, soon), "the row is wrong, not late");
@@ -424,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_row_of_a_damaged_run_says_that_it_needs_a_person() {
+    async fn row_of_a_damaged_run_is_parked() {
         let (row, _) = started().await;
         let before = Summary {
             paused: true,
@@ -433,7 +436,7 @@ mod tests {
             ..row.summary
         };
         let head = Hash::of_parts(&["head"]);
-        let parked = parked_row(before.clone(), "a gap", (Seq(7), head));
+        let parked = parked_row(before.clone(), "a gap", Seq(7), head);
         let text = Code::K1.to_string();
         let trouble = Trouble { cause: text.clone(), message: "a gap".to_owned(), code: Some(text) };
         let expected = Summary {
@@ -451,12 +454,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn damage_parks_what_could_move_and_is_told_of_what_rests_or_is_over() {
+    async fn damage_parks_active_runs_and_is_only_reported_for_others() {
         let (row, _) = started().await;
         let end = row.summary.as_of;
         let corrupt = Corrupt::new(Seq(1), "a gap");
-        let tells = |row: Option<&Row>| {
-            let examined = broken(&RunId::new("r").unwrap(), end, (row, false), &corrupt);
+        let is_only_reported = |row: Option<&Row>| {
+            let examined = examine_damaged(&RunId::new("r").unwrap(), end, row, false, &corrupt);
             assert!(examined.state.is_none() && !examined.row_is_off);
             assert_eq!((examined.found.len(), examined.found[0].at), (1, end));
             assert_eq!(examined.found[0].diagnosis.rule, Code::K1);
@@ -466,7 +469,7 @@ mod tests {
             let summary = Summary { status, as_of, ..row.summary.clone() };
             Row { summary, ..row.clone() }
         };
-        assert!(!tells(None));
+        assert!(!is_only_reported(None));
         for (status, as_of, expected) in [
             (Status::Queued, end, false),
             (Status::Paused, end, false),
@@ -475,7 +478,7 @@ mod tests {
             (Status::Completed, end, true),
             (Status::Failed, end.before(), true),
         ] {
-            assert_eq!(tells(Some(&with(status, as_of))), expected, "{status} {as_of}");
+            assert_eq!(is_only_reported(Some(&with(status, as_of))), expected, "{status} {as_of}");
         }
     }
 }

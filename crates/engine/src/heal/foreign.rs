@@ -1,6 +1,6 @@
-//! States that somebody else keeps in the same place: those that nothing will move on get a new task.
+//! Foreign states: workflow states of other programs in the same store. Stalled ones get a new task.
 //!
-//! Any number of sweepers at once do no more than one: the new task follows from the state and the task before it, and the
+//! Concurrent sweepers do no harm: the id of the new task is derived from the state and its previous task, and the
 //! state takes it by compare-and-set.
 
 use std::collections::HashMap;
@@ -13,44 +13,44 @@ use goldseam_store::{Expect, ForeignState, ForeignStates, Written};
 
 use super::sweeper::Fate;
 use super::{Healer, Liveness};
-use crate::heal::claims::judge::{self, Roster};
+use crate::heal::claims::staleness::{self, Roster};
 use crate::ledger::error::EngineError;
 
 pub use crate::ledger::foreign::{ForeignOptions, TaskLookup};
 pub use goldseam_core::recovery::foreign::TaskStanding;
 
-/// A state of somebody else that is stalled, and what became of it.
+/// A stalled foreign state and what happened to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignStalled {
-    /// Whose state.
+    /// The id of the state.
     pub id: RunId,
-    /// What was seen.
+    /// The evidence.
     pub evidence: String,
-    /// Since when it has been seen so.
+    /// When the stall was first seen.
     pub since: Millis,
-    /// What became of it.
+    /// What happened to it.
     pub fate: Fate,
 }
 
-/// What a sweep found among the states of others.
+/// The findings of a sweep among foreign states.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ForeignReport {
-    /// States looked at.
+    /// Number of states examined.
     pub scanned: u64,
-    /// Those that are over, paused, without a task, or not understood.
+    /// Number of states that have ended, are paused, have no task, or cannot be parsed.
     pub skipped: u64,
-    /// Those whose task will move them on.
+    /// Number of states whose task will move them.
     pub healthy: u64,
-    /// Those that have a new task.
+    /// Number of states that got a new task.
     pub healed: u64,
-    /// Each stalled one with its reason.
+    /// All stalled states with their reasons.
     pub stalled: Vec<ForeignStalled>,
-    /// Names of states that no run can have: these were not looked at.
+    /// Ids of states that are not valid run ids. They are not examined.
     pub unnamed: Vec<String>,
 }
 
 impl ForeignReport {
-    /// Adds what a later tick of the same sweep found.
+    /// Adds the report of a later tick of the same sweep.
     pub fn add(&mut self, later: Self) {
         self.scanned += later.scanned;
         self.skipped += later.skipped;
@@ -61,24 +61,24 @@ impl ForeignReport {
     }
 }
 
-/// A state as it was first seen stalled.
+/// When a stalled state was first seen.
 #[derive(Debug, Clone)]
 struct Sighting {
     version: String,
     since: Millis,
 }
 
-/// What a sweeper remembers of the states of others.
+/// The stalled foreign states that a sweeper remembers.
 #[derive(Debug, Default)]
-pub(super) struct Others {
-    /// What was stalled in the sweep before.
+pub(super) struct ForeignSightings {
+    /// Stalled states of the previous sweep.
     before: HashMap<RunId, Sighting>,
-    /// The same in this one, so far.
+    /// Stalled states of this sweep so far.
     now: HashMap<RunId, Sighting>,
 }
 
-impl Others {
-    /// All states were looked at.
+impl ForeignSightings {
+    /// Ends a sweep over all states.
     pub(super) fn end_of_sweep(&mut self) {
         self.before = std::mem::take(&mut self.now);
     }
@@ -91,7 +91,14 @@ impl Others {
     }
 }
 
-/// How stalled states are treated.
+/// A foreign state and the part of the store that keeps it.
+#[derive(Clone, Copy)]
+pub(super) struct ForeignSubject<'a> {
+    pub(super) states: &'a dyn ForeignStates,
+    pub(super) state: &'a ForeignState,
+}
+
+/// How stalled states are healed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Treatment<'a> {
     pub(super) options: &'a ForeignOptions,
@@ -99,21 +106,29 @@ pub(super) struct Treatment<'a> {
     pub(super) dry_run: bool,
 }
 
+/// What heals a stalled state.
+#[derive(Clone, Copy)]
+struct Remedy<'a> {
+    evidence: &'a str,
+    options: &'a ForeignOptions,
+}
+
 impl Healer {
-    /// Looks at one state, and heals it if it has been stalled for long enough.
-    pub(super) async fn look_at_foreign(
+    /// Examines one state, and heals it if it has been stalled for long enough.
+    pub(super) async fn examine_foreign(
         &self,
-        (place, state): (&dyn ForeignStates, &ForeignState),
-        others: &mut Others,
+        subject: ForeignSubject<'_>,
+        sightings: &mut ForeignSightings,
         treatment: Treatment<'_>,
         liveness: &Liveness,
     ) -> Result<ForeignReport, EngineError> {
+        let ForeignSubject { states, state } = subject;
         let mut report = ForeignReport { scanned: 1, ..ForeignReport::default() };
         let foreign = match Foreign::parse(&state.id, &state.body) {
             Ok(foreign) => foreign,
             Err(error) => {
-                tracing::debug!(%error, "a state of somebody else is left alone");
-                place.settled(&state.id, &state.version);
+                tracing::debug!(%error, "skipping foreign workflow state");
+                states.settled(&state.id, &state.version);
                 report.skipped = 1;
                 return Ok(report);
             }
@@ -121,8 +136,8 @@ impl Healer {
         let (task, found) = match self.task_of(&foreign, treatment.options, liveness).await? {
             Ok(found) => found,
             Err(error) => {
-                let evidence = format!("its task {} cannot be looked up", foreign.task().unwrap_or_default());
-                let since = others.seen_since(state, liveness.now);
+                let evidence = format!("failed to look up its task {}", foreign.task().unwrap_or_default());
+                let since = sightings.seen_since(state, liveness.now);
                 let fate = Fate::Failed(error.to_string());
                 report.stalled.push(ForeignStalled { id: state.id.clone(), evidence, since, fate });
                 return Ok(report);
@@ -130,8 +145,8 @@ impl Healer {
         };
         let (evidence, can_heal) = match foreign.standing_by(&found) {
             Standing::Skipped => {
-                // Nothing but a change of the state itself can make it ours.
-                place.settled(&state.id, &state.version);
+                // Only a change of the state itself can make it relevant.
+                states.settled(&state.id, &state.version);
                 report.skipped = 1;
                 return Ok(report);
             }
@@ -142,12 +157,20 @@ impl Healer {
             Standing::Stalled { evidence } => (evidence, true),
             Standing::NeedsHelp { evidence } => (evidence, false),
         };
-        let since = others.seen_since(state, liveness.now);
+        let since = sightings.seen_since(state, liveness.now);
         let fate = match () {
             () if !can_heal => Fate::NeedsHelp,
             () if treatment.dry_run => Fate::Told,
             () if liveness.now.since(since) < treatment.stale_after => Fate::Young,
-            () => match self.heal_foreign((place, state), &foreign, task, (&evidence, treatment)).await {
+            () => match self
+                .heal_foreign(
+                    subject,
+                    &foreign,
+                    task,
+                    Remedy { evidence: &evidence, options: treatment.options },
+                )
+                .await
+            {
                 Ok(fate) => fate,
                 Err(error) => Fate::Failed(error.to_string()),
             },
@@ -157,7 +180,7 @@ impl Healer {
         Ok(report)
     }
 
-    /// How the task stands that the state names, and the task itself if it is one of ours.
+    /// The standing of the task that the state names, and the task itself if this store has it.
     async fn task_of(
         &self,
         foreign: &Foreign,
@@ -175,45 +198,48 @@ impl Healer {
             Some(id) => self.task(id).await?,
             None => None,
         };
-        let lapsed = task.as_ref().and_then(|task| self.lapsed(task, liveness));
-        let found = TaskStanding::of(task.as_ref(), lapsed.as_deref());
+        let stale = task.as_ref().and_then(|task| self.stale_claim(task, liveness));
+        let found = TaskStanding::of(task.as_ref(), stale.as_deref());
         Ok(Ok((task, found)))
     }
 
-    /// Why nobody alive holds the task, by the rule for claims (L2).
-    fn lapsed(&self, task: &Task, liveness: &Liveness) -> Option<String> {
+    /// Why the task has no live claimant, by rule L2.
+    fn stale_claim(&self, task: &Task, liveness: &Liveness) -> Option<String> {
         let own = self.ledger.process.node().map(|node| node.as_str());
         let roster = Roster::new(&liveness.nodes, own);
-        let stale = judge::task(task, &roster, (liveness.now, self.rules.claim_lease))?;
+        let stale = staleness::task(task, &roster, liveness.now, self.rules.claim_lease)?;
         Some(stale.why)
     }
 
-    /// A new task, then its id into the state. Losing to somebody else is no error.
+    /// Creates a new task and writes its id into the state. Losing to another writer is not an error.
     async fn heal_foreign(
         &self,
-        (place, state): (&dyn ForeignStates, &ForeignState),
+        subject: ForeignSubject<'_>,
         foreign: &Foreign,
         task: Option<Task>,
-        (evidence, treatment): (&str, Treatment<'_>),
+        remedy: Remedy<'_>,
     ) -> Result<Fate, EngineError> {
+        let ForeignSubject { states, state } = subject;
+        let Remedy { evidence, options } = remedy;
         let now = self.ledger.store.now().await?;
         if let Some(held) = task.filter(|task| task.state == TaskState::Claimed) {
-            // Any heartbeat since it was seen defeats this; left as it is, it would keep its key from the new one.
+            // Any heartbeat since the examination defeats this. If the claim stayed, its key would block the new
+            // task.
             let expect = Expect::Version(held.version);
             let Ok(over) = held.replaced(evidence, now) else { return Ok(Fate::Moved) };
             if self.ledger.store.put_task(over, expect).await? != Written::Done {
                 return Ok(Fate::Moved);
             }
         }
-        let ForeignOptions { queue, kind, .. } = treatment.options;
+        let ForeignOptions { queue, kind, .. } = options;
         let new = foreign.new_task(queue.clone(), kind, now);
         let new = self.ledger.submit_task(new).await?;
         if foreign.task() == Some(new.id.as_str()) {
             return Ok(Fate::Moved);
         }
-        match place.swap(&state.id, &state.version, &foreign.with_task(&new.id)).await? {
+        match states.swap(&state.id, &state.version, &foreign.with_task(&new.id)).await? {
             Written::Done => {
-                tracing::info!(id = %state.id, task = %new.id, evidence, "a state of somebody else has a new task");
+                tracing::info!(id = %state.id, task = %new.id, evidence, "created new task for foreign workflow state");
                 Ok(Fate::Healed)
             }
             Written::Lost(_) => Ok(Fate::Moved),

@@ -1,7 +1,7 @@
-//! Finding out what is wrong with a run, and mending it: facts, `diagnose`, one append.
+//! Healing of runs: collects facts, calls `diagnose`, and applies the remedy by one append.
 //!
-//! Nothing here executes a run: a healed run is claimable, and some node claims it. Any number of
-//! healers at once do no more than one, because a remedy lands only at the log end it was made for.
+//! Healing executes no run: a healed run can be claimed, and a node claims it. Concurrent healers do no harm, because
+//! a remedy applies only to the log end it was made for.
 
 pub mod claims;
 mod examine;
@@ -28,8 +28,9 @@ use crate::ledger::commit::Ledger;
 use crate::ledger::config::{Config, Recovery};
 use crate::ledger::error::EngineError;
 use crate::ledger::liveness::Thresholds;
+use crate::ledger::meter::RecoveryTimes;
 
-/// Mends runs. Cheap to clone.
+/// Diagnoses and repairs runs. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Healer {
     ledger: Ledger,
@@ -37,7 +38,7 @@ pub struct Healer {
     reason: Reason,
 }
 
-/// What a healer goes by: limits of silence and bounds of recovery.
+/// Limits of silence and recovery settings of a healer.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) thresholds: Thresholds,
@@ -57,33 +58,33 @@ impl Rules {
         }
     }
 
-    /// How this process recovers runs of this workflow.
+    /// The recovery settings of this process for a workflow.
     fn recovery_for(&self, workflow: &WorkflowName) -> &Recovery {
         self.recovery_of.get(workflow).unwrap_or(&self.recovery)
     }
 
-    /// How this run is recovered: as its log says, else as this process is configured.
+    /// The recovery policy of a run: from its log, otherwise from this process.
     fn policy_for(&self, summary: &Summary) -> Policy {
         Policy::of(summary, self.recovery_for(&summary.workflow).policy())
     }
 }
 
-/// What became of a remedy.
+/// The result of a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Healed {
-    /// It was carried out.
+    /// The remedy was applied.
     Done {
         /// Where the log ends now.
         end: Seq,
         /// The branch that the run is on now, if the remedy opened one.
         branch: Option<BranchId>,
-        /// For how long nothing had happened, where its log tells.
+        /// How long nothing had happened, if the log shows it.
         stale: Option<Duration>,
     },
-    /// Somebody else was faster, or the run moved on by itself.
+    /// Another healer was faster, or the run progressed.
     Moved,
-    /// Only a person, or time, can help.
-    NotByItself,
+    /// Only an operator or time can help.
+    NeedsOperator,
 }
 
 impl Healer {
@@ -91,7 +92,7 @@ impl Healer {
         Self { ledger, rules, reason }
     }
 
-    /// Carries out the remedy of a diagnosis made at the end `at` of the run's log.
+    /// Applies the remedy of a diagnosis made at the end `at` of the run's log.
     pub async fn heal(&self, run: &RunId, at: Seq, diagnosis: &Diagnosis) -> Result<Healed, EngineError> {
         let begun = self.ledger.clock.elapsed();
         let healed = self.carry_out(run, at, diagnosis).await;
@@ -101,15 +102,15 @@ impl Healer {
                 let (rule, evidence) = (diagnosis.rule, &diagnosis.evidence);
                 match rule {
                     Code::P1 => {
-                        tracing::error!(%run, %rule, evidence, "stopped a run that takes its process down");
+                        tracing::error!(%run, %rule, evidence, "stopped run that crashes its process");
                     }
                     _ => tracing::info!(%run, %rule, evidence, "healed"),
                 }
             }
-            Ok(Healed::Moved | Healed::NotByItself) => {}
+            Ok(Healed::Moved | Healed::NeedsOperator) => {}
             Err(error) => {
                 self.ledger.meter.recovery_failed(diagnosis.rule.as_str());
-                tracing::warn!(%run, rule = %diagnosis.rule, %error, "a remedy failed");
+                tracing::warn!(%run, rule = %diagnosis.rule, %error, "remedy failed");
             }
         }
         healed
@@ -122,16 +123,21 @@ impl Healer {
         match diagnosis.rule {
             Code::P1 => self.ledger.meter.attempts_exceeded(&workflow),
             rule => {
-                self.ledger.meter.recovered(rule.as_str(), &workflow, self.reason.as_str(), (stale, heal));
+                self.ledger.meter.recovered(
+                    rule.as_str(),
+                    &workflow,
+                    self.reason.as_str(),
+                    RecoveryTimes { stale, heal },
+                );
             }
         }
     }
 
     async fn carry_out(&self, run: &RunId, at: Seq, diagnosis: &Diagnosis) -> Result<Healed, EngineError> {
         match &diagnosis.remedy {
-            Remedy::Tell { .. } => return Ok(Healed::NotByItself),
+            Remedy::Tell { .. } => return Ok(Healed::NeedsOperator),
             Remedy::Reclaim => return self.reclaim(run, &diagnosis.evidence).await,
-            Remedy::GiveUp { task, .. } if !self.deprive(task, &diagnosis.evidence).await? => {
+            Remedy::GiveUp { task, .. } if !self.reclaim_from_silent(task, &diagnosis.evidence).await? => {
                 return Ok(Healed::Moved);
             }
             Remedy::Park { reason } if diagnosis.rule == Code::K1 => {
@@ -144,7 +150,7 @@ impl Healer {
             evidence: diagnosis.evidence.clone(),
             remedy: diagnosis.remedy.clone(),
             at,
-            healer: self.who(),
+            healer: self.identity(),
         };
         match self.ledger.commit(run, &Command::Heal(heal)).await {
             Ok(committed) => {
@@ -157,7 +163,9 @@ impl Healer {
                 for recorded in &committed.records {
                     match &recorded.event {
                         Event::BranchOpened(opened) => branch = Some(opened.branch),
-                        Event::RunRecovered(said) => stale = Some(Duration::from_millis(said.stale_ms)),
+                        Event::RunRecovered(recovered) => {
+                            stale = Some(Duration::from_millis(recovered.stale_ms))
+                        }
                         _ => {}
                     }
                 }
@@ -171,11 +179,11 @@ impl Healer {
         }
     }
 
-    fn who(&self) -> Who {
+    fn identity(&self) -> Who {
         Who { node: self.ledger.process.node().cloned(), reason: self.reason }
     }
 
-    /// The task of a lost node goes back to its queue. Losing the race to another healer is no error.
+    /// Returns the task of a lost node to its queue. Losing the race to another healer is not an error.
     async fn reclaim(&self, run: &RunId, why: &str) -> Result<Healed, EngineError> {
         let Some(task) = self.own_task(run).await?.filter(|task| task.state == TaskState::Claimed) else {
             return Ok(Healed::Moved);
@@ -192,9 +200,9 @@ impl Healer {
         }
     }
 
-    /// Takes a task from whoever was silent; any heartbeat since it was seen defeats this. What is not carried
-    /// out then leaves it ready for somebody else.
-    async fn deprive(&self, task: &Task, why: &str) -> Result<bool, EngineError> {
+    /// Reclaims a task from a silent claimant, unless a heartbeat arrived since the diagnosis. If the rest of the
+    /// remedy fails, the task stays ready for another claimant.
+    async fn reclaim_from_silent(&self, task: &Task, why: &str) -> Result<bool, EngineError> {
         if task.state != TaskState::Claimed {
             return Ok(true);
         }
@@ -212,12 +220,12 @@ impl Healer {
         }
     }
 
-    /// A run that failed without its code being asked leaves no child running for nobody.
+    /// Cancels the open children of a run that failed without executing its code.
     async fn cancel_children(&self, run: &RunId) {
         let open = match self.ledger.load(run).await {
             Ok(loaded) => loaded.state.open_children(),
             Err(error) => {
-                tracing::warn!(%run, %error, "children of a failed run could not be found");
+                tracing::warn!(%run, %error, "failed to load children of failed run");
                 return;
             }
         };
@@ -227,7 +235,7 @@ impl Healer {
             match self.ledger.commit(&child, &Command::Cancel(note)).await {
                 Ok(_) => self.ledger.process.poke(&child),
                 Err(EngineError::Refused { .. }) => {}
-                Err(error) => tracing::warn!(%run, %child, %error, "a child could not be cancelled"),
+                Err(error) => tracing::warn!(%run, %child, %error, "failed to cancel child of failed run"),
             }
         }
     }
@@ -244,7 +252,7 @@ mod sample {
 
     use crate::{Client, StartOptions};
 
-    /// A run that was just started: its row and its task.
+    /// A newly started run: its row and its task.
     pub(super) async fn started() -> (Row, Task) {
         let store = Arc::new(MemoryStore::manual().0);
         let client = Client::new(Arc::clone(&store) as Arc<dyn Store>);
@@ -255,7 +263,7 @@ mod sample {
         (row, task)
     }
 
-    /// Waits until this moment.
+    /// A wait until this time.
     pub(super) fn wait_until(due: i64) -> OpenWait {
         OpenWait {
             path: Path::new("nap").unwrap(),

@@ -1,7 +1,7 @@
-//! The heartbeat monitor: steps that others do and that have fallen silent are given up in time (rule H1).
+//! The heartbeat monitor: gives up remote steps whose workers are silent (rule H1).
 //!
-//! A step inside a live node is watched by that node itself, which cancels the attempt first; a step of a dead node
-//! goes on by takeover. What is left are remote steps: their tasks say when somebody was last heard.
+//! A live node watches its own steps and cancels silent attempts; a takeover continues the steps of a dead node.
+//! Remote steps remain: their tasks record the last sign of life of the worker.
 
 use std::collections::BTreeSet;
 
@@ -12,18 +12,18 @@ use goldseam_store::TaskFilter;
 use super::{Found, Healed, Healer};
 use crate::ledger::error::EngineError;
 
-/// What a tick of the monitor did.
+/// The result of a tick of the monitor.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MonitorReport {
-    /// Tasks that were silent for too long.
+    /// Number of tasks whose claimants were silent for too long.
     pub silent: u64,
-    /// Steps that were given up, to be tried again or to fail.
+    /// Steps that were given up; they are retried or fail.
     pub given_up: Vec<Found>,
-    /// Whether there is more to look at.
+    /// Whether more tasks are to be examined.
     pub more: bool,
 }
 
-/// Looks for silent remote steps, a batch per tick. Any number of them at once is safe.
+/// Searches for silent remote steps, a batch per tick. Any number of monitors may run at once.
 #[derive(Debug)]
 pub struct Monitor {
     healer: Healer,
@@ -36,7 +36,7 @@ impl Monitor {
         Self { healer, batch: batch.max(1), after: None }
     }
 
-    /// Looks at the next batch of silent tasks.
+    /// Examines the next batch of silent tasks.
     pub async fn tick(&mut self) -> Result<MonitorReport, EngineError> {
         let liveness = self.healer.liveness().await?;
         let filter = TaskFilter {

@@ -1,8 +1,7 @@
-//! The sweeper: looks over all active runs, finds the stalled ones, heals them by their rule; then over the states of
-//! others.
+//! The sweeper: examines all active runs, heals stalled ones by their rules, then examines foreign states.
 //!
-//! Cost grows with what is active and has changed: a run that a live node executes costs nothing but
-//! its place in the list, and one that has not changed since it was last found healthy is not read again.
+//! Cost grows with the runs that are active and have changed: a run of a live node costs only its place in the list,
+//! and a run that has not changed since it was found healthy is not read again.
 
 mod walk;
 
@@ -16,42 +15,44 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, Millis, RunId, Seq, Status};
 use goldseam_store::{Row, RunFilter, RunOrder};
 
-use super::foreign::{ForeignOptions, ForeignReport, ForeignStalled, Others, Treatment};
+use super::foreign::{
+    ForeignOptions, ForeignReport, ForeignSightings, ForeignStalled, ForeignSubject, Treatment,
+};
 use super::{Examined, Found, Healed, Healer, Liveness};
 use crate::ledger::error::EngineError;
 
-/// Runs looked at in one tick.
+/// Runs per tick.
 const BATCH: u32 = 1_000;
-/// Runs read from the store at a time.
+/// Runs per read of the store.
 const PAGE: u32 = 200;
-/// Healthy runs remembered; past it the memory begins anew.
+/// Maximum number of healthy runs remembered. Beyond it, the memory is cleared.
 const REMEMBERED_MAX: usize = 1_000_000;
-/// What is expected to move by itself.
+/// Statuses of runs that are expected to progress.
 const ACTIVE: [Status; 5] =
     [Status::Queued, Status::Running, Status::Waiting, Status::Sleeping, Status::Compensating];
 
-/// How a sweep is made.
+/// Options of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SweepOptions {
-    /// A finding must have held for so long, the run not moving, before it is healed; none: for as long as its
-    /// workflow's configuration says.
+    /// How long a finding must hold, without progress of the run, before it is healed; none: as its workflow's
+    /// configuration says.
     pub stale_after: Option<Duration>,
-    /// Only tell.
+    /// Report only.
     pub dry_run: bool,
-    /// Only findings of this rule are healed.
+    /// Heal only findings of this rule.
     pub rule: Option<Code>,
-    /// Parked runs are findings too.
+    /// Report parked runs as findings.
     pub parked: bool,
-    /// Read every log, whatever the cached rows say.
+    /// Read every log, independent of the cached rows.
     pub deep: bool,
-    /// Look at the states of others too, and heal them like this, where the store has a place for them; none: leave them
-    /// alone.
+    /// How to heal foreign states, if the store keeps them; none: skip them.
     pub foreign: Option<ForeignOptions>,
-    /// How long a finding has held comes from the log, the row, the task and the owner's last beat, by the store's clock,
-    /// instead of by earlier sweeps: for a single sweep, which has seen nothing before. States of others are not judged so.
+    /// Judge how long a finding has held by the log, the row, the task and the owner's last beat, by the store's
+    /// clock, instead of by earlier sweeps. For a single sweep, which has no earlier ones. Foreign states are not
+    /// judged so.
     pub from_log: bool,
-    /// Rows of runs that are expected to rest that are compared with their logs, too, going on where the sweep before
-    /// ended.
+    /// Number of rows of ended, paused or parked runs that are also compared with their logs, continuing after the
+    /// previous sweep.
     pub walk: u32,
 }
 
@@ -70,29 +71,29 @@ impl Default for SweepOptions {
     }
 }
 
-/// What became of a finding.
+/// What happened to a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// It was healed.
+    /// Healed.
     Healed,
-    /// It has not held for long enough yet.
+    /// Not healed yet, because it has not held for long enough.
     Young,
-    /// It was only told.
+    /// Only reported.
     Told,
-    /// Somebody else was faster, or the run moved on by itself.
+    /// Another healer was faster, or the run progressed.
     Moved,
-    /// Only a person, or time, can help.
+    /// Only an operator or time can help.
     NeedsHelp,
-    /// It heals by itself: a node has its task, or will.
+    /// No remedy needed: a node has its task, or will claim it.
     Waits,
-    /// The run was stopped: it takes its process down, and needs a person.
+    /// The run was stopped because it crashes its process; it needs an operator.
     Stopped,
-    /// The remedy failed; another sweep tries again.
+    /// The remedy failed; a later sweep retries.
     Failed(String),
 }
 
 impl Fate {
-    /// The word in JSON.
+    /// The name in JSON.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Healed => "healed",
@@ -107,40 +108,40 @@ impl Fate {
     }
 }
 
-/// A run that is stalled, and what became of it.
+/// A stalled run and what happened to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stalled {
-    /// What is wrong.
+    /// The finding.
     pub found: Found,
-    /// Since when it has been seen so.
+    /// When the finding was first seen.
     pub since: Millis,
-    /// What became of it.
+    /// What happened to it.
     pub fate: Fate,
 }
 
-/// What a tick of the sweeper did.
+/// The result of a tick of the sweeper.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SweepReport {
-    /// Runs looked at: the terminal, the healthy and the stalled ones.
+    /// Number of runs examined: terminal, healthy and stalled.
     pub scanned: u64,
-    /// Runs that turned out to be over.
+    /// Number of runs that had ended.
     pub terminal: u64,
-    /// Runs that are well.
+    /// Number of healthy runs.
     pub healthy: u64,
-    /// Runs healed.
+    /// Number of runs healed.
     pub healed: u64,
-    /// Cached rows written anew.
+    /// Number of cached rows rewritten.
     pub rows_rewritten: u64,
-    /// Each stalled run with its reason.
+    /// All stalled runs with their reasons.
     pub stalled: Vec<Stalled>,
-    /// What was found among the states of others; none if they were not looked at.
+    /// Findings among foreign states; none if they were not examined.
     pub foreign: Option<ForeignReport>,
-    /// Whether there is more to look at before the sweep is complete.
+    /// Whether the sweep is incomplete.
     pub more: bool,
 }
 
 impl SweepReport {
-    /// Adds what a later tick of the same sweep did.
+    /// Adds the report of a later tick of the same sweep.
     pub fn add(&mut self, later: Self) {
         self.scanned += later.scanned;
         self.terminal += later.terminal;
@@ -155,7 +156,7 @@ impl SweepReport {
     }
 }
 
-/// A finding as it was first seen.
+/// When a finding was first seen.
 #[derive(Debug, Clone, Copy)]
 struct Sighting {
     rule: Code,
@@ -163,14 +164,14 @@ struct Sighting {
     since: Millis,
 }
 
-/// Where a sweep is.
+/// The progress of a sweep.
 #[derive(Debug)]
 enum Stage {
     /// Runs whose cached row is lost, after this one.
     Rowless(Option<RunId>),
     /// Active runs, from this cursor on.
     Active(Option<String>),
-    /// States of others, from this cursor on.
+    /// Foreign states, from this cursor on.
     Foreign(Option<String>),
 }
 
@@ -180,34 +181,42 @@ impl Default for Stage {
     }
 }
 
-/// Looks over all active runs, a batch per tick. Any number of them at once is safe.
+/// Examines all active runs, a batch per tick. Any number of sweepers may run at once.
 #[derive(Debug)]
 pub struct Sweeper {
     healer: Healer,
     options: SweepOptions,
     stage: Stage,
-    /// Where the walk over runs that rest goes on.
+    /// The cursor of the walk over ended, paused and parked runs.
     walked: Option<String>,
     sightings: HashMap<RunId, Sighting>,
-    /// What was found well: fingerprint of the run's id, and of what its row and task were then.
-    well: HashMap<u64, u64>,
-    others: Others,
+    /// Healthy runs: hash of the run id, and fingerprint of its row and task at that time.
+    healthy: HashMap<u64, u64>,
+    foreign_sightings: ForeignSightings,
 }
 
 impl Sweeper {
     pub(crate) fn new(healer: Healer, options: SweepOptions) -> Self {
-        let (sightings, well) = (HashMap::new(), HashMap::new());
-        let (stage, others) = (Stage::default(), Others::default());
-        Self { healer, options, stage, walked: None, sightings, well, others }
+        let stage = Stage::default();
+        let foreign_sightings = ForeignSightings::default();
+        Self {
+            healer,
+            options,
+            stage,
+            walked: None,
+            sightings: HashMap::new(),
+            healthy: HashMap::new(),
+            foreign_sightings,
+        }
     }
 
-    /// Changes how long a finding must hold and why it is looked for, from the next tick on.
+    /// Changes how long a finding must hold and the recorded reason, from the next tick on.
     pub(crate) fn heal_after(&mut self, stale_after: Option<Duration>, reason: Reason) {
         self.options.stale_after = stale_after;
         self.healer.reason = reason;
     }
 
-    /// A whole sweep: ticks until everything was looked at.
+    /// Runs a whole sweep.
     pub async fn sweep(&mut self) -> Result<SweepReport, EngineError> {
         let mut report = self.tick().await?;
         while report.more {
@@ -217,7 +226,7 @@ impl Sweeper {
         Ok(report)
     }
 
-    /// Looks at the next batch of runs.
+    /// Examines the next batch of runs.
     pub async fn tick(&mut self) -> Result<SweepReport, EngineError> {
         let liveness = self.healer.liveness().await?;
         let mut report = SweepReport::default();
@@ -231,9 +240,9 @@ impl Sweeper {
                     }
                     left = left.saturating_sub(u32::try_from(lost.len()).unwrap_or(u32::MAX));
                     for run in &lost {
-                        self.look_at_lost(run, &liveness, &mut report).await?;
+                        self.examine_without_row(run, &liveness, &mut report).await?;
                     }
-                    // What could not be mended stays in the list, and must not hide what comes after it.
+                    // Runs that could not be healed stay in the list and must not hide later ones.
                     self.stage = match lost.last() {
                         Some(last) => Stage::Rowless(Some(last.clone())),
                         None => Stage::Active(None),
@@ -245,7 +254,7 @@ impl Sweeper {
                     if planted::is(Bug::SweepWrites) {
                         self.touch().await?;
                     }
-                    self.look_at_page(&page, &liveness, &mut report).await?;
+                    self.examine_page(&page, &liveness, &mut report).await?;
                     if page.next.is_none() {
                         self.walk(&liveness, &mut report).await?;
                     }
@@ -257,7 +266,7 @@ impl Sweeper {
                 }
                 Stage::Foreign(after) => {
                     left = left.saturating_sub(PAGE);
-                    match self.look_at_others(after.clone(), &liveness, &mut report).await? {
+                    match self.sweep_foreign(after.clone(), &liveness, &mut report).await? {
                         Some(next) => self.stage = Stage::Foreign(Some(next)),
                         None => return Ok(self.end_of_sweep(report)),
                     }
@@ -282,7 +291,7 @@ impl Sweeper {
         Ok(self.healer.ledger.store.runs(filter).await?)
     }
 
-    /// Writes a row as it is; only where [`Bug::SweepWrites`] is planted.
+    /// Writes an unchanged row; only if [`Bug::SweepWrites`] is planted.
     async fn touch(&self) -> Result<(), EngineError> {
         let store = &self.healer.ledger.store;
         if let Some(row) = store.runs(RunFilter { limit: 1, ..RunFilter::default() }).await?.items.pop() {
@@ -297,46 +306,50 @@ impl Sweeper {
         wanted && self.healer.ledger.store.foreign().is_some()
     }
 
-    /// A page of the states of others. Returns where the next one begins.
-    async fn look_at_others(
+    /// Examines a page of foreign states. Returns the cursor of the next page.
+    async fn sweep_foreign(
         &mut self,
         after: Option<String>,
         liveness: &Liveness,
         report: &mut SweepReport,
     ) -> Result<Option<String>, EngineError> {
         let store = Arc::clone(&self.healer.ledger.store);
-        let (Some(place), Some(options)) = (store.foreign(), &self.options.foreign) else { return Ok(None) };
+        let (Some(states), Some(options)) = (store.foreign(), &self.options.foreign) else { return Ok(None) };
         let stale_after = self.options.stale_after.unwrap_or(self.healer.rules.recovery.stale_after);
         let treatment = Treatment { options, stale_after, dry_run: self.options.dry_run };
-        let page = place.states(after.as_deref(), PAGE).await?;
+        let page = states.states(after.as_deref(), PAGE).await?;
         let found = report.foreign.get_or_insert_default();
         for unreadable in page.unreadable {
             let Ok(id) = RunId::new(unreadable.key) else { continue };
-            (found.scanned, found.skipped) = (found.scanned + 1, found.skipped + 1);
-            let (evidence, since) = (format!("it cannot be read: {}", unreadable.reason), liveness.now);
+            found.scanned += 1;
+            found.skipped += 1;
+            let evidence = format!("unreadable record: {}", unreadable.reason);
+            let since = liveness.now;
             found.stalled.push(ForeignStalled { id, evidence, since, fate: Fate::NeedsHelp });
         }
         for state in &page.items {
-            let look = self.healer.look_at_foreign((place, state), &mut self.others, treatment, liveness);
-            found.add(look.await?);
+            let subject = ForeignSubject { states, state };
+            let sightings = &mut self.foreign_sightings;
+            let examined = self.healer.examine_foreign(subject, sightings, treatment, liveness);
+            found.add(examined.await?);
         }
         if page.next.is_none() {
-            found.unnamed = place.unnamed().await?;
+            found.unnamed = states.unnamed().await?;
         }
         Ok(page.next)
     }
 
     fn end_of_sweep(&mut self, report: SweepReport) -> SweepReport {
         self.stage = Stage::default();
-        self.others.end_of_sweep();
-        if self.well.len() > REMEMBERED_MAX {
-            self.well.clear();
+        self.foreign_sightings.end_of_sweep();
+        if self.healthy.len() > REMEMBERED_MAX {
+            self.healthy.clear();
         }
         report
     }
 
-    /// A quick look by the row and the task alone; what it cannot vouch for is read.
-    async fn look(
+    /// Examines a run by its row and its task; reads the log if they do not prove it healthy.
+    async fn examine_row(
         &mut self,
         row: &Row,
         liveness: &Liveness,
@@ -344,9 +357,9 @@ impl Sweeper {
     ) -> Result<(), EngineError> {
         let summary = &row.summary;
         let owner = liveness.owner(summary.owner.as_ref(), summary.claimed_at);
-        let elsewhere = self.healer.remote_is_quiet(summary, liveness.now).await?;
+        let remote_is_quiet = self.healer.remote_is_quiet(summary, liveness.now).await?;
         let sound = summary.is_coherent() && row.task.is_some();
-        if owner.is_alive() && sound && elsewhere && !self.options.deep {
+        if owner.is_alive() && sound && remote_is_quiet && !self.options.deep {
             report.scanned += 1;
             report.healthy += 1;
             return Ok(());
@@ -355,20 +368,20 @@ impl Sweeper {
             Some(id) => self.healer.advance_task(id).await?,
             None => None,
         };
-        let mark = mark(row, task.as_ref());
-        let known = self.well.get(&key(&summary.run)) == Some(&mark);
-        let quiet = |task: &Task| elsewhere && is_quiet(row, task, liveness);
+        let mark = fingerprint(row, task.as_ref());
+        let known = self.healthy.get(&key(&summary.run)) == Some(&mark);
+        let quiet = |task: &Task| remote_is_quiet && is_quiet(row, task, liveness);
         if known && !self.options.deep && task.as_ref().is_some_and(quiet) {
             report.scanned += 1;
             report.healthy += 1;
             return Ok(());
         }
         let changed = changed(row, task.as_ref(), liveness);
-        self.look_deep(&summary.run, Some((mark, changed)), liveness, report).await
+        self.examine_log(&summary.run, Some((mark, changed)), liveness, report).await
     }
 
-    /// Reads the log, diagnoses, and heals what has held for long enough.
-    async fn look_deep(
+    /// Reads the log, diagnoses the run, and heals findings that have held for long enough.
+    async fn examine_log(
         &mut self,
         run: &RunId,
         known: Option<(u64, Millis)>,
@@ -385,7 +398,7 @@ impl Sweeper {
         let Some(found) = self.most_urgent(&examined).cloned() else {
             self.sightings.remove(run);
             if let Some((mark, _)) = known.filter(|_| !examined.row_is_off) {
-                self.well.insert(key(run), mark);
+                self.healthy.insert(key(run), mark);
             }
             match examined.state.as_ref().is_some_and(|state| state.summary.status.is_terminal()) {
                 true => report.terminal += 1,
@@ -393,7 +406,7 @@ impl Sweeper {
             }
             return Ok(());
         };
-        // A deploy may bring what E2 misses: that is counted from this sweeper's own first look.
+        // A deploy may bring the version that E2 misses, so the time counts from this sweeper's first sight.
         let by_log = self.options.from_log && !self.waits_for_deploy(&found);
         let changed = known.map(|(_, changed)| changed).filter(|_| by_log);
         let first = match changed {
@@ -402,14 +415,14 @@ impl Sweeper {
         };
         let since = self.seen_since(&found, moves(&examined, found.at), first);
         let since = since.max(self.last_had_version(&found, &examined, liveness).unwrap_or(since));
-        // Silence has lasted for as long as it must already.
+        // A silence finding has already lasted for its own limit.
         let silent = found.diagnosis.rule == Code::H1;
         let old_enough = silent || liveness.now.since(since) >= self.held_for(&found, &examined);
         let found = match &examined.state {
             Some(state) if !old_enough && self.waits_for_deploy(&found) => found.before_grace(&state.summary),
             _ => found,
         };
-        let fate = self.treat(&found, old_enough).await;
+        let fate = self.apply(&found, old_enough).await;
         if fate == Fate::Healed {
             report.healed += 1;
             self.sightings.remove(run);
@@ -418,13 +431,13 @@ impl Sweeper {
         Ok(())
     }
 
-    /// What is to be healed first; if only one rule is wanted, that one where it applies.
+    /// The finding to heal first; if one rule is requested, its finding if it applies.
     fn most_urgent<'a>(&self, examined: &'a Examined) -> Option<&'a Found> {
         let wanted = |found: &&Found| Some(found.diagnosis.rule) == self.options.rule;
         examined.found.iter().find(wanted).or(examined.found.first())
     }
 
-    /// Writes a cached row anew that is lost, late or wrong, unless a rule speaks of it; then looks again.
+    /// Rewrites a cached row that is lost, late or wrong, unless a rule covers it; then examines the run again.
     async fn with_row(
         &self,
         run: &RunId,
@@ -451,11 +464,11 @@ impl Sweeper {
                 report.rows_rewritten += 1;
                 self.healer.examine(run, liveness).await
             }
-            Healed::Moved | Healed::NotByItself => Ok(examined),
+            Healed::Moved | Healed::NeedsOperator => Ok(examined),
         }
     }
 
-    /// Since when everything that the finding rests on has been as it is.
+    /// Since when the facts behind the finding are unchanged.
     async fn held_since(&self, found: &Found, changed: Millis, now: Millis) -> Result<Millis, EngineError> {
         let Remedy::Deliver { child, .. } = &found.diagnosis.remedy else { return Ok(changed) };
         let ended = self.healer.ledger.summary(child).await?.map_or(now, |child| child.last_event_at);
@@ -472,7 +485,7 @@ impl Sweeper {
         sighting.since
     }
 
-    /// How long this finding must have held before it is healed.
+    /// How long this finding must hold before it is healed.
     fn held_for(&self, found: &Found, examined: &Examined) -> Duration {
         let rules = &self.healer.rules;
         let summary = examined.state.as_ref().map(|state| &state.summary);
@@ -487,22 +500,22 @@ impl Sweeper {
         }
     }
 
-    /// Whether a deploy may still bring what is missing. An operator who asks for this very rule knows better.
+    /// Whether a deploy may still bring the missing version. An operator who requests rule E2 does not wait.
     fn waits_for_deploy(&self, found: &Found) -> bool {
         found.diagnosis.rule == Code::E2
             && self.options.rule != Some(Code::E2)
             && !planted::is(Bug::NoVersionGrace)
     }
 
-    /// When a node that has the version which a run waits for last gave a sign of life.
+    /// The last beat of a node with the version that the run waits for.
     fn last_had_version(&self, found: &Found, examined: &Examined, liveness: &Liveness) -> Option<Millis> {
         let summary = &examined.state.as_ref().filter(|_| self.waits_for_deploy(found))?.summary;
         liveness.last_had(&summary.workflow, summary.version)
     }
 
-    async fn treat(&self, found: &Found, old_enough: bool) -> Fate {
+    async fn apply(&self, found: &Found, old_enough: bool) -> Fate {
         match &found.diagnosis {
-            // Its task is in the queue again, or a node has it: that node takes the run over.
+            // Its task is in the queue again, or a node has it: that node will take the run over.
             Diagnosis { rule: Code::O2, remedy: Remedy::Tell { .. }, .. } => return Fate::Waits,
             diagnosis if !diagnosis.remedy.is_automatic() => return Fate::NeedsHelp,
             _ => {}
@@ -518,19 +531,19 @@ impl Sweeper {
             Ok(Healed::Done { .. }) if found.diagnosis.rule == Code::P1 => Fate::Stopped,
             Ok(Healed::Done { .. }) => Fate::Healed,
             Ok(Healed::Moved) => Fate::Moved,
-            Ok(Healed::NotByItself) => Fate::NeedsHelp,
+            Ok(Healed::NeedsOperator) => Fate::NeedsHelp,
             Err(error) => Fate::Failed(error.to_string()),
         }
     }
 }
 
-/// How far the run has got by itself.
+/// The progress of the run so far.
 fn moves(examined: &Examined, end: Seq) -> u64 {
     examined.state.as_ref().map_or(end.0, |state| state.summary.moves())
 }
 
-/// When something about the run last changed, by itself or by time: its log, its row, its task, a timer that became due, its
-/// owner's last beat.
+/// When a fact about the run last changed: its log, its row, its task, a timer that became due, or its owner's last
+/// beat.
 fn changed(row: &Row, task: Option<&Task>, liveness: &Liveness) -> Millis {
     let summary = &row.summary;
     let due = [summary.due(), task.map(|task| task.run_at)].into_iter().flatten();
@@ -546,18 +559,18 @@ fn key(run: &RunId) -> u64 {
     Hash::of_parts(&[run.as_str()]).leading()
 }
 
-/// Changes whenever the row or its task does.
-fn mark(row: &Row, task: Option<&Task>) -> u64 {
+/// A hash of the versions of the row and its task.
+fn fingerprint(row: &Row, task: Option<&Task>) -> u64 {
     let version = task.map_or(0, |task| task.version);
     Hash::of_parts(&[&row.updated_at.0.to_string(), &row.summary.as_of.0.to_string(), &version.to_string()])
         .leading()
 }
 
-/// Whether nothing but time could have made an unchanged run stall, and it has not.
+/// Whether an unchanged run is still healthy: only time could have stalled it, and it has not.
 fn is_quiet(row: &Row, task: &Task, liveness: &Liveness) -> bool {
     let overdue = row.summary.due().is_some_and(|due| due <= liveness.now);
     match task.state {
-        // What can be claimed now needs a live node that has its version.
+        // A claimable task needs a live node with its version.
         TaskState::Ready if task.run_at <= liveness.now => {
             liveness.can_execute(&row.summary.workflow, row.summary.version)
         }

@@ -1,4 +1,4 @@
-//! Ending a run whose log cannot be read, at its very end. The evidence stays as it is.
+//! Termination of a run whose log is unreadable, by an append at its end. The damaged events stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +14,18 @@ use crate::ledger::error::{EngineError, refused};
 use crate::ledger::report_to_parent;
 use crate::ledger::salvage::left_by;
 
-/// Conflicts in a row before a termination is given up as contended.
+/// Consecutive conflicts after which a termination fails as contended.
 const CONFLICTS_MAX: u32 = 100;
+
+/// The end of a log, and the row and advance task of its run.
+struct LogEnd {
+    end: Seq,
+    row: Option<(Summary, Option<TaskId>)>,
+}
 
 impl Healer {
     /// Ends a run whose log is damaged. Returns the end of its log and what was left standing, as far as the readable
-    /// events tell.
+    /// events show.
     pub(crate) async fn terminate_damaged(
         &self,
         run: &RunId,
@@ -41,8 +47,8 @@ impl Healer {
             let seen = Seen::of(&events);
             let left = seen.left(note, corrupt);
             let row = row.map(|row| (row.summary, row.task)).or_else(|| first_row(run, &events));
-            let sealed = self.seal_end(run, (end, row.as_ref().map(|(row, _)| row)), &left).await?;
-            let append = self.append_of(run, (end, row), &sealed, &seen.tasks).await?;
+            let sealed = self.seal_end(run, end, row.as_ref().map(|(row, _)| row), &left).await?;
+            let append = self.append_of(run, LogEnd { end, row }, &sealed, &seen.tasks).await?;
             match self.ledger.store.append(append).await {
                 Ok(end) => {
                     self.ledger.process.poke(run);
@@ -53,13 +59,14 @@ impl Healer {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(EngineError::Patience { doing: "a termination against many others", seconds: 0 })
+        Err(EngineError::Patience { doing: "a termination against concurrent appends", seconds: 0 })
     }
 
     async fn seal_end(
         &self,
         run: &RunId,
-        (end, row): (Seq, Option<&Summary>),
+        end: Seq,
+        row: Option<&Summary>,
         left: &Terminated,
     ) -> Result<Sealed, EngineError> {
         let last = self.ledger.store.read(run, end.before(), 1).await?.pop();
@@ -81,10 +88,11 @@ impl Healer {
     async fn append_of(
         &self,
         run: &RunId,
-        (end, row): (Seq, Option<(Summary, Option<TaskId>)>),
+        at: LogEnd,
         sealed: &Sealed,
         remote: &[TaskId],
     ) -> Result<Append, EngineError> {
+        let LogEnd { end, row } = at;
         let cancel = |task: &TaskId| TaskChange::Cancel { task: task.clone() };
         let mut tasks: Vec<TaskChange> = remote.iter().map(cancel).collect();
         let task = match row.as_ref().and_then(|(_, task)| task.clone()) {
@@ -94,13 +102,18 @@ impl Healer {
         tasks.extend(task.map(|task| TaskChange::Remove { task }));
         let row = row.map(|(row, _)| ended_row(row, end, sealed));
         let now = self.ledger.clock.now();
-        let told = row.as_ref().and_then(|row| report_to_parent(row, sealed, None, now));
-        tasks.extend(told.map(|task| TaskChange::Create(Box::new(task))));
-        let (run, bodies, row) = (run.clone(), sealed.bodies.clone(), row.map(Box::new));
-        Ok(Append { run, after: end, bodies, row, tasks })
+        let delivery = row.as_ref().and_then(|row| report_to_parent(row, sealed, None, now));
+        tasks.extend(delivery.map(|task| TaskChange::Create(Box::new(task))));
+        Ok(Append {
+            run: run.clone(),
+            after: end,
+            bodies: sealed.bodies.clone(),
+            row: row.map(Box::new),
+            tasks,
+        })
     }
 
-    /// Whether the damaged log ends with a termination: then nothing may follow it, and the row must say so.
+    /// Whether the damaged log ends with a termination. Nothing may follow it, and the row must show it.
     pub(super) async fn stays_terminated(
         &self,
         run: &RunId,
@@ -137,7 +150,7 @@ impl Healer {
     }
 }
 
-/// Whether nothing but notes follows.
+/// Whether only notes follow.
 fn is_last(events: &[Recorded], ended: &Recorded) -> bool {
     let mut later = events.iter().filter(|recorded| recorded.seq > ended.seq);
     later.all(|recorded| matches!(recorded.event, Event::NoteAdded(_) | Event::RunPruned(_)))
@@ -151,23 +164,23 @@ fn status_of(ended: &Event) -> Status {
     }
 }
 
-/// The row of a run that has none, if the first event is readable.
+/// The row of a run without a row, if the first event is readable.
 fn first_row(run: &RunId, events: &[Recorded]) -> Option<(Summary, Option<TaskId>)> {
     let first = events.first().filter(|first| first.seq == Seq(1))?;
     Some((Summary::first(run, first, Hash::ZERO).ok()?, None))
 }
 
-/// The row after the termination. What lies between is damaged and cannot be folded.
+/// The row after the termination. The damaged events in between cannot be folded.
 fn ended_row(row: Summary, end: Seq, sealed: &Sealed) -> Summary {
     let mut row = Summary { as_of: end, ..row };
     for (recorded, head) in sealed.records.iter().zip(&sealed.heads) {
-        // The position fits and it opens no branch, so it can be folded.
+        // The position is next and the event opens no branch, so folding succeeds.
         let _ = row.fold(recorded, *head);
     }
     row
 }
 
-/// What the readable events of a damaged log tell.
+/// What the readable events of a damaged log show.
 struct Seen {
     standing: Vec<Path>,
     undoing: Vec<Path>,

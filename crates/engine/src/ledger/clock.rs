@@ -1,4 +1,4 @@
-//! The one home of time.
+//! All access to time.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use goldseam_core::Millis;
 
-/// What time it is, for an engine.
+/// A source of time for an engine.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The moment that events carry.
+    /// The time that events carry.
     fn now(&self) -> Millis;
 
-    /// Time since some fixed point; never goes back, and counts while the machine is suspended.
+    /// Time since a fixed point. Monotonic; advances while the machine is suspended.
     fn elapsed(&self) -> Duration;
 }
 
-/// The machine's own clocks.
+/// The clocks of the machine.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemClock;
 
@@ -31,39 +31,41 @@ impl Clock for SystemClock {
     }
 }
 
-/// A store's clock, as a node or a client knows it: set with every beat or asked for, carried on by the machine's own
+/// The store's clock as a node or a client knows it: set by every beat or by a request, advanced by the machine's
 /// monotonic clock.
 ///
-/// Timers are set by one node and fire on another, and the queue judges them by the store's clock. So
-/// all must go by one clock, or a run is claimed and put down again for as long as two clocks differ.
+/// One node sets a timer and another fires it, and the queue judges timers by the store's clock. All nodes must use
+/// one
+/// clock, or nodes claim and release a run for as long as their clocks differ.
 #[derive(Debug)]
 pub(crate) struct StoreTime {
     own: Arc<dyn Clock>,
     known: Mutex<Known>,
 }
 
-/// What a node knows of the store's clock.
+/// A reading of the store's clock.
 #[derive(Debug, Clone, Copy)]
 enum Known {
-    /// Nothing yet.
+    /// No reading yet.
     Nothing,
-    /// It cannot be told apart from the node's own, which is the finer one and showed this, when its monotonic clock
-    /// showed that.
+    /// The store's clock agrees with the machine's, which is finer: what the machine's wall clock and monotonic clock
+    /// showed.
     Own(Millis, Duration),
-    /// It showed this, when the node's monotonic clock showed that.
-    Told(Millis, Duration),
+    /// What the store's clock and the machine's monotonic clock showed.
+    Store(Millis, Duration),
 }
 
-/// Clocks are read to the millisecond.
+/// Resolution of clock readings.
 const TICK: Duration = Duration::from_millis(1);
-/// Only an answer as quick as this can say that two clocks agree.
+/// Longest round trip that can prove two clocks equal.
 const QUICK: Duration = Duration::from_millis(50);
-/// Between two beats a clock that goes on by itself differs less than this from the monotonic one; if it differs
-/// more, somebody has set it.
+/// Tolerance between the wall clock and the monotonic clock between two beats; a larger difference means that the
+/// wall
+/// clock was set.
 const SET: Duration = Duration::from_millis(50);
-/// Whoever does not beat asks again after so long.
+/// How often a process without beats asks for the store's time.
 const ASK_EVERY: Duration = Duration::from_secs(60);
-/// An answer that took longer says too little about the store's clock.
+/// Replies that took longer are ignored as readings.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 
 impl StoreTime {
@@ -71,34 +73,34 @@ impl StoreTime {
         Self { own, known: Mutex::new(Known::Nothing) }
     }
 
-    /// Whether it was heard of so long ago, if ever, that it should be asked for.
+    /// Whether the last reading is too old, or missing.
     pub(crate) fn is_old(&self) -> bool {
         match *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
             Known::Nothing => true,
-            Known::Own(_, at) | Known::Told(_, at) => self.own.elapsed().saturating_sub(at) > ASK_EVERY,
+            Known::Own(_, at) | Known::Store(_, at) => self.own.elapsed().saturating_sub(at) > ASK_EVERY,
         }
     }
 
-    /// The store answered `told` to something sent at `sent`.
-    pub(crate) fn set(&self, told: Millis, sent: Duration) {
+    /// Takes the store's reply `shown` to a request sent at `sent`.
+    pub(crate) fn set(&self, shown: Millis, sent: Duration) {
         let (received, here) = (self.own.elapsed(), self.own.now());
         let took = received.saturating_sub(sent);
-        let fits = here - took - TICK <= told && told <= here + TICK;
+        let fits = here - took - TICK <= shown && shown <= here + TICK;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known = match *known {
             _ if fits && took <= QUICK => Known::Own(here, received),
             Known::Own(..) if fits => Known::Own(here, received),
-            now @ (Known::Own(..) | Known::Told(..)) if took > ROUND_TRIP_MAX => now,
-            _ => Known::Told(told, sent + took / 2),
+            now @ (Known::Own(..) | Known::Store(..)) if took > ROUND_TRIP_MAX => now,
+            _ => Known::Store(shown, sent + took / 2),
         };
     }
 
-    /// The store showed `told` to somebody who asked for something else: believed at once if the store is ahead, as it is
-    /// where somebody has set its clock. What is due by that would otherwise be claimed and put down again until the next
-    /// beat.
-    pub(crate) fn hear(&self, told: Millis, sent: Duration) {
-        if told > self.now() + SET {
-            self.set(told, sent);
+    /// Takes the store's time from a reply to another request. Uses it only if the store is ahead, which means that
+    /// the
+    /// store's clock was set. Otherwise the node would claim and release newly due runs until the next beat.
+    pub(crate) fn observe(&self, shown: Millis, sent: Duration) {
+        if shown > self.now() + SET {
+            self.set(shown, sent);
         }
     }
 }
@@ -106,7 +108,7 @@ impl StoreTime {
 impl Clock for StoreTime {
     fn now(&self) -> Millis {
         match *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
-            Known::Told(told, at) => told + self.own.elapsed().saturating_sub(at),
+            Known::Store(shown, at) => shown + self.own.elapsed().saturating_sub(at),
             Known::Own(shown, at) => {
                 let (here, carried) = (self.own.now(), shown + self.own.elapsed().saturating_sub(at));
                 let moved = here.since(carried).max(carried.since(here));
@@ -128,12 +130,12 @@ pub async fn sleep_until(clock: &Arc<dyn Clock>, due: Millis) {
         if left.is_zero() {
             return;
         }
-        // In pieces, so that a wall clock that is set forward is noticed.
+        // In pieces, to notice a wall clock that was set forward.
         pause(left.min(Duration::from_secs(60))).await;
     }
 }
 
-/// Lets `span` pass. The only sleep of the engine: in simulation it is virtual.
+/// Sleeps for `span`. All sleeps of the engine use it, so simulation can make them virtual.
 pub async fn pause(span: Duration) {
     tokio::time::sleep(span).await;
 }
@@ -142,14 +144,14 @@ pub async fn pause(span: Duration) {
 mod tests {
     use super::*;
 
-    /// A clock that shows what it is told.
+    /// A clock set by the test.
     #[derive(Debug)]
-    struct Still {
+    struct ManualClock {
         now: Mutex<Millis>,
         elapsed: Duration,
     }
 
-    impl Clock for Still {
+    impl Clock for ManualClock {
         fn now(&self) -> Millis {
             *self.now.lock().unwrap()
         }
@@ -159,52 +161,52 @@ mod tests {
         }
     }
 
-    fn told(own: i64, took: Duration, store: i64) -> Millis {
+    fn time_after(own: i64, took: Duration, store: i64) -> Millis {
         let elapsed = Duration::from_secs(100);
-        let time = StoreTime::new(Arc::new(Still { now: Mutex::new(Millis(own)), elapsed }));
+        let time = StoreTime::new(Arc::new(ManualClock { now: Mutex::new(Millis(own)), elapsed }));
         time.set(Millis(store), elapsed - took);
         time.now()
     }
 
     #[test]
-    fn a_quick_answer_that_fits_leaves_the_nodes_own_clock() {
-        assert_eq!(told(10_000, Duration::from_millis(10), 9_995), Millis(10_000));
+    fn quick_matching_reply_keeps_the_own_clock() {
+        assert_eq!(time_after(10_000, Duration::from_millis(10), 9_995), Millis(10_000));
     }
 
     #[test]
-    fn a_clock_that_somebody_sets_is_not_believed() {
+    fn changes_of_the_wall_clock_are_ignored() {
         let elapsed = Duration::from_secs(100);
-        let own = Arc::new(Still { now: Mutex::new(Millis(10_000)), elapsed });
+        let own = Arc::new(ManualClock { now: Mutex::new(Millis(10_000)), elapsed });
         let time = StoreTime::new(own.clone());
         time.set(Millis(10_000), elapsed);
         for set in [10_000 + 3_600_000, 10_000 - 3_600_000] {
             *own.now.lock().unwrap() = Millis(set);
             assert_eq!(time.now(), Millis(10_000));
         }
-        // A clock that is only adjusted a little is finer than what was heard of the store's.
+        // A slightly adjusted wall clock is finer than the store's reading.
         *own.now.lock().unwrap() = Millis(10_020);
         assert_eq!(time.now(), Millis(10_020));
     }
 
     #[test]
-    fn a_store_that_is_ahead_is_believed_between_two_beats() {
+    fn store_clock_ahead_is_used_between_beats() {
         let elapsed = Duration::from_secs(100);
-        let time = StoreTime::new(Arc::new(Still { now: Mutex::new(Millis(10_000)), elapsed }));
+        let time = StoreTime::new(Arc::new(ManualClock { now: Mutex::new(Millis(10_000)), elapsed }));
         time.set(Millis(10_000), elapsed);
-        // Behind by what the way takes.
-        time.hear(Millis(9_000), elapsed);
+        // The store's reply is older by its way back.
+        time.observe(Millis(9_000), elapsed);
         assert_eq!(time.now(), Millis(10_000));
-        time.hear(Millis(3_610_000), elapsed);
+        time.observe(Millis(3_610_000), elapsed);
         assert_eq!(time.now(), Millis(3_610_000));
     }
 
     #[test]
-    fn a_slow_answer_that_fits_proves_nothing() {
-        assert_eq!(told(10_000, Duration::from_secs(4), 6_500), Millis(8_500));
+    fn slow_matching_reply_proves_nothing() {
+        assert_eq!(time_after(10_000, Duration::from_secs(4), 6_500), Millis(8_500));
     }
 
     #[test]
-    fn a_clock_that_differs_is_corrected() {
-        assert_eq!(told(10_000, Duration::from_millis(10), 70_000), Millis(70_005));
+    fn differing_clock_is_corrected() {
+        assert_eq!(time_after(10_000, Duration::from_millis(10), 70_000), Millis(70_005));
     }
 }

@@ -1,4 +1,4 @@
-//! What an engine can be told.
+//! The configuration of an engine.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,88 +11,92 @@ use goldseam_store::Pace;
 use crate::ledger::error::EngineError;
 use crate::ledger::foreign::ForeignOptions;
 
-/// Beats that fit into the silence that a node is taken for lost after: in half of it a node is sure of itself, and a
-/// beat may be late.
+/// Minimum number of beats within `silence_max`: after half of it a node stops trusting its ownership, and one beat
+/// may
+/// be late.
 const BEATS_MIN: u32 = 4;
 
-/// Rows that a sweep compares with their logs unless told otherwise.
+/// Default number of rows that a sweep compares with their logs.
 const WALK: u32 = 10;
 
-/// How an engine behaves. The defaults suit one process on one machine.
+/// The configuration of an engine. The defaults suit one process on one machine.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What this process is called where people read of it; its host and process id unless given.
+    /// The display name of this process; default: host name and process id.
     pub name: Option<String>,
-    /// What its store is called where one process has several: all that is counted says so.
+    /// The namespace label of all metrics, for a process with several stores.
     pub namespace: Option<String>,
-    /// Runs in memory at once.
+    /// Maximum number of live runs in memory.
     pub slots: u32,
-    /// Queues whose runs it takes.
+    /// Queues that the node claims runs from.
     pub queues: Vec<QueueName>,
-    /// How often a node says that it is alive.
+    /// Interval between two beats of a node.
     pub beat: Duration,
-    /// A node that has not beaten for so long is taken over, if its process is not known to be gone.
+    /// A node is taken over after this time without a beat, if the store cannot prove that its process is gone.
     pub silence_max: Duration,
-    /// How often other nodes are looked at.
+    /// Interval between two checks of other nodes.
     pub watch: Duration,
-    /// How long a suspicion must last before it counts as death.
+    /// How long a node must stay suspect before it counts as dead.
     pub grace: Duration,
     /// How long a run that only waits stays in memory.
     pub linger: Duration,
-    /// How long a step runs before its start is written by itself.
+    /// A step that runs longer than this gets a separate append for its start.
     pub long_step: Duration,
-    /// How long whoever has the task of a remote step may be silent, unless the step says otherwise.
+    /// How long the worker of a remote step may be silent, unless the step sets its own limit.
     pub remote_silence_max: Duration,
-    /// The longest pause between two looks at the queue.
+    /// Longest pause between two polls of the queue.
     pub poll: Duration,
     /// How long a shutdown waits for running steps.
     pub drain: Duration,
     /// How runs are recovered.
     pub recovery: Recovery,
-    /// The same for one workflow, where it differs.
+    /// Recovery settings of single workflows that differ from `recovery`.
     pub recovery_of: BTreeMap<WorkflowName, Recovery>,
-    /// How often silent remote steps are looked for.
+    /// Interval between two searches for silent remote steps.
     pub monitor: Duration,
-    /// How many of them are looked at in one go.
+    /// Maximum number of remote steps examined per search.
     pub monitor_batch: u32,
-    /// How often all active runs are looked over; none: never by this engine.
+    /// Interval between two sweeps of this engine; none: it does not sweep.
     pub sweep: Option<Duration>,
-    /// Rows of runs that are over, paused or parked that each sweep compares with their logs, so that a false row is
-    /// found some day. None: 10 where questions cost nothing, and none where the store is paid by request. A row costs
-    /// one read of the row and one or more of the log; on object storage 1 LIST and, per row, 2 GETs and one more for
-    /// each batch of its log.
+    /// Number of rows of ended, paused or parked runs that each sweep compares with their logs, which finds wrong
+    /// rows
+    /// eventually. None: 10, or 0 if the store charges per request. One row costs one read of the row and one or more
+    /// of
+    /// the log; on object storage 1 LIST per sweep and, per row, 2 GETs plus one for each batch of its log.
     pub walk: Option<u32>,
-    /// How sweeps of this engine heal states that others keep beside the runs; none: they are left alone.
+    /// How sweeps of this engine heal foreign states; none: sweeps skip foreign states.
     pub foreign: Option<ForeignOptions>,
-    /// How long a claimant may be silent that is no node, if its task does not say.
+    /// How long a claimant that is not a node may be silent, if its task sets no limit.
     pub claim_lease: Duration,
-    /// Claimants that a user's task may take down with it before it is dead.
+    /// Number of claimants of a user's task that may crash before the task is dead.
     pub deliveries_max: u32,
-    /// How often claims and locks are looked over.
+    /// Interval between two checks of claims and locks.
     pub claim_watch: Duration,
-    /// A node whose runtime has not moved for so long, because code that never yields has all its threads, or that has
-    /// not looked at its queue for so long, lets go of its runs.
+    /// A node gives up its runs if its runtime makes no progress for this time (code that never yields occupies all
+    /// threads), or if it does not poll its queue for this time.
     pub wedged_after: Duration,
-    /// Beats come from a thread of their own; off only in simulation.
+    /// Whether beats run on their own thread; off only in simulation.
     pub beat_on_thread: bool,
-    /// Bounds on everything.
+    /// Size limits.
     pub limits: Limits,
 }
 
 /// How runs are recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovery {
-    /// Counted recoveries without progress before rule P1 stops the run, at least 1. The last of them is made alone.
+    /// Recoveries without progress before rule P1 stops the run, at least 1. The last one runs alone.
     pub attempts_max: u32,
-    /// Rule P1 parks the run, for a person to look at. Else the run fails, once what it did is undone.
+    /// Whether rule P1 parks the run for an operator. If not, the run is compensated and fails.
     pub park: bool,
-    /// How long a finding must have held before a sweep heals it; never makes a live run stale.
+    /// How long a finding must hold before a sweep heals it; never makes a live run stale.
     pub stale_after: Duration,
-    /// Pause of a run that must wait until others have been recovered; ten of them are the least time for which
-    /// a suspect of crashing its process is watched.
+    /// Pause of a run that waits until other runs are recovered. A run suspected of crashing its process is watched
+    /// for
+    /// at least ten of these pauses.
     pub delay: Duration,
-    /// How long no live node may have had a run's version before a sweep changes the version or parks the run (rule
-    /// E2): longer than a deploy takes. A sweeper counts from when it first saw it, and never from before its own start.
+    /// How long no live node may have a run's version before a sweep changes the version or parks the run (rule E2).
+    /// Set it
+    /// longer than a deploy. A sweeper counts from its first sight of the run, never from before its own start.
     pub version_grace: Duration,
 }
 
@@ -110,12 +114,12 @@ impl Default for Recovery {
 }
 
 impl Recovery {
-    /// Two lives of a run that differ by less do not differ.
+    /// Tolerance when two lifetimes are compared.
     pub(crate) fn doubt(&self) -> Duration {
         self.policy().doubt()
     }
 
-    /// The same as it travels with a run.
+    /// The settings that a claim records with the run.
     pub(crate) fn policy(&self) -> Policy {
         let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         Policy {
@@ -133,17 +137,17 @@ impl Config {
         self.recovery_of.get(workflow).unwrap_or(&self.recovery)
     }
 
-    /// Rows that each sweep compares with their logs on a store of this pace.
+    /// Number of rows that each sweep compares with their logs on a store of this pace.
     pub(crate) fn walks(&self, pace: &Pace) -> u32 {
         self.walk.unwrap_or(if pace.sweep.is_zero() { WALK } else { 0 })
     }
 
-    /// The bounds for the healing of claims.
+    /// Limits for the healing of claims.
     pub(crate) fn claim_rules(&self) -> ClaimRules {
         ClaimRules { lease: self.claim_lease, deliveries_max: self.deliveries_max }
     }
 
-    /// Refuses what would take living nodes for dead, or never pause.
+    /// Refuses settings with which live nodes would look dead, or loops would never pause.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let pauses = [
             ("beat", self.beat),
@@ -153,19 +157,19 @@ impl Config {
             ("claim_watch", self.claim_watch),
         ];
         if let Some((name, _)) = pauses.iter().find(|(_, span)| span.is_zero()) {
-            return Err(EngineError::Config(format!("{name} must be longer than nothing")));
+            return Err(EngineError::Config(format!("`{name}` must be greater than zero")));
         }
         if std::iter::once(&self.recovery).chain(self.recovery_of.values()).any(|one| one.attempts_max == 0) {
             return Err(EngineError::Config(
-                "recovery.attempts_max must be at least 1: a run whose process died is recovered once before it can be \
-                 blamed"
+                "`recovery.attempts_max` must be at least 1: a run is recovered at least once before rule P1 can stop \
+                 it"
                     .to_owned(),
             ));
         }
         if self.beat * BEATS_MIN > self.silence_max {
             let (silence, beat) = (self.silence_max, self.beat);
             return Err(EngineError::Config(format!(
-                "silence_max ({silence:?}) must be at least {BEATS_MIN} times beat ({beat:?}), or nodes that live are \
+                "`silence_max` ({silence:?}) must be at least {BEATS_MIN} times `beat` ({beat:?}), or live nodes are \
                  taken over"
             )));
         }
@@ -174,15 +178,15 @@ impl Config {
         let (bytes, most) = (self.limits.payload_bytes_max, Limits::PAYLOAD_BYTES_MOST);
         if bytes > most {
             return Err(EngineError::Config(format!(
-                "payload_bytes_max ({bytes}) must be at most {most}; keep what is larger elsewhere and pass a reference"
+                "`payload_bytes_max` ({bytes}) must be at most {most}; keep larger data elsewhere and pass a reference"
             )));
         }
         Ok(())
     }
 
-    /// The same on a store that wants to be asked at this pace: a store may only slow an engine down.
+    /// Applies the pace of a store, which can only slow an engine down.
     ///
-    /// Whatever a node proves about itself goes by these values: what others take it for goes by theirs.
+    /// A node proves its own liveness by these values; other nodes judge it by theirs.
     #[must_use]
     pub(crate) fn at_pace(self, pace: &Pace) -> Self {
         Self {
@@ -197,12 +201,12 @@ impl Config {
     }
 }
 
-/// The queue that runs stand in unless told otherwise.
+/// The queue of runs that name none.
 pub const QUEUE_DEFAULT: &str = "default";
 
-/// The queue of the engine's own mail.
+/// The queue of tasks that report the end of a child to its parent.
 pub(crate) const QUEUE_MAIL: &str = "goldseam-mail";
-/// The queue of the records that keep heartbeat details: nobody's work, they go with their step.
+/// The queue of the records that keep heartbeat details. They are never claimed and are removed with their step.
 pub const QUEUE_DETAILS: &str = "goldseam-heartbeat";
 
 impl Default for Config {
@@ -239,12 +243,12 @@ impl Default for Config {
     }
 }
 
-/// Bounds for the healing of claims.
+/// Limits for the healing of claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimRules {
-    /// How long a claimant may be silent that is no node, if its task does not say.
+    /// How long a claimant that is not a node may be silent, if its task sets no limit.
     pub lease: Duration,
-    /// Claimants that a user's task may take down with it before it is dead.
+    /// Number of claimants of a user's task that may crash before the task is dead.
     pub deliveries_max: u32,
 }
 
@@ -259,7 +263,7 @@ pub(crate) type Newest = BTreeMap<WorkflowName, u32>;
 
 /// The queue of runs that name no other.
 pub(crate) fn default_queue() -> QueueName {
-    QueueName::new(QUEUE_DEFAULT).unwrap_or_else(|_| unreachable!("a literal that is an id"))
+    QueueName::new(QUEUE_DEFAULT).unwrap_or_else(|_| unreachable!("the name is a valid queue name"))
 }
 
 #[cfg(test)]
@@ -267,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_without_slots_is_refused() {
+    fn zero_slots_are_refused() {
         let error = Config { slots: 0, ..Config::default() }.check().unwrap_err();
         assert_eq!((error.code(), error.hint().is_some()), ("GS0138", true), "{error}");
         assert!(error.to_string().contains("slots"), "{error}");

@@ -1,8 +1,8 @@
-//! What a store says about the copy it takes part in: one lock of a reserved name, changed by compare-and-set.
+//! The mark of a store that takes part in a copy: one lock with a reserved name, changed by compare-and-set.
 //!
-//! Invariant: at no moment are both stores of a copy open. The source is closed before the destination has its
-//! first run, and the destination is opened after the source has said where its runs went. A node beats before
-//! it looks at the mark, and a copy writes the mark before it looks at the nodes: one of the two sees the other.
+//! Invariant: the two stores of a copy are never open at the same time. The copier closes the source before it brings
+//! the first run to the destination, and opens the destination after the source's mark names the destination. A node
+//! beats before it reads the mark, and a copier writes the mark before it reads the nodes, so one sees the other.
 
 use std::fmt;
 
@@ -12,26 +12,26 @@ use goldseam_core::{LockName, Millis};
 use goldseam_store::{Closed, LockFilter, Store, StoreError};
 use serde::Serialize;
 
-use crate::ledger::tries::{self, Tries};
+use crate::ledger::retry::{self, Retries};
 
-/// The code of whatever a closed store refuses.
+/// The code of every refusal of a closed store.
 pub const CLOSED: &str = "GS0404";
 /// The name of the lock.
 const NAME: &str = "goldseam.copy";
 
-/// What a store is to a copy.
+/// The role of a store in a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Its runs are being copied to the other store.
     CopyingTo,
-    /// They were copied, and go on there.
+    /// Its runs were copied and continue in the other store.
     MovedTo,
     /// It is being filled from the other store.
     FillingFrom,
-    /// The same, and it has runs of its own.
+    /// It is being filled from the other store, and already had runs.
     MergingFrom,
-    /// It was filled, and is in use.
+    /// It was filled and is in use.
     FilledFrom,
 }
 
@@ -39,7 +39,7 @@ impl Role {
     const ALL: [Self; 5] =
         [Self::CopyingTo, Self::MovedTo, Self::FillingFrom, Self::MergingFrom, Self::FilledFrom];
 
-    /// The word in the lock and in JSON.
+    /// The name in the lock and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CopyingTo => "copying-to",
@@ -61,16 +61,16 @@ impl Role {
     }
 }
 
-/// What a store says about the copy it takes part in.
+/// The record in which a store says which copy it takes part in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mark {
-    /// What it is to the copy.
+    /// The role of the store.
     pub role: Role,
-    /// The other store, for people.
+    /// The other store, for display.
     pub other: String,
-    /// Names the copy: the same in both stores.
+    /// The id of the copy, the same in both stores.
     pub copy: String,
-    /// Since when, by this store's clock.
+    /// When the role began, by this store's clock.
     pub since: Millis,
 }
 
@@ -81,11 +81,11 @@ impl fmt::Display for Mark {
 }
 
 impl Mark {
-    fn words(&self) -> String {
+    fn holder_text(&self) -> String {
         format!("{} {} #{}", self.role.as_str(), self.other, self.copy)
     }
 
-    /// What a lock says; none if it is free, or somebody else took it.
+    /// Decodes a lock; none if the lock is free or another program holds it.
     fn of(lock: &Lock) -> Option<Self> {
         let (word, rest) = lock.holder.as_deref()?.split_once(' ')?;
         let (other, copy) = rest.rsplit_once(" #")?;
@@ -99,23 +99,24 @@ impl Mark {
         let (what, hint) = match self.role {
             Role::FilledFrom => return None,
             Role::MovedTo => (
-                format!("this store was copied to {other}, where its runs go on"),
-                "use that store; `goldseam store reopen` opens this one again".to_owned(),
+                format!("this store was copied to {other}, where its runs continue"),
+                "use that store, or reopen this one with `goldseam store reopen`".to_owned(),
             ),
             Role::CopyingTo => (
                 format!("this store is being copied to {other}"),
-                "let `goldseam store copy` finish; `goldseam store reopen` gives the copy up".to_owned(),
+                "let `goldseam store copy` finish, or abandon the copy with `goldseam store reopen`"
+                    .to_owned(),
             ),
             Role::FillingFrom | Role::MergingFrom => (
-                format!("this store is being filled from {other}, and not all of it is here yet"),
-                "run the same `goldseam store copy` again: it goes on where it was".to_owned(),
+                format!("this store is being filled from {other} and is incomplete"),
+                "run the same `goldseam store copy` again; it resumes where it stopped".to_owned(),
             ),
         };
         Some(Closed { code: CLOSED, what, hint })
     }
 }
 
-/// The mark of a store, with the record that it stands in.
+/// The mark of a store, with the lock that contains it.
 #[derive(Debug, Clone, Default)]
 pub struct Marked {
     pub mark: Option<Mark>,
@@ -125,11 +126,11 @@ pub struct Marked {
 impl Marked {
     pub async fn of(store: &dyn Store) -> Result<Self, StoreError> {
         let filter = LockFilter { name: Some(name()), limit: 1, ..LockFilter::default() };
-        let lock = tries::ask(Tries::five(), || store.locks(filter.clone())).await?.into_iter().next();
+        let lock = retry::read(Retries::standard(), || store.locks(filter.clone())).await?.into_iter().next();
         Ok(Self { mark: lock.as_ref().and_then(Mark::of), lock })
     }
 
-    /// The record with another mark, or with none.
+    /// The lock with another mark, or without a mark.
     pub fn next(&self, mark: Option<&Mark>, now: Millis) -> Lock {
         let mut lock = self.lock.clone().unwrap_or_else(|| Lock {
             name: name(),
@@ -141,22 +142,22 @@ impl Marked {
             version: 0,
             audit: Vec::new(),
         });
-        lock.holder = mark.map(Mark::words);
+        lock.holder = mark.map(Mark::holder_text);
         lock.acquired_at = mark.map_or(now, |mark| mark.since);
         lock.expires_at = Millis::NEVER;
         lock.node = None;
         lock.fence += 1;
         lock.version += 1;
-        note(&mut lock.audit, now, mark.map_or_else(|| "reopened".to_owned(), Mark::words));
+        note(&mut lock.audit, now, mark.map_or_else(|| "reopened".to_owned(), Mark::holder_text));
         lock
     }
 }
 
 pub fn name() -> LockName {
-    LockName::new(NAME).unwrap_or_else(|_| unreachable!("a literal that is an id"))
+    LockName::new(NAME).unwrap_or_else(|_| unreachable!("the name is a valid lock name"))
 }
 
-/// What the store says about the copy it takes part in, if it does.
+/// The store's copy mark, if it has one.
 pub async fn mark_of(store: &dyn Store) -> Result<Option<Mark>, StoreError> {
     Ok(Marked::of(store).await?.mark)
 }
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_a_lock_that_never_expires_and_says_everything() {
+    fn mark_round_trips_through_a_lock_that_never_expires() {
         for role in Role::ALL {
             let (other, copy) = ("postgres://app@db/orders?a #b".to_owned(), "00ff".to_owned());
             let mark = Mark { role, other, copy, since: Millis(7) };
@@ -183,18 +184,18 @@ mod tests {
     }
 
     #[test]
-    fn a_reopened_store_has_no_mark_and_remembers_it() {
+    fn reopening_removes_the_mark_and_keeps_it_in_the_audit() {
         let mark =
             Mark { role: Role::MovedTo, other: "there".to_owned(), copy: "1".to_owned(), since: Millis(1) };
         let lock = Marked::default().next(Some(&mark), Millis(1));
         let open = Marked { mark: Some(mark), lock: Some(lock.clone()) }.next(None, Millis(2));
         assert_eq!((Mark::of(&open), open.fence), (None, lock.fence + 1));
-        let said: Vec<&str> = open.audit.iter().map(|entry| entry.what.as_str()).collect();
-        assert_eq!(said, ["moved-to there #1", "reopened"]);
+        let audit: Vec<&str> = open.audit.iter().map(|entry| entry.what.as_str()).collect();
+        assert_eq!(audit, ["moved-to there #1", "reopened"]);
     }
 
     #[test]
-    fn a_lock_that_somebody_else_took_is_no_mark() {
+    fn lock_with_another_holder_is_not_a_mark() {
         let mut lock = Marked::default().next(None, Millis(1));
         lock.holder = Some("ana".to_owned());
         assert_eq!(Mark::of(&lock), None);

@@ -1,4 +1,4 @@
-//! The one home of randomness: node names, write-ids, jitter. Nothing that a workflow sees.
+//! All randomness: node names, write-ids, jitter. Workflows never see it.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,16 +7,16 @@ use goldseam_core::WriteId;
 
 /// A source of random numbers.
 pub trait Entropy: Debug + Send + Sync + 'static {
-    /// The next one.
+    /// Returns the next number.
     fn next(&self) -> u64;
 
-    /// A new name for a write.
+    /// Creates a write-id.
     fn write_id(&self) -> WriteId {
         WriteId(self.next())
     }
 }
 
-/// Random numbers of the operating system.
+/// The random numbers of the operating system.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OsEntropy;
 
@@ -26,12 +26,12 @@ impl Entropy for OsEntropy {
     }
 }
 
-/// The same numbers for the same seed: for tests and simulation.
+/// The same numbers for the same seed, for tests and simulation.
 #[derive(Debug)]
 pub struct Seeded(AtomicU64);
 
 impl Seeded {
-    /// A source that begins at `seed`.
+    /// Creates a source that starts at `seed`.
     pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }

@@ -1,4 +1,4 @@
-//! Two kinds of error: what a workflow's author sees, and what a caller of the engine sees.
+//! Two kinds of error: [`Error`] for authors of workflows, [`EngineError`] for callers of the engine.
 
 use std::any::Any;
 use std::fmt;
@@ -20,8 +20,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a workflow or a step failed, as its author sees it.
 ///
-/// Any error type converts into it with `?`; it counts as *unknown*, which is retried like
-/// *retryable*. Use [`Error::terminal`] where no further attempt can help.
+/// Any error type converts into it with `?` and gets the class *unknown*, which is retried like *retryable*. Use
+/// [`Error::terminal`] if another attempt cannot help.
 pub struct Error {
     failure: Failure,
     kind: Kind,
@@ -35,22 +35,22 @@ enum Kind {
 }
 
 impl Error {
-    /// No further attempt will help.
+    /// Creates an error that is not retried.
     pub fn terminal(message: impl Into<String>) -> Self {
         Failure::terminal(message).into()
     }
 
-    /// Another attempt may help.
+    /// Creates an error that is retried.
     pub fn retryable(message: impl Into<String>) -> Self {
         Failure::retryable(message).into()
     }
 
-    /// What stands in the log for it.
+    /// The failure as the log records it.
     pub fn failure(&self) -> &Failure {
         &self.failure
     }
 
-    /// Whether the run is being cancelled. Pass it on; compensations will run.
+    /// Whether the run is being cancelled. Return this error to the caller; compensations then run.
     pub fn is_cancelled(&self) -> bool {
         self.kind == Kind::Cancelled
     }
@@ -60,7 +60,7 @@ impl Error {
         matches!(self.failure.code.as_deref(), Some("timeout" | "heartbeat-timeout"))
     }
 
-    /// The short stable word for machines, if there is one.
+    /// The short stable code for programs, if the failure has one.
     pub fn code(&self) -> Option<&str> {
         self.failure.code.as_deref()
     }
@@ -71,7 +71,7 @@ impl Error {
     }
 
     pub(crate) fn timeout(path: &Path) -> Self {
-        Failure::terminal(format!("nothing came for {path} in time")).with_code("timeout").into()
+        Failure::terminal(format!("wait {path} timed out")).with_code("timeout").into()
     }
 
     pub(crate) fn of_step(path: &Path, failure: Failure) -> Self {
@@ -119,7 +119,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Why the engine or the store said no, as a caller sees it. Each has a code with a page.
+/// Why the engine or the store refused an operation. Each variant has a code with a page in `docs/codes`.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A name breaks the rules for names.
@@ -128,10 +128,10 @@ pub enum EngineError {
     /// A text is empty or has control characters, or a number is 0.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
-    /// A value is too large, too deep or no JSON.
+    /// A value is too large, too deep, or not JSON.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// The run does not allow it now.
+    /// The run does not allow the command now.
     #[error("run {run}: {refusal}")]
     Refused {
         /// The run.
@@ -139,56 +139,56 @@ pub enum EngineError {
         /// Why.
         refusal: Refusal,
     },
-    /// This engine does not have the workflow.
-    #[error("no workflow {name} is registered here; there {}", known_list(.known))]
+    /// The workflow is not registered on this engine.
+    #[error("workflow {name} is not registered on this engine ({})", known_list(.known))]
     UnknownWorkflow {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The names that are registered.
+        /// The registered names.
         known: Vec<String>,
     },
-    /// Versions begin with 1.
-    #[error("workflow {workflow} cannot have version 0: versions begin with 1")]
+    /// Versions start at 1.
+    #[error("workflow {workflow} cannot have version 0: versions start at 1")]
     NoSuchVersion {
         /// The workflow.
         workflow: WorkflowName,
     },
-    /// A secret is not there, or cannot be hidden.
+    /// A secret is missing, or too short to be redacted.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// What an engine was told cannot work.
-    #[error("this configuration cannot work: {0}")]
+    /// The engine's configuration is invalid.
+    #[error("invalid configuration: {0}")]
     Config(String),
-    /// The run's log cannot be understood.
+    /// The run's log cannot be decoded.
     #[error("run {run}: {corrupt}")]
     Corrupt {
         /// The run.
         run: RunId,
-        /// What was found.
+        /// The damage.
         corrupt: Corrupt,
     },
-    /// The task is not the caller's any more.
+    /// The caller no longer holds the task.
     #[error(transparent)]
     Task(#[from] TaskRefusal),
-    /// Another task moves the run now; this one is over.
-    #[error("task {task} is superseded: another one moves its run now")]
+    /// The run has a newer advance task; this one is finished.
+    #[error("task {task} is superseded: its run has a newer advance task")]
     Superseded {
         /// The older task.
         task: TaskId,
     },
-    /// The rule that was asked for does not apply to the run.
+    /// The requested rule does not apply to the run.
     #[error("run {run}: rule {rule} does not apply: the run is {status}, {}", found_list(.found))]
     RuleDoesNotApply {
         /// The run.
         run: RunId,
-        /// The rule that was asked for.
+        /// The requested rule.
         rule: Code,
         /// The run's status.
         status: goldseam_core::Status,
-        /// The rules that do apply.
+        /// The rules that apply.
         found: Vec<Code>,
     },
-    /// A rule applies to the run, but its log has no event to go on from.
+    /// A rule applies to the run, but its log has no stable event to cut at.
     #[error("run {run}: no stable event found, so rule {rule} cannot cut its log; the run is parked")]
     NoStableEvent {
         /// The run.
@@ -198,20 +198,20 @@ pub enum EngineError {
         /// The run's status before.
         before: goldseam_core::Status,
     },
-    /// There is no such task.
-    #[error("there is no task {0}")]
+    /// The task does not exist.
+    #[error("task {0} does not exist")]
     NoSuchTask(String),
-    /// The lock is somebody else's.
+    /// Another holder has the lock.
     #[error(transparent)]
     Lock(#[from] LockRefusal),
-    /// A store cannot be copied now, or not to there.
+    /// A store cannot be copied now, or not to this destination.
     #[error(transparent)]
     Copy(#[from] CopyRefusal),
-    /// What a worker in another process wants cannot be.
+    /// A request of a remote worker is refused.
     #[error(transparent)]
     Remote(#[from] RemoteRefusal),
-    /// A run would park or fail on the version that it is to be moved to.
-    #[error("run {run} cannot go on with version {to}: it {verdict}: {reason}")]
+    /// The run would park or fail on the version that it is to be moved to.
+    #[error("run {run} cannot continue on version {to}: it {verdict}: {reason}")]
     WouldPark {
         /// The run.
         run: RunId,
@@ -222,24 +222,24 @@ pub enum EngineError {
         /// The difference.
         reason: String,
     },
-    /// A preflight cannot be made.
-    #[error("no preflight: {what}")]
+    /// A preflight cannot start.
+    #[error("cannot run a preflight: {what}")]
     Preflight {
         /// Why.
         what: String,
     },
-    /// The store said no.
+    /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The store did not answer within the patience that was configured.
     #[error("the store did not settle {doing} within {seconds} s")]
     Patience {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// How long it was tried.
+        /// How long the engine retried.
         seconds: u64,
     },
-    /// The run ended another way than by returning.
+    /// The run did not complete.
     #[error("run {run} ended {status}: {failure}")]
     Ended {
         /// The run.
@@ -249,31 +249,32 @@ pub enum EngineError {
         /// Why.
         failure: Failure,
     },
-    /// The value is not of the type that was asked for.
-    #[error("{what} is not of the type that was asked for: {source}")]
+    /// The value cannot be converted to the requested type.
+    #[error("{what} does not have the requested type: {source}")]
     NotThatType {
         /// Which value.
         what: &'static str,
-        /// What serde says.
+        /// The error of serde.
         source: serde_json::Error,
     },
 }
 
-/// What to do with a second result of one claim.
-const OTHER_RESULT: &str = "drop this result: the first one stands; only the same result may be sent again";
+/// Hint for a second, different result of one claim.
+const OTHER_RESULT: &str =
+    "drop this result: the first result is kept; only the same result may be sent again";
 
 fn found_list(found: &[Code]) -> String {
     match found {
-        [] => "and nothing is wrong with it".to_owned(),
+        [] => "and no rule applies to it".to_owned(),
         found => {
             let codes: Vec<&str> = found.iter().map(|code| code.as_str()).collect();
-            format!("and what applies is: {}", codes.join(", "))
+            format!("and these rules apply: {}", codes.join(", "))
         }
     }
 }
 
 fn known_list(known: &[String]) -> String {
-    if known.is_empty() { "is none at all".to_owned() } else { format!("are: {}", known.join(", ")) }
+    if known.is_empty() { "no workflows are".to_owned() } else { format!("registered: {}", known.join(", ")) }
 }
 
 impl EngineError {
@@ -313,58 +314,58 @@ impl EngineError {
         }
     }
 
-    /// What to do next, if it is not said in the error itself.
+    /// What to do next, if the message does not say it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Id(_) => Some("use letters, digits, `.`, `_` and `-`; at most 128 of them".into()),
+            Self::Id(_) => Some("use letters, digits, `.`, `_` and `-`, at most 128 characters".into()),
             Self::Argument(error) => Some(error.flaw.hint().into()),
-            Self::Payload(PayloadError::NotJson(_)) => Some("quote texts: '\"like this\"'".into()),
+            Self::Payload(PayloadError::NotJson(_)) => Some("quote strings: '\"like this\"'".into()),
             Self::Payload(PayloadError::HalfCharacter(_)) => {
                 Some("send the character itself, or both halves of its surrogate pair".into())
             }
-            Self::Payload(PayloadError::HugeNumber(_)) => Some("send the number as a text".into()),
-            Self::Payload(PayloadError::TooMany { .. }) => Some("leave some out".into()),
+            Self::Payload(PayloadError::HugeNumber(_)) => Some("send the number as a string".into()),
+            Self::Payload(PayloadError::TooMany { .. }) => Some("send fewer".into()),
             Self::Payload(_) => Some("keep large data elsewhere and pass a reference".into()),
             Self::Refused { refusal, run } => refusal_hint(refusal, run),
             Self::Store(StoreError::Refused { hint, .. }) => Some(hint.clone()),
             Self::Copy(refusal) => Some(refusal.hint()),
-            Self::Remote(RemoteRefusal::NoSuchWorker(_)) => Some("register again, and drop what you have".into()),
+            Self::Remote(RemoteRefusal::NoSuchWorker(_)) => Some("register again, and drop the runs that this worker held".into()),
             Self::Remote(RemoteRefusal::TooManyWorkers { .. }) => {
                 Some("let a worker leave first, or register fewer workers with more slots".into())
             }
             Self::Task(TaskRefusal::OtherResult { .. }) => Some(OTHER_RESULT.into()),
             Self::Remote(RemoteRefusal::IdReused { .. }) => {
-                Some("send the same doings again, or give these doings an id of their own".into())
+                Some("send the same doings again, or use a new id for these doings".into())
             }
             Self::Remote(RemoteRefusal::Forbidden(_)) => Some("use another name, or a key for that queue".into()),
             Self::Store(StoreError::Full { .. }) => {
-                Some("make room, then try again; nothing was written".into())
+                Some("free some space, then retry; nothing was written".into())
             }
             Self::Store(StoreError::Unknown { .. }) => {
-                Some("look whether it was done before you do it again; the same id is never done twice".into())
+                Some("check whether it was done before you repeat it; a repeat with the same id does nothing".into())
             }
             Self::Store(StoreError::Damaged { .. }) => Some(
-                "look at the disk and its free room, then start anew; what was acknowledged is there: goldseam store check"
+                "check the disk and its free space, then restart; verify the acknowledged data with: goldseam store check"
                     .into(),
             ),
             Self::NoStableEvent { run, .. } => Some(format!(
-                "look at goldseam history {run}; then resume it to go on from its log, reset it to run it again from its start, or terminate it"
+                "read goldseam history {run}; then resume the run to continue from its log, reset it to start over, or terminate it"
             )),
             Self::Corrupt { run, corrupt } if corrupt.is_newer => {
-                Some(format!("use the release that wrote it, or a newer one; goldseam history {run} shows the rest"))
+                Some(format!("use the release that wrote the event, or a newer one; goldseam history {run} shows the readable events"))
             }
             Self::Corrupt { run, .. } => Some(format!(
-                "goldseam history {run} shows what is left (rule K1); restore its log from a backup, or end it as it is: \
+                "goldseam history {run} shows the readable events (rule K1); restore the log from a backup, or end the run: \
                  goldseam terminate {run}"
             )),
-            Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} tells what holds it up")),
-            Self::Secret(SecretError::Unhidable { .. }) => Some("use a longer one, drawn at random".into()),
-            Self::Secret(_) => Some("set it where this process is started".into()),
+            Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} shows what holds it up")),
+            Self::Secret(SecretError::Unhidable { .. }) => Some("use a longer random value".into()),
+            Self::Secret(_) => Some("set the variable in the environment of this process".into()),
             Self::WouldPark { run, to, .. } => {
-                Some(format!("change the code, or move it all the same: goldseam migrate {run} --to-version {to} --force"))
+                Some(format!("change the code, or force the move: goldseam migrate {run} --to-version {to} --force"))
             }
             Self::NoSuchVersion { .. } => {
-                Some("leave the version out to take the newest one that a live node has".into())
+                Some("omit the version to use the newest one that a live node has".into())
             }
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,
@@ -375,42 +376,44 @@ impl EngineError {
 fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<String> {
     match refusal {
         Refusal::NoSuchRun => Some("goldseam ls lists the runs of this store".into()),
-        Refusal::Finished { .. } => Some(format!("goldseam show {run} tells how it ended")),
+        Refusal::Finished { .. } => Some(format!("goldseam show {run} shows how it ended")),
         Refusal::Archived { .. } => {
-            Some(format!("goldseam show {run} tells how it ended and where its log is"))
+            Some(format!("goldseam show {run} shows how it ended and where its log is archived"))
         }
-        Refusal::NotPrunable { .. } => Some("it stays as it is; prune it once it is over".into()),
+        Refusal::NotPrunable { .. } => Some("the run is unchanged; prune it after it has ended".into()),
         Refusal::NoSuchStep { .. } => Some(format!("goldseam show {run} lists its steps")),
-        Refusal::LateResult { .. } => {
-            Some(format!("drop the work, and undo it if it must not stand; goldseam show {run} tells why"))
-        }
+        Refusal::LateResult { .. } => Some(format!(
+            "drop the result, and undo the work if it must not remain; goldseam show {run} shows why"
+        )),
         Refusal::OtherResult { .. } => Some(OTHER_RESULT.into()),
         Refusal::NoSuchQuestion { open, .. } if open.is_empty() => {
-            Some("it has no open question at all".into())
+            Some("the run has no open questions".into())
         }
         Refusal::NoSuchQuestion { open, .. } => {
             let open: Vec<&str> = open.iter().map(Path::as_str).collect();
             Some(format!("open questions: {}", open.join(", ")))
         }
-        Refusal::Owned { .. } => Some(format!("a live node has it: goldseam why {run} tells what it does")),
-        Refusal::OtherInput { .. } => Some("use another id for another piece of work".into()),
-        Refusal::TooMuchMail { .. } => Some("wait until the run has read some of it".into()),
+        Refusal::Owned { .. } => {
+            Some(format!("a live node owns the run; goldseam why {run} shows what it does"))
+        }
+        Refusal::OtherInput { .. } => Some("use a new run id for different input".into()),
+        Refusal::TooMuchMail { .. } => Some("wait until the run has consumed some of its mail".into()),
         Refusal::CancelPending => Some(format!(
-            "add --drop-cancel to drop the request, or take it back first: goldseam withdraw {run} --cancel"
+            "add --drop-cancel to drop the request, or withdraw it first: goldseam withdraw {run} --cancel"
         )),
         Refusal::UndoBegun { .. } => Some(format!(
-            "let the undoing finish (goldseam resume {run} if it is parked), or end the run: goldseam terminate {run}"
+            "let the compensations finish (goldseam resume {run} if the run is parked), or end the run: goldseam terminate {run}"
         )),
-        Refusal::ActedOn { .. } => Some(format!("goldseam why {run} tells how far it is")),
+        Refusal::ActedOn { .. } => Some(format!("goldseam why {run} shows its progress")),
         Refusal::Terminated => Some("start another run".to_owned()),
         Refusal::HistoryTooLong(_) => {
-            Some("its workflow must call continue_as_new, which begins its history anew".into())
+            Some("change the workflow to call continue_as_new, which starts a new history".into())
         }
         _ => None,
     }
 }
 
-/// A refusal as an error of this run.
+/// Wraps a refusal as an error of `run`.
 pub(crate) fn refused(run: &RunId, refusal: Refusal) -> EngineError {
     EngineError::Refused { run: run.clone(), refusal }
 }

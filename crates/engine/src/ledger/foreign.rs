@@ -1,4 +1,4 @@
-//! Options for states that other programs keep beside the runs.
+//! Options for foreign states: workflow states that other programs keep beside the runs.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -10,14 +10,14 @@ use goldseam_core::recovery::foreign::{ORCHESTRATE, TaskStanding};
 
 use crate::ledger::config::default_queue;
 
-/// How foreign states are healed. Without these options, foreign states are left alone.
+/// How foreign states are healed.
 #[derive(Debug, Clone)]
 pub struct ForeignOptions {
     /// Queue of the tasks that healing creates.
     pub queue: QueueName,
     /// Kind of the tasks that healing creates.
     pub kind: String,
-    /// Where the tasks that states name are looked up; none: in the queue of the store itself.
+    /// Where the tasks that states name are looked up; none: in the store's own queue.
     pub lookup: Option<Arc<dyn TaskLookup>>,
 }
 
@@ -39,9 +39,11 @@ impl PartialEq for ForeignOptions {
 
 impl Eq for ForeignOptions {}
 
-/// The queue that foreign states belong to, where it is not the store's own.
+/// The queue that foreign states belong to, if it is not the store's own.
 #[async_trait]
 pub trait TaskLookup: Debug + Send + Sync {
-    /// Says how the task stands that a foreign state names. If this fails, the state is left alone and the report has the error.
+    /// Returns the state of the task that a foreign state names. If this fails, the sweeper skips the state and
+    /// reports the
+    /// error.
     async fn look_up(&self, task: &str) -> Result<TaskStanding, Box<dyn Error + Send + Sync>>;
 }

@@ -1,4 +1,4 @@
-//! Who lives, as far as the store tells: by locks that the system drops, else by beats in the store's time.
+//! Liveness of nodes: by locks that the operating system drops, otherwise by beats in the store's time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::ledger::error::EngineError;
 /// All nodes at one moment.
 #[derive(Debug, Clone)]
 pub struct Liveness {
-    /// Every node that the store knows.
+    /// Every node with a record in the store.
     pub nodes: Vec<NodeSeen>,
-    /// When that was, by the store's clock.
+    /// The time of the reading, by the store's clock.
     pub now: Millis,
-    /// A node that has not beaten for so long is taken for lost.
+    /// A node counts as lost after this time without a beat.
     pub silence_max: Duration,
-    /// How often nodes beat.
+    /// Interval between two beats of a node.
     pub beat: Duration,
-    /// Two lives that differ by less do not differ.
+    /// Tolerance when two lifetimes are compared.
     pub doubt: Duration,
 }
 
-/// Bounds by which a node is judged.
+/// Limits by which liveness is judged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Thresholds {
     pub(crate) silence_max: Duration,
@@ -45,7 +45,7 @@ impl Ledger {
     /// Reads the state of all nodes.
     pub(crate) async fn liveness(&self, thresholds: Thresholds) -> Result<Liveness, EngineError> {
         let Thresholds { silence_max, beat, doubt } = thresholds;
-        // The clock after the beats: a beat that is seen never lies ahead.
+        // Read the clock after the beats: no beat is then in the future.
         let nodes = self.store.nodes().await?;
         Ok(Liveness { nodes, now: self.store.now().await?, silence_max, beat, doubt })
     }
@@ -56,17 +56,17 @@ impl Liveness {
         self.nodes.iter().find(|seen| seen.record.id.as_str() == node)
     }
 
-    /// Whether the store knew this node at that moment.
+    /// Whether the store has a record of this node.
     pub fn knows(&self, node: &str) -> bool {
         self.find(node).is_some()
     }
 
-    /// What is known about the process of `owner`, which has had something since `since`.
+    /// Judges `owner`, which has owned a run since `since`.
     pub fn owner(&self, owner: Option<&NodeId>, since: Option<Millis>) -> Owner {
         owner.map_or(Owner::None, |owner| self.holder(owner.as_str(), since))
     }
 
-    /// The same for a claimant that need not be a node.
+    /// Judges a claimant that may not be a node.
     pub fn holder(&self, holder: &str, since: Option<Millis>) -> Owner {
         let lived = self.lived(holder, since.unwrap_or(self.now));
         let lost = |proven, evidence: String| Owner::Lost { proven, evidence, lived };
@@ -87,12 +87,12 @@ impl Liveness {
         }
     }
 
-    /// Whether the store would know of the death of `node`; if it cannot, only silence tells.
+    /// Whether the store can prove the death of `node`. If not, only silence shows it.
     pub fn can_prove(&self, node: &NodeId) -> bool {
         self.find(node.as_str()).is_none_or(|seen| seen.pulse != Pulse::Unknown)
     }
 
-    /// How long a lost owner lived after `since`: its last beat tells the least, its next one the most.
+    /// How long a lost owner lived after `since`: at least until its last beat, at most until its next one.
     pub fn lived(&self, node: &str, since: Millis) -> Lived {
         let until_now = self.now.since(since);
         match self.find(node) {
@@ -105,7 +105,7 @@ impl Liveness {
         }
     }
 
-    /// Nodes that live and work.
+    /// Nodes that are alive and up.
     fn working(&self) -> impl Iterator<Item = &NodeSeen> {
         self.nodes.iter().filter(|seen| {
             seen.record.state == NodeState::Up && self.holder(seen.record.id.as_str(), None).is_alive()
@@ -119,14 +119,15 @@ impl Liveness {
         all.into_iter().collect()
     }
 
-    /// Whether a live node can execute a run that is on this version; of an undecided one, whether any has the workflow.
+    /// Whether a live node can execute this version of the workflow, or any version if the run's version is
+    /// undecided.
     pub fn can_execute(&self, workflow: &WorkflowName, version: u32) -> bool {
         let fits =
             |label: (&str, u32)| label.0 == workflow.as_str() && (version == UNDECIDED || label.1 == version);
         self.working().flat_map(labels).any(fits)
     }
 
-    /// When a node that has this version last gave a sign of life, as far as the store still knows: of the dead, too.
+    /// The last beat of a node that has this version, live or dead; none if the store has no record of one.
     pub fn last_had(&self, workflow: &WorkflowName, version: u32) -> Option<Millis> {
         let has = |seen: &&NodeSeen| labels(seen).any(|label| label == (workflow.as_str(), version));
         self.nodes.iter().filter(has).map(|seen| seen.beat_at).max()
@@ -145,7 +146,7 @@ impl Liveness {
     }
 }
 
-/// What a node says that it has: names and versions.
+/// The workflow names and versions that a node has registered.
 fn labels(seen: &NodeSeen) -> impl Iterator<Item = (&str, u32)> {
     let parse = |label: &'_ String| {
         let (name, version) = label.rsplit_once('@')?;
@@ -158,7 +159,7 @@ fn labels(seen: &NodeSeen) -> impl Iterator<Item = (&str, u32)> {
 }
 
 impl Liveness {
-    /// Whether a live node has code that this run can go on with: its version, or the one that it began with.
+    /// Whether a live node has code that can continue this run: its current version, or its initial one.
     pub fn can_run(&self, summary: &Summary) -> bool {
         let wanted = [summary.version, summary.initial_version];
         let is_it = |label: &String| {
@@ -174,12 +175,12 @@ impl Liveness {
         })
     }
 
-    /// The worker that a request to this run waits for, in words.
+    /// Describes the worker that a request to this run waits for.
     pub fn worker_for(&self, summary: &Summary) -> String {
         let code = format!("{}@{}", summary.workflow, summary.version);
         match &summary.owner {
             Some(owner) if self.owner(Some(owner), summary.claimed_at).is_alive() => {
-                format!("node {owner}, which has the run")
+                format!("node {owner}, which owns the run")
             }
             _ if summary.paused => format!("goldseam resume {}: the run is paused", summary.run),
             _ if summary.parked => format!("goldseam resume {}: the run is parked", summary.run),
@@ -214,7 +215,7 @@ mod tests {
         Liveness { nodes, now: NOW, silence_max: 10 * SECOND, beat: 3 * SECOND, doubt: SECOND }
     }
 
-    fn everybody() -> Liveness {
+    fn all_nodes() -> Liveness {
         seen(vec![
             node("well", NodeState::Up, Pulse::Held, 99_000),
             node("leaving", NodeState::Leaving, Pulse::Unknown, 90_001),
@@ -227,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_is_judged_by_its_state_its_pulse_and_its_beats() {
-        let all = everybody();
+    fn holder_is_judged_by_state_pulse_and_beats() {
+        let all = all_nodes();
         let cases = [
             ("well", None),
             ("leaving", None),
@@ -253,36 +254,36 @@ mod tests {
     }
 
     #[test]
-    fn who_has_had_nothing_yet_has_lived_for_no_time() {
-        let Owner::Lost { lived, .. } = everybody().holder("unknown", None) else { panic!("it lives") };
+    fn owner_without_a_claim_has_lived_for_no_time() {
+        let Owner::Lost { lived, .. } = all_nodes().holder("unknown", None) else { panic!("it lives") };
         assert_eq!((lived.least, lived.most), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]
-    fn only_a_store_with_a_pulse_can_prove_a_death() {
-        let all = everybody();
+    fn only_a_pulse_can_prove_a_death() {
+        let all = all_nodes();
         let can = ["well", "leaving", "suspect", "dropped", "unknown"]
             .map(|node| all.can_prove(&NodeId::new(node).unwrap()));
         assert_eq!(can, [true, false, true, true, true]);
     }
 
     #[test]
-    fn a_life_ends_between_the_last_beat_and_the_next_but_one() {
-        let all = everybody();
+    fn lifetime_ends_within_two_beats_of_the_last_one() {
+        let all = all_nodes();
         let lived = |node: &str, since: i64| {
             let Lived { least, most, doubt, .. } = all.lived(node, Millis(since));
             assert_eq!(doubt, SECOND);
             (least.as_millis(), most.as_millis())
         };
         assert_eq!(lived("silent", 80_000), (10_000, 16_000));
-        assert_eq!(lived("well", 90_000), (9_000, 10_000), "it cannot have lived for longer than until now");
-        assert_eq!(lived("silent", 95_000), (0, 5_000), "it took it after its last beat");
-        assert_eq!(lived("unknown", 90_000), (0, 10_000), "nobody knows");
+        assert_eq!(lived("well", 90_000), (9_000, 10_000), "a lifetime ends now at the latest");
+        assert_eq!(lived("silent", 95_000), (0, 5_000), "it claimed after its last beat");
+        assert_eq!(lived("unknown", 90_000), (0, 10_000), "no record");
     }
 
     #[test]
-    fn a_workflow_is_had_by_live_nodes_that_work() {
-        let all = everybody();
+    fn only_nodes_that_are_up_can_execute() {
+        let all = all_nodes();
         let has = |name: &str| all.can_execute(&WorkflowName::new(name).unwrap(), UNDECIDED);
         let names = ["of-well", "of-suspect", "of-leaving", "of-left", "of-gone", "of-dropped", "of-silent"];
         assert_eq!(names.map(has), [true, true, false, false, false, false, false]);
@@ -291,8 +292,8 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_those_of_live_nodes_and_the_dead_tell_when_they_last_had_one() {
-        let all = everybody();
+    fn versions_come_from_live_nodes_and_last_had_from_dead_ones() {
+        let all = all_nodes();
         let name = |name: &str| WorkflowName::new(name).unwrap();
         assert_eq!(all.versions(&name("pay")), [1]);
         assert_eq!(all.versions(&name("of-well")), [2]);

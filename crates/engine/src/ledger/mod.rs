@@ -1,6 +1,6 @@
-//! The store as the engine uses it: a clock, ids, bounds, reading, and the one loop that writes.
+//! The store as the engine uses it: a clock, ids, limits, reads, and the single loop that writes.
 //!
-//! Knows no node, no claims and no code of a workflow.
+//! Does not know nodes, claims or workflow code.
 
 pub mod archive;
 pub mod clock;
@@ -19,11 +19,11 @@ mod plan;
 pub(crate) mod process;
 mod read;
 pub mod refusal;
+pub mod retry;
 pub mod salvage;
 pub mod secrets;
 pub mod spawn;
 mod tasks;
-pub mod tries;
 mod write;
 
 use std::sync::Arc;

@@ -1,40 +1,40 @@
-//! Pages of a log that fit into memory, however large its events are.
+//! Reads of a log in pieces of bounded size.
 
 use goldseam_core::{RunId, Seq};
 use goldseam_store::{Record, StoreError};
 
 use crate::ledger::commit::Ledger;
 
-/// Events read from the store at a time: what they weigh is known only then.
+/// Events per read of the store. Their size is known only after the read.
 const CHUNK: u32 = 64;
 
-/// Upper bounds of one read of a log.
+/// Limits of one read of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Most {
     /// Number of events.
     pub events: u32,
-    /// Bytes; the read ends with the event that reaches this.
+    /// Bytes; the read ends with the event that reaches this number.
     pub bytes: usize,
 }
 
 impl Most {
-    /// At most this number of events, and about 1 MiB of them.
+    /// A limit of `events` events and 1 MiB.
     pub fn events(events: u32) -> Self {
         Self { events, bytes: 1024 * 1024 }
     }
 }
 
-/// A piece of a log as the store has it.
+/// A part of a log as the store has it.
 #[derive(Debug, Default)]
 pub struct Piece {
     /// Its events, oldest first.
     pub records: Vec<Record>,
-    /// It ends because of what it weighs: there may be more, however few these are.
+    /// Whether the byte limit ended the read. The log may have more events.
     pub is_cut: bool,
 }
 
 impl Ledger {
-    /// Reads a log after `after`, up to the bounds.
+    /// Reads a log after `after`, up to the limits.
     pub async fn piece(&self, run: &RunId, mut after: Seq, most: Most) -> Result<Piece, StoreError> {
         let (mut records, mut bytes, mut left) = (Vec::new(), 0, most.events);
         while left > 0 {

@@ -1,25 +1,25 @@
-//! Refusals of a copy and of a worker in another process. Errors name them, so they live below both.
+//! Refusals of a copy and of a remote worker. The error type contains them, so they are in the lowest layer.
 
 use goldseam_core::RunId;
 
-/// Why a copy is refused as a whole.
+/// Why a copy is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CopyRefusal {
-    /// Somebody may be executing runs.
+    /// A node may be executing runs on the store.
     #[error("{store} is in use by {}", .nodes.join(", "))]
     InUse {
         /// The store.
         store: String,
-        /// The nodes that live, or may.
+        /// The nodes that live or may live.
         nodes: Vec<String>,
     },
-    /// Another copy into the same store has begun since.
-    #[error("another copy into {store} has begun since")]
+    /// Another copy into the same store began later.
+    #[error("a later copy into {store} has begun")]
     Overtaken {
         /// The store.
         store: String,
     },
-    /// The destination has something that this copy did not bring.
+    /// The destination has records that this copy did not bring.
     #[error("{store} is not empty")]
     NotEmpty {
         /// The store.
@@ -30,11 +30,11 @@ pub enum CopyRefusal {
     OtherCopy {
         /// The store.
         store: String,
-        /// What it is to that copy.
+        /// The role of the store in that copy.
         words: String,
     },
-    /// Both are one.
-    #[error("{store} is the source itself")]
+    /// Source and destination are the same store.
+    #[error("{store} is both source and destination")]
     Same {
         /// The store.
         store: String,
@@ -54,10 +54,10 @@ impl CopyRefusal {
     pub fn hint(&self) -> String {
         match self {
             Self::InUse { .. } => {
-                "stop its engines first, then copy; runs in flight go on at the destination"
+                "stop its engines first, then copy; active runs continue at the destination"
             }
-            Self::Overtaken { .. } => "let that one finish",
-            Self::NotEmpty { .. } => "name an empty store, or say --merge if both are to become one",
+            Self::Overtaken { .. } => "let that copy finish",
+            Self::NotEmpty { .. } => "name an empty store, or pass --merge to merge both stores",
             Self::OtherCopy { .. } => "finish that copy, or name another store",
             Self::Same { .. } => "name another store to copy to",
         }
@@ -65,35 +65,35 @@ impl CopyRefusal {
     }
 }
 
-/// Why something that a worker wants cannot be.
+/// Why a request of a remote worker is refused. Each variant's comment is the worker's next action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteRefusal {
-    /// Register, and claim again.
-    #[error("worker {0} is not registered here, or was silent for longer than its lease")]
+    /// Register again, then claim again.
+    #[error("worker {0} is not registered on this server, or its lease expired")]
     NoSuchWorker(String),
-    /// Use a token as it was given.
-    #[error("this is no token of an execution")]
+    /// Send the token unchanged.
+    #[error("invalid execution token")]
     NoSuchToken,
-    /// Mend the request.
-    #[error("the request makes no sense: {0}")]
+    /// Correct the request.
+    #[error("malformed request: {0}")]
     Malformed(String),
-    /// Send the same doings again, or give these doings an id of their own.
-    #[error("the append id {id} was used before, for other doings, on run {run}")]
+    /// Send the same doings again, or use a new id for these doings.
+    #[error("append id {id} was already used on run {run} for other doings")]
     IdReused {
         /// The id of the append.
         id: String,
         /// The run.
         run: RunId,
     },
-    /// Come again later, or go to another server.
-    #[error("no worker is taken in now: {0}")]
+    /// Retry later, or use another server.
+    #[error("this server does not register workers now: {0}")]
     NotNow(&'static str),
-    /// Let a worker leave first, or give one more slots.
-    #[error("{whose} {limit} workers registered, as many as may be")]
+    /// Let a worker leave first, or register one worker with more slots.
+    #[error("{whose} {limit} workers registered, which is the limit")]
     TooManyWorkers {
         /// `this key has` or `this server has`.
         whose: &'static str,
-        /// How many.
+        /// The limit.
         limit: usize,
     },
     /// Use another queue or name, or another credential.

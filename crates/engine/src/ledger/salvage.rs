@@ -1,4 +1,4 @@
-//! Logs as they are: every event that can be read, and every place where something is wrong.
+//! Damaged logs: all readable events, and all damage.
 
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::Refusal;
@@ -10,34 +10,34 @@ use goldseam_store::Record;
 use crate::ledger::commit::Ledger;
 use crate::ledger::error::{EngineError, refused};
 
-/// Events read from the store at a time.
+/// Events per read of the store.
 const PAGE: u32 = 500;
 
-/// A log, whole or not.
+/// A log and its damage.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Log {
-    /// Every event that can be read, oldest first.
+    /// All readable events, oldest first.
     pub events: Vec<Recorded>,
-    /// Every place where an event is missing, changed or unreadable; empty if the log is whole.
+    /// Every missing, changed or unreadable event; empty if the log is undamaged.
     pub damage: Vec<Corrupt>,
-    /// Where the log ends.
+    /// The last position of the log.
     pub end: Seq,
 }
 
 impl Log {
-    /// The events before the first damage: what a state can be derived from.
+    /// The events before the first damage. A state can be derived from them.
     pub fn whole(&self) -> &[Recorded] {
         let first = self.damage.first().map_or(Seq(u64::MAX), |damage| damage.seq);
         let count = self.events.iter().take_while(|recorded| recorded.seq < first).count();
         &self.events[..count]
     }
 
-    /// What the run was before the first damage; none if that is where the log begins.
+    /// The state before the first damage; none if the log is damaged at its start.
     pub fn state(&self, run: &RunId) -> Option<State> {
         derive(run, self.whole(), Hash::ZERO).ok()
     }
 
-    /// Where something is wrong after `after`, up to `to`.
+    /// The damage after `after` and up to `to`.
     pub fn damage_between(&self, after: Seq, to: Seq) -> impl Iterator<Item = &Corrupt> {
         self.damage.iter().filter(move |damage| damage.seq > after && damage.seq <= to)
     }
@@ -47,14 +47,14 @@ impl Log {
 #[derive(Debug, Default)]
 pub struct Reader {
     log: Log,
-    /// Fingerprint of the record before; none if that is missing.
+    /// Hash of the previous record; none if that is missing.
     before: Option<Hash>,
-    /// Whether `before` could be read: if not, a break behind it is the same damage.
+    /// Whether the previous record could be read. If not, a break after it is the same damage.
     was_read: bool,
 }
 
 impl Reader {
-    /// Takes the next record in.
+    /// Adds the next record.
     pub fn take(&mut self, record: &Record) {
         let decoded = decode(record.seq, &record.body);
         let is_first = self.log.end == Seq::ZERO;
@@ -85,14 +85,14 @@ impl Reader {
         self.log.end = record.seq;
     }
 
-    /// What was read.
+    /// Returns the log.
     pub fn end(self) -> Log {
         self.log
     }
 }
 
 impl Ledger {
-    /// The log of a run as it is: all that can be read, and where it cannot.
+    /// Reads the log of a run with all readable events and all damage.
     pub async fn log(&self, run: &RunId) -> Result<Log, EngineError> {
         let (mut reader, mut after) = (Reader::default(), Seq::ZERO);
         loop {
@@ -108,19 +108,19 @@ impl Ledger {
         Ok(log)
     }
 
-    /// The events that can still be decoded.
+    /// The readable events.
     pub(crate) async fn readable(&self, run: &RunId) -> Result<Vec<Recorded>, EngineError> {
         Ok(self.log(run).await?.events)
     }
 
-    /// The end that an operator gave the run without its code, with its position.
+    /// The termination of the run by an operator, with its position.
     pub(crate) async fn termination(&self, run: &RunId) -> Result<Option<(Seq, Terminated)>, EngineError> {
         let events = self.readable(run).await?;
         let ended = events.iter().rev();
         Ok(ended.flat_map(|recorded| Some((recorded.seq, left_by(std::slice::from_ref(recorded))?))).next())
     }
 
-    /// How a run ended; none if it has not. A damaged log tells it only if an operator terminated the run.
+    /// The outcome of a run; none if it has not ended. A damaged log has one only if an operator terminated the run.
     pub(crate) async fn outcome(&self, run: &RunId) -> Result<Option<Outcome>, EngineError> {
         match self.load(run).await {
             Ok(loaded) => Ok(loaded.state.outcome),
@@ -133,7 +133,7 @@ impl Ledger {
     }
 }
 
-/// What these events say was left standing by a termination.
+/// Finds a termination among these events.
 pub(crate) fn left_by(records: &[Recorded]) -> Option<Terminated> {
     records.iter().find_map(|recorded| match &recorded.event {
         Event::RunCancelled { terminated: Some(left), .. } => Some((**left).clone()),

@@ -1,8 +1,8 @@
-//! Secrets: what steps need and nobody may read. Definitions, inputs and events have their names; the values are known to
-//! this process alone.
+//! Secrets: values that steps need and that no log may contain. Definitions, inputs and events contain their names;
+//! only this process knows the values.
 //!
-//! Invariant: no text reaches a log or a task before registered values are taken out of it. There are two ways in, an
-//! owner's append and a commit, and both pass `Secrets::keep_out`.
+//! Invariant: registered values are redacted from every text before it reaches a log or a task. Texts enter by an
+//! owner's append or by a commit, and both call `Secrets::keep_out`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,9 +14,11 @@ use goldseam_core::{Command, Failure, Limits, Payload, Redactor, RunId};
 
 use crate::ledger::error::{Error, Result};
 
-/// A text that is never shown: it has no `Display`, its `Debug` tells nothing, and it cannot be serialised. Cheap to clone.
+/// A text that is never shown: it has no `Display`, its `Debug` hides the value, and it cannot be serialized. Cheap
+/// to
+/// clone.
 ///
-/// So it cannot become the output of a step, or stand in a log line by mistake:
+/// So a step cannot return it by mistake, and a log line cannot contain it:
 ///
 /// ```compile_fail,E0277
 /// # use goldseam_engine::{Context, Error, Result, secrets::Secret};
@@ -33,7 +35,7 @@ use crate::ledger::error::{Error, Result};
 pub struct Secret(Arc<str>);
 
 impl Secret {
-    /// The value of an environment variable.
+    /// Reads an environment variable.
     pub fn from_env(variable: &str) -> Result<Self, SecretError> {
         let variable = || variable.to_owned();
         match std::env::var(variable()) {
@@ -44,7 +46,7 @@ impl Secret {
         }
     }
 
-    /// The value. Pass it on to what needs it, and keep it nowhere.
+    /// The value. Pass it to the code that needs it, and do not store it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -68,23 +70,23 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why a secret cannot be had. It never tells the value.
+/// Why a secret is not usable. Never contains the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// Set the variable.
-    #[error("the environment variable {variable} is to hold a secret, and is not set or empty")]
+    /// The variable is not set or empty.
+    #[error("environment variable {variable} must contain a secret, but is not set or is empty")]
     Missing {
         /// The variable.
         variable: String,
     },
-    /// Write it as text.
-    #[error("the environment variable {variable} is to hold a secret, and is no text in UTF-8")]
+    /// The variable is not UTF-8.
+    #[error("environment variable {variable} must contain a secret, but is not valid UTF-8")]
     NoText {
         /// The variable.
         variable: String,
     },
-    /// Take another value.
-    #[error("the secret {name} cannot be kept out of logs: {why}")]
+    /// The value cannot be redacted reliably.
+    #[error("secret {name} cannot be kept out of logs: {why}")]
     Unhidable {
         /// Its name.
         name: String,
@@ -93,7 +95,7 @@ pub enum SecretError {
     },
 }
 
-/// The secrets of an engine by name, and the filter that keeps them out of everything that it writes.
+/// The secrets of an engine by name, and the redactor that keeps them out of everything the engine writes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets {
     named: BTreeMap<String, Secret>,
@@ -101,7 +103,7 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// Secrets without names: only kept out.
+    /// Secrets without names, which are only redacted.
     pub(crate) fn of(redactor: Redactor) -> Self {
         Self { named: BTreeMap::new(), redactor }
     }
@@ -117,20 +119,23 @@ impl Secrets {
         &self.redactor
     }
 
-    /// A secret by name. One that is missing here may be known to another engine, or to this one tomorrow.
+    /// Looks up a secret by name. A missing one is retryable: another engine may have it, or this one after a
+    /// restart.
     pub(crate) fn named(&self, name: &str) -> Result<Secret> {
         let missing = || {
             let known: Vec<&str> = self.named.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let message = format!(
-                "this engine has no secret {name:?}; it has: {known}. Register it with `.secret({name:?}, …)`"
+                "this engine has no secret {name:?}; registered: {known}. Register it with `.secret({name:?}, …)`"
             );
             Error::from(Failure::retryable(message).with_code("no-such-secret"))
         };
         self.named.get(name).cloned().ok_or_else(missing)
     }
 
-    /// Takes secrets out of the texts of a command. Payloads are data and stay; that one holds a secret is said once, here.
+    /// Redacts secrets from the texts of a command. Payloads are user data and are not changed; if one contains a
+    /// secret, a
+    /// warning is logged.
     pub(crate) fn keep_out(&self, run: &RunId, command: &mut Command) {
         if !self.redactor.has_values() {
             return;
@@ -138,12 +143,12 @@ impl Secrets {
         command.redact(&self.redactor);
         for (place, payload) in command.payloads() {
             if self.redactor.finds(payload.as_str()) {
-                tracing::warn!(%run, place, "a payload holds a registered secret, and is kept in the log as it is");
+                tracing::warn!(%run, place, "payload contains a registered secret and is stored unredacted");
             }
         }
     }
 
-    /// The same for somebody who has it by reference.
+    /// Returns the command with secrets redacted, and clones it only if there are secrets.
     pub(crate) fn kept_out<'c>(&self, run: &RunId, command: &'c Command) -> Cow<'c, Command> {
         if !self.redactor.has_values() {
             return Cow::Borrowed(command);
@@ -153,13 +158,13 @@ impl Secrets {
         Cow::Owned(command)
     }
 
-    /// A failure as the log will have it. Code that goes by it must see what a replay will see.
+    /// Redacts a failure. Code must see the failure as a replay will see it.
     pub(crate) fn out_of(&self, mut failure: Failure) -> Failure {
         self.redactor.edit_failure(&mut failure);
         failure
     }
 
-    /// Details of a heartbeat without secrets: they are a help and no result.
+    /// Redacts the details of a heartbeat.
     pub(crate) fn out_of_details(&self, details: Payload, limits: &Limits) -> Payload {
         match self.redactor.json(details.as_str()) {
             Cow::Borrowed(_) => details,
@@ -173,39 +178,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_shows_nothing_of_itself() {
+    fn debug_of_a_secret_hides_its_value() {
         let secret = Secret::from("opensesame42");
         assert_eq!((format!("{secret:?}").as_str(), secret.expose()), ("Secret", "opensesame42"));
     }
 
     #[test]
-    fn a_variable_that_is_not_there_is_named() {
+    fn missing_variable_is_named_in_the_error() {
         let error = Secret::from_env("GOLDSEAM_NO_SUCH_SECRET").unwrap_err();
         assert!(error.to_string().contains("GOLDSEAM_NO_SUCH_SECRET"), "{error}");
         assert_eq!(Secret::from_env("PATH").unwrap().expose(), std::env::var("PATH").unwrap());
     }
 
     #[test]
-    fn a_secret_that_cannot_be_hidden_is_refused_by_its_name() {
+    fn unredactable_secret_is_refused_by_name() {
         let error = Secrets::default().add("pin", "1234".into()).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("pin") && !text.contains("1234"), "{text}");
     }
 
     #[test]
-    fn a_name_that_nobody_knows_is_told_with_those_that_are_known() {
+    fn unknown_secret_error_lists_registered_names() {
         let mut secrets = Secrets::default();
         secrets.add("stripe", "opensesame42".into()).unwrap();
         assert_eq!(secrets.named("stripe").unwrap().expose(), "opensesame42");
         let error = secrets.named("strip").unwrap_err();
         assert_eq!(error.code(), Some("no-such-secret"));
         let text = error.to_string();
-        assert!(text.contains("\"strip\"") && text.contains("it has: stripe"), "{text}");
+        assert!(text.contains("\"strip\"") && text.contains("registered: stripe"), "{text}");
         assert!(!text.contains("opensesame42"));
     }
 
     #[test]
-    fn details_of_a_heartbeat_lose_their_secrets() {
+    fn heartbeat_details_are_redacted() {
         let mut secrets = Secrets::default();
         secrets.add("door", "opensesame42".into()).unwrap();
         let limits = Limits::default();

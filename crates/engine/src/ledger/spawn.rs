@@ -1,4 +1,4 @@
-//! The one home of background work.
+//! All background work.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Runs `work` beside everything else on the present runtime.
+/// Runs `work` as a task of the current runtime.
 pub fn spawn<F>(work: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
@@ -15,7 +15,7 @@ where
     tokio::spawn(work)
 }
 
-/// Runs `work` on a thread and a small runtime of its own, so that a blocked workflow cannot stop it.
+/// Runs `work` on its own thread and runtime, so a blocked workflow cannot stop it.
 pub fn thread<F>(name: &str, work: F) -> std::io::Result<std::thread::JoinHandle<()>>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -24,11 +24,11 @@ where
     std::thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work))
 }
 
-/// The thread for work that a blocked workflow must not stop; one for all engines of the process.
+/// The thread for work that a blocked workflow must not stop; all engines of the process share it.
 static APART: Mutex<Option<Handle>> = Mutex::new(None);
 
-/// Runs `work` on a thread and a small runtime apart from workflows, so that a blocked workflow cannot stop it. `work`
-/// must not block.
+/// Runs `work` on a thread and runtime separate from workflows, so a blocked workflow cannot stop it. `work` must not
+/// block.
 pub fn spawn_apart<F>(work: F) -> std::io::Result<()>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -48,34 +48,34 @@ where
     Ok(())
 }
 
-/// Work done side by side that ends with whoever waits for it.
+/// Concurrent work that is aborted when this is dropped.
 #[derive(Debug)]
-pub struct Crew<T>(JoinSet<T>);
+pub struct Workers<T>(JoinSet<T>);
 
-impl<T> Default for Crew<T> {
+impl<T> Default for Workers<T> {
     fn default() -> Self {
         Self(JoinSet::new())
     }
 }
 
-impl<T: Send + 'static> Crew<T> {
-    /// Begins `work`.
+impl<T: Send + 'static> Workers<T> {
+    /// Starts `work`.
     pub fn add(&mut self, work: impl Future<Output = T> + Send + 'static) {
         self.0.spawn(work);
     }
 
-    /// How much is under way.
+    /// Number of futures in progress.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// What is done first; none if nothing is under way. A panic goes on here.
+    /// Waits for the next result; none if nothing is in progress. Resumes a panic of the work.
     pub async fn next(&mut self) -> Option<T> {
         match self.0.join_next().await? {
             Ok(done) => Some(done),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime is being shut down, and whoever waits here with it.
+                // The runtime is shutting down, and this future with it.
                 Err(_) => std::future::pending().await,
             },
         }

@@ -1,11 +1,11 @@
-//! Tasks outside of an append: submitted and changed by compare-and-set.
+//! Task writes that are not part of an append: submits and changes, by compare-and-set.
 
 use goldseam_core::task::{NewTask, Task};
 use goldseam_store::{Expect, Written};
 
 use crate::ledger::commit::Ledger;
 use crate::ledger::error::EngineError;
-use crate::ledger::tries::{self, Tries};
+use crate::ledger::retry::{self, Retries};
 
 impl Ledger {
     /// Submits a task. Returns the live task with the same key, if one exists.
@@ -25,6 +25,6 @@ impl Ledger {
     /// Writes a task if it is still as expected. Retries a few times while the store fails.
     pub(crate) async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, EngineError> {
         let put = |task| self.store.put_task(task, expect);
-        Ok(tries::put(&task, Tries::five(), put).await?)
+        Ok(retry::write(&task, Retries::standard(), put).await?)
     }
 }

@@ -1,4 +1,4 @@
-//! The one claim path: from a ready task to an execution.
+//! The claim path: from a ready task to an execution.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -21,40 +21,41 @@ use crate::ledger::clock::pause;
 use crate::ledger::commit::{Committed, With};
 use crate::ledger::delivery;
 use crate::ledger::error::EngineError;
+use crate::ledger::meter::RecoveryTimes;
 use crate::ledger::spawn::spawn;
 use crate::run::live_run::LiveRun;
 
-/// Tasks claimed at once.
+/// Maximum number of tasks per claim.
 const BATCH: u32 = 256;
-/// Shortest pause between two looks that other processes' writes cause.
+/// Minimum pause between two polls caused by writes of other processes.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// The same while this process writes: the change is most likely its own, and a look costs what a write does.
+/// The same while this process writes: the change is most likely its own, and a poll costs as much as a write.
 const LOOK_BUSY_EVERY: Duration = Duration::from_millis(20);
-/// Empty looks in a row after which a node that hears of every write looks less often by itself.
+/// Consecutive empty polls after which a node polls less often, if the store notifies it of every write.
 const IDLE_MIN: u32 = 10;
-/// How many times less often.
+/// Factor of the pause between polls on an idle store.
 const IDLE_FACTOR: u32 = 3;
-/// How long a task that cannot be claimed now is put aside.
-const ASIDE: Duration = Duration::from_secs(1);
+/// How long a task that cannot be claimed now is postponed.
+const POSTPONE: Duration = Duration::from_secs(1);
 /// The same for a run whose log only a newer release can read.
-const NEWER_ASIDE: Duration = Duration::from_secs(5);
-/// Runs of newer releases that are remembered.
+const POSTPONE_NEWER: Duration = Duration::from_secs(5);
+/// Maximum number of remembered runs of newer releases.
 const NEWER_MAX: usize = 10_000;
 
-/// How old a look at all nodes may be that a claim goes by. Who was gone then is gone for ever.
+/// Maximum age of a reading of the nodes that a claim uses. A node that was gone stays gone.
 const FRESH: Duration = Duration::from_millis(50);
 
-/// What became of a try to claim a run.
+/// The result of an attempt to claim a run.
 enum Taken {
-    /// It is ours since the log ended at `end`; loading may begin at `base`.
+    /// Claimed; the log ended at `end`, loading may start at `base`.
     Ours { base: Seq, end: Seq },
-    /// It is a suspect of crashing its process, and must wait its turn.
+    /// Suspected of crashing its process; must wait.
     HeldBack(Box<HeldBack>),
-    /// It is over.
+    /// Ended.
     Over,
-    /// An execution in this process has it, under a claim that stands.
+    /// An execution in this process has the run under a current claim.
     Here(Arc<LiveRun>),
-    /// This node lacks the run's version: only nodes that have it are offered a task of this kind.
+    /// This node lacks the run's version. A task of this kind is offered only to nodes that have it.
     Unfit { kind: String },
 }
 
@@ -63,7 +64,7 @@ impl Node {
         let mut pools = vec![delivery::pool()];
         for queue in &self.config.queues {
             for (name, versions) in self.registry.versions() {
-                // Those without a version: not decided yet, or written by a release whose tasks had none.
+                // Tasks without a version: undecided, or written by a release whose tasks had none.
                 for version in versions.chain([UNDECIDED]) {
                     pools.push(Task::pool_of(queue, Some(&Task::advance_kind(name.as_str(), version))));
                 }
@@ -72,12 +73,12 @@ impl Node {
         pools
     }
 
-    /// Claims whatever is ready, for as long as the node lives.
+    /// Claims ready tasks while the node lives.
     pub(super) async fn keep_claiming(self: &Arc<Self>) {
         let pools = self.pools();
         let mut idle: u32 = 0;
         while !self.is_closed() && !self.live_runs().is_leaving() {
-            self.looks.fetch_add(1, Ordering::Relaxed);
+            self.polls.fetch_add(1, Ordering::Relaxed);
             let next = match self.claim_some(&pools).await {
                 Ok((claimed, _)) if claimed > 0 => {
                     idle = 0;
@@ -105,24 +106,26 @@ impl Node {
         }
     }
 
-    /// Runs that this node can still take: those on their way into memory have their place already, suspects
-    /// that wait for their turn have none.
+    /// Number of runs that this node can still claim. Runs being loaded have their slot already; suspects that are
+    /// held back have none.
     fn free_slots(&self) -> u32 {
         if self.live_runs().is_secluded() {
             return 0;
         }
         let held_back = self.held_back_count();
         let coming = self.taking().len().saturating_sub(held_back);
-        let taken = u32::try_from(self.live_runs().hot_count() + coming).unwrap_or(u32::MAX);
+        let taken = u32::try_from(self.live_runs().live_count() + coming).unwrap_or(u32::MAX);
         let free = self.config.slots.saturating_sub(taken);
-        match &self.desk {
-            // A worker is given what it asks for, and no more: what lies on its desk is kept from others.
-            Some(desk) => free.min(desk.wanted().saturating_sub(u32::try_from(coming).unwrap_or(u32::MAX))),
+        match &self.handoff {
+            // Claim only as many as the worker asked for: an offered run is not available to other nodes.
+            Some(handoff) => {
+                free.min(handoff.missing().saturating_sub(u32::try_from(coming).unwrap_or(u32::MAX)))
+            }
             None => free,
         }
     }
 
-    /// Claims what is due. Says how much, and how long until the next is, all by the store's clock.
+    /// Claims due tasks. Returns their number, and the time until the next one is due, by the store's clock.
     async fn claim_some(
         self: &Arc<Self>,
         pools: &[String],
@@ -133,7 +136,7 @@ impl Node {
         }
         let sent = self.ledger.clock.elapsed();
         let now = self.ledger.store.now().await?;
-        self.time.hear(now, sent);
+        self.time.observe(now, sent);
         let owner = self.id.as_str().to_owned();
         let claim = ClaimTasks { owner, pools: pools.to_vec(), kind: None, limit: free, now };
         let claimed = self.ledger.store.claim(claim).await?;
@@ -149,7 +152,7 @@ impl Node {
         Ok((count, next))
     }
 
-    /// Wakes the claimer and pokes hot runs when another process changed something.
+    /// Wakes the claimer and pokes live runs when another process has written.
     pub(super) async fn keep_listening(self: &Arc<Self>) {
         let (mut mark, mut appends) = (0, 0);
         while !self.is_closed() {
@@ -160,11 +163,11 @@ impl Node {
                     pause(self.config.poll).await;
                 }
             }
-            if !self.is_idle_desk()
-                && let Err(error) = self.look_at_pokes().await
+            if !self.is_idle_handoff()
+                && let Err(error) = self.handle_pokes().await
             {
-                tracing::warn!(node = %self.id, %error, "looking for pokes failed");
-                // Nothing else may ever change: look again by itself.
+                tracing::warn!(node = %self.id, %error, "failed to read pokes");
+                // No further change may ever come, so poll again.
                 mark = 0;
                 pause(self.config.poll).await;
             }
@@ -180,10 +183,10 @@ impl Node {
             return self.deliver(task).await;
         }
         let Some(run) = task.run.clone() else { return };
-        let live = self.begin_alone(&run, task).await;
+        let live = self.begin_exclusively(&run, task).await;
         let poked = !self.is_held_back(&run) && self.taking().remove(&run) == Some(true);
         let Some(live) = live else {
-            // Its place is free again.
+            // A slot is free again.
             return self.live_runs().ready.notify_one();
         };
         if poked {
@@ -192,9 +195,9 @@ impl Node {
         self.execute(live).await;
     }
 
-    /// Claims the run and takes it into memory, once no other task of this process is about to do so and no execution here
-    /// has the run under a claim that stands.
-    async fn begin_alone(&self, run: &RunId, mut task: Task) -> Option<Arc<LiveRun>> {
+    /// Claims and loads the run, once no other task of this process is doing so and no execution here has the run
+    /// under a current claim.
+    async fn begin_exclusively(&self, run: &RunId, mut task: Task) -> Option<Arc<LiveRun>> {
         loop {
             let turn = self.live_runs().turn(run).await;
             self.taking().entry(run.clone()).or_default();
@@ -204,62 +207,61 @@ impl Node {
                 Err(back) => *back,
             };
             drop(turn);
-            // The execution has a slot already, and is poked by itself.
+            // The execution has a slot already, and is poked separately.
             self.taking().remove(run);
             self.live_runs().until_left(&here).await;
             if self.live_runs().is_leaving() {
-                self.put_aside(task, Duration::ZERO).await;
+                self.postpone(task, Duration::ZERO).await;
                 return None;
             }
         }
     }
 
-    /// Claims the run and takes it into memory; what cannot be taken is put where it belongs. Hands the task back if the run
-    /// is executed here already.
+    /// Claims and loads the run. A task that cannot be used is returned, postponed or ended. Returns the task if the
+    /// run is already executed here.
     async fn begin(
         &self,
         run: &RunId,
         task: Task,
     ) -> Result<Option<Arc<LiveRun>>, Box<(Task, Arc<LiveRun>)>> {
         match self.claim_run(run, &task).await {
-            Ok(Taken::Ours { base, end }) => return Ok(self.load_own(run, (base, end), task).await),
+            Ok(Taken::Ours { base, end }) => return Ok(self.load_own(run, base, end, task).await),
             Ok(Taken::Here(live)) => return Err(Box::new((task, live))),
             Ok(Taken::HeldBack(held)) => self.hold_back(task, *held).await,
             Ok(Taken::Over) => {}
             Ok(Taken::Unfit { kind }) => self.hand_back(task, kind).await,
             Err(EngineError::Superseded { .. }) => self.supersede(task).await,
             Err(EngineError::Refused { refusal: Refusal::NotClaimable { status }, .. }) => {
-                let dormant = !status.is_terminal();
-                self.lay_down(task, dormant).await;
+                self.retire(task, !status.is_terminal()).await;
             }
-            Err(EngineError::Refused { refusal: Refusal::NoSuchRun, .. }) => self.lay_down(task, false).await,
+            Err(EngineError::Refused { refusal: Refusal::NoSuchRun, .. }) => self.retire(task, false).await,
             Err(EngineError::Refused { refusal: Refusal::Owned { owner }, .. }) => {
                 self.hand_to(task, &owner).await;
             }
             Err(EngineError::Corrupt { corrupt, .. }) if corrupt.is_newer => {
                 self.found_newer(run, &corrupt);
-                self.put_aside(task, NEWER_ASIDE).await;
+                self.postpone(task, POSTPONE_NEWER).await;
             }
             Err(EngineError::Corrupt { corrupt, .. }) => {
                 self.found_damaged(run, &corrupt).await;
-                self.put_aside(task, ASIDE).await;
+                self.postpone(task, POSTPONE).await;
             }
             Err(error) => {
-                tracing::debug!(%run, %error, "a run could not be claimed");
-                self.put_aside(task, ASIDE).await;
+                tracing::debug!(%run, %error, "failed to claim run");
+                self.postpone(task, POSTPONE).await;
             }
         }
         Ok(None)
     }
 
-    /// Remembers a run whose log only a newer release can read: it is not claimed again before its log is readable.
+    /// Remembers a run whose log only a newer release can read. It is not claimed again until its log is readable.
     fn found_newer(&self, run: &RunId, corrupt: &Corrupt) {
         let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
         if newer.len() >= NEWER_MAX {
             newer.clear();
         }
         if newer.insert(run.clone()) {
-            tracing::warn!(node = %self.id, %run, %corrupt, "left a run to nodes of a newer release");
+            tracing::warn!(node = %self.id, %run, %corrupt, "skipping run: only a newer release can read its log");
         }
     }
 
@@ -268,10 +270,10 @@ impl Node {
     }
 
     async fn found_damaged(&self, run: &RunId, corrupt: &Corrupt) {
-        tracing::error!(%run, %corrupt, "a run's log is damaged");
+        tracing::error!(%run, %corrupt, "log of run is damaged");
         let healer = self.healer(Reason::StaleDetection);
         if let Err(error) = healer.heal(run, corrupt.seq, &damaged(corrupt)).await {
-            tracing::error!(%run, %error, "a run with a damaged log could not be parked");
+            tracing::error!(%run, %error, "failed to park a run with a damaged log");
         }
     }
 
@@ -280,22 +282,23 @@ impl Node {
         if let Ok(over) = task.superseded(self.ledger.clock.now())
             && let Err(error) = self.ledger.store.put_task(over, expect).await
         {
-            tracing::debug!(node = %self.id, %error, "a superseded task could not be ended");
+            tracing::debug!(node = %self.id, %error, "failed to end a superseded task");
         }
     }
 
-    /// The run's owner lives: only it can use the task. In the queue, others could take it for ever.
+    /// Claims the task for the live owner of the run, which alone can use it. In the queue, other nodes could claim
+    /// it again and again.
     async fn hand_to(&self, task: Task, owner: &NodeId) {
         let now = self.ledger.clock.now();
         let expect = Expect::Version(task.version);
         let theirs = task.claimed(owner.as_str(), now);
         if let Err(error) = self.ledger.store.put_task(theirs, expect).await {
-            tracing::debug!(node = %self.id, %error, "a task could not be handed to its run's owner");
+            tracing::debug!(node = %self.id, %error, "failed to hand a task to the owner of its run");
         }
     }
 
-    /// The run that was claimed, in memory; mended first if its log asks for it.
-    async fn load_own(&self, run: &RunId, (base, end): (Seq, Seq), task: Task) -> Option<Arc<LiveRun>> {
+    /// Loads the claimed run. Heals it first if its log requires it.
+    async fn load_own(&self, run: &RunId, base: Seq, end: Seq, task: Task) -> Option<Arc<LiveRun>> {
         let asked = self.ledger.clock.elapsed();
         let state = match self.ledger.load_from(run, base, end).await {
             Ok(state) => state,
@@ -312,31 +315,31 @@ impl Node {
                 return None;
             }
             Err(error) => {
-                // The run is ours now, and nobody else may have it: the task stays, and is looked for again.
-                tracing::error!(%run, %error, "a claimed run could not be loaded");
+                // This node owns the run, so no other may claim it: the task stays claimed, and `reconcile` finds it.
+                tracing::error!(%run, %error, "failed to load a claimed run");
                 return None;
             }
         };
         if !self.owns(&state, end) {
-            // Somebody has claimed it since; under their claim nothing may be done here.
-            tracing::info!(%run, "a claimed run was taken over before it was loaded");
+            // Another node has claimed it since; nothing may be done here under that claim.
+            tracing::info!(%run, "claimed run was taken over before it was loaded");
             return None;
         }
         let Some(diagnosis) = at_claim(&state) else { return self.hold(state, task.id, asked).await };
         let healer = self.healer(Reason::StaleDetection);
         match healer.heal(run, state.summary.as_of, &diagnosis).await {
-            // There is a new task, and it brings the run back.
+            // The remedy created a new task, which brings the run back.
             Ok(Healed::Done { .. }) => {}
-            Ok(_) => self.put_aside(task, ASIDE).await,
+            Ok(_) => self.postpone(task, POSTPONE).await,
             Err(error) => {
-                tracing::warn!(%run, %error, "a claimed run could not be mended");
-                self.put_aside(task, ASIDE).await;
+                tracing::warn!(%run, %error, "failed to heal a claimed run");
+                self.postpone(task, POSTPONE).await;
             }
         }
         None
     }
 
-    /// Appends the claim; takes over from an owner that is lost.
+    /// Appends the claim, taking over from a lost owner.
     async fn claim_run(&self, run: &RunId, task: &Task) -> Result<Taken, EngineError> {
         if self.is_newer(run) {
             self.ledger.load(run).await?;
@@ -349,7 +352,7 @@ impl Node {
         if let Some(live) = known.summary().and_then(|summary| self.execution_of(summary)) {
             return Ok(Taken::Here(live));
         }
-        if let Some(summary) = known.summary().filter(|summary| self.lacks(summary)) {
+        if let Some(summary) = known.summary().filter(|summary| self.lacks_version(summary)) {
             let kind = Task::advance_kind(summary.workflow.as_str(), summary.version);
             return Ok(Taken::Unfit { kind });
         }
@@ -373,13 +376,13 @@ impl Node {
         Ok(Taken::Ours { base, end: taken.end })
     }
 
-    /// Whether the run could move and its version is not here.
-    fn lacks(&self, summary: &Summary) -> bool {
+    /// Whether the run is active and this node lacks its version.
+    fn lacks_version(&self, summary: &Summary) -> bool {
         let is_here = self.registry.has(&summary.workflow, summary.version);
         summary.status.is_active() && !is_here && !planted::is(Bug::ParksUnknownVersion)
     }
 
-    /// This node's claim of a run: what the start left open, it decides by its own registry.
+    /// Builds the claim of a run. It decides by this node's registry what the start left open.
     fn claim_of(&self, summary: Option<&Summary>) -> Claim {
         let mut claim = Claim::by(self.id.clone());
         if let Some(summary) = summary {
@@ -392,23 +395,23 @@ impl Node {
         claim
     }
 
-    /// The task of a run whose version is not here goes back unharmed; nothing is written to the run's log.
+    /// Returns the task of a run whose version this node lacks. Writes nothing to the run's log.
     async fn hand_back(&self, task: Task, kind: String) {
-        tracing::debug!(node = %self.id, task = %task.id, kind, "handed back a task: its version is not here");
+        tracing::debug!(node = %self.id, task = %task.id, kind, "returned task: this node lacks the version");
         let now = self.ledger.clock.now();
         let expect = Expect::Version(task.version);
         if let Err(error) = self.ledger.store.put_task(task.handed_back(kind, now), expect).await {
-            tracing::debug!(node = %self.id, %error, "failed to hand back a task");
+            tracing::debug!(node = %self.id, %error, "failed to return a task");
         }
     }
 
-    /// The execution in this process that has the run under a claim that stands.
+    /// The execution in this process that has the run under a current claim.
     fn execution_of(&self, summary: &Summary) -> Option<Arc<LiveRun>> {
         let blind = planted::is(Bug::TwoAtOnce) || planted::is(Bug::AnyClaimIsOwn);
-        self.live_runs().live(&summary.run).filter(|live| live.stands_in(summary) && !blind)
+        self.live_runs().live(&summary.run).filter(|live| live.is_current_in(summary) && !blind)
     }
 
-    /// Rule P1: the run took its process down too often, the last time alone.
+    /// Applies rule P1: the run crashed its process too often, the last time alone.
     async fn stop_poisonous(&self, run: &RunId, summary: &Summary) -> Result<Taken, EngineError> {
         let remedy = used_up(summary, self.policy_for(summary).bounds());
         let diagnosis = Diagnosis { rule: Code::P1, evidence: seen_of(summary), remedy };
@@ -417,13 +420,13 @@ impl Node {
         Ok(Taken::Over)
     }
 
-    /// What is known about the run's owner, if it is another node that may be gone.
+    /// What is known of the run's owner, if it is another node and lost.
     async fn lost_owner(&self, summary: &Summary) -> Result<Option<Lost>, EngineError> {
         let Some(owner) = summary.owner.as_ref().filter(|owner| **owner != self.id) else { return Ok(None) };
         let mut liveness = self.liveness().await?;
         if !liveness.knows(owner.as_str()) && !planted::is(Bug::StaleSnapshot) {
-            // It may be new: a node beats before it claims, so only a look after the claim proves that it is gone.
-            liveness = self.look_anew().await?;
+            // It may be new. A node beats before it claims, so only a reading after the claim proves that it is gone.
+            liveness = self.read_liveness().await?;
         }
         let (proven, evidence, lived) = match liveness.owner(Some(owner), summary.claimed_at) {
             Owner::Lost { proven: true, evidence, lived } => (true, evidence, lived),
@@ -431,8 +434,8 @@ impl Node {
                 let lived = liveness.lived(owner.as_str(), summary.claimed_at.unwrap_or(liveness.now));
                 match self.is_gone(owner) {
                     true => (true, "its owner's process is gone".to_owned(), lived),
-                    // Where a death can never be proven, silence is charged: a run that takes its process down must
-                    // end somewhere, too.
+                    // If a death can never be proven, silence counts as one: a run that crashes its process must be
+                    // stopped at some point.
                     false => {
                         let why = "its owner has not beaten for too long".to_owned();
                         (!liveness.can_prove(owner), why, lived)
@@ -445,7 +448,7 @@ impl Node {
         Ok(Some(Lost { node: owner.clone(), proven, evidence, lived }))
     }
 
-    /// All nodes, as they were a moment ago: one look serves a crowd of orphans.
+    /// All nodes by a recent reading: one reading serves many orphans.
     async fn liveness(&self) -> Result<Arc<Liveness>, EngineError> {
         let now = self.ledger.clock.elapsed();
         let fresh = self.nodes_seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -454,27 +457,27 @@ impl Node {
         {
             return Ok(liveness);
         }
-        self.look_anew().await
+        self.read_liveness().await
     }
 
-    async fn look_anew(&self) -> Result<Arc<Liveness>, EngineError> {
+    async fn read_liveness(&self) -> Result<Arc<Liveness>, EngineError> {
         let now = self.ledger.clock.elapsed();
         let liveness = Arc::new(self.healer(Reason::InfrastructureRestart).liveness().await?);
         *self.nodes_seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Arc::clone(&liveness)));
         Ok(liveness)
     }
 
-    pub(super) async fn put_aside(&self, task: Task, span: Duration) {
+    pub(super) async fn postpone(&self, task: Task, span: Duration) {
         let now = self.ledger.clock.now();
         let expect = Expect::Version(task.version);
         let back = task.returned(now + span, now);
         if let Ok(Written::Lost(_)) | Err(_) = self.ledger.store.put_task(back, expect).await {
-            tracing::debug!(node = %self.id, "a task was changed by somebody else");
+            tracing::debug!(node = %self.id, "task was changed by another writer");
         }
     }
 
-    /// The run needs nobody now: its task sleeps for ever, or is over.
-    async fn lay_down(&self, task: Task, dormant: bool) {
+    /// Makes the task of a run that needs no node dormant, or cancels it.
+    async fn retire(&self, task: Task, dormant: bool) {
         let now = self.ledger.clock.now();
         let expect = Expect::Version(task.version);
         let next = match dormant {
@@ -484,11 +487,11 @@ impl Node {
         if let Ok(next) = next
             && let Err(error) = self.ledger.store.put_task(next, expect).await
         {
-            tracing::debug!(node = %self.id, %error, "a task could not be laid down");
+            tracing::debug!(node = %self.id, %error, "failed to retire a task");
         }
     }
 
-    /// Tells the meter about a run that was taken over from a lost owner.
+    /// Counts a takeover from a lost owner.
     fn count_takeover(&self, taken: &Committed, workflow: Option<&str>) {
         for recorded in &taken.records {
             if let Event::RunRecovered(recovered) = &recorded.event {
@@ -502,7 +505,7 @@ impl Node {
                     Code::O2.as_str(),
                     workflow.unwrap_or_default(),
                     reason.as_str(),
-                    (Some(stale), Duration::ZERO),
+                    RecoveryTimes { stale: Some(stale), heal: Duration::ZERO },
                 );
             }
         }

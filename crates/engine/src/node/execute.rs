@@ -1,4 +1,4 @@
-//! From a claimed run to its end, its rest or its loss.
+//! The execution of a claimed run until it ends, waits or is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,29 +19,28 @@ use crate::run::append::Moved;
 use crate::run::compensation::cancel_child;
 use crate::run::context::Context;
 use crate::run::driver::{End, drive};
-use crate::run::live_run::{LiveRun, Stop};
+use crate::run::live_run::{LiveRun, OwnedRun, Stop};
 use crate::run::live_runs::{Ended, Entry, Turn};
 use crate::run::registry::WorkflowFn;
 
-/// First pause before a run is loaded again after the store failed.
+/// First pause before a run is reloaded after a failure of the store.
 const RELOAD: Duration = Duration::from_millis(50);
 
 impl Node {
-    /// Takes a run that this node owned at `held_at` into memory. An execution under an earlier claim ends first; if
-    /// there is one under a later claim, none begins here.
+    /// Makes a run live that this node owned at `held_at`. An execution under an earlier claim ends first. If there
+    /// is one under a later claim, none begins.
     pub(crate) async fn hold(&self, state: State, task: TaskId, held_at: Duration) -> Option<Arc<LiveRun>> {
         let live = Arc::new(LiveRun::new(
             self.ledger.clone(),
             Arc::clone(&self.live_runs),
             Arc::clone(&self.config),
-            (state, task),
-            held_at,
+            OwnedRun { state, task, held_at },
         ));
         loop {
             match self.live_runs().enter(&live) {
                 Entry::In => return Some(live),
                 Entry::Newer => {
-                    tracing::debug!(run = %live.run, "an execution under a later claim is here already");
+                    tracing::debug!(run = %live.run, "not executing run: an execution under a later claim exists");
                     return None;
                 }
                 Entry::Older(older) => {
@@ -54,20 +53,20 @@ impl Node {
 
     /// Ends an execution whose claim is over.
     fn end(&self, live: &Arc<LiveRun>) {
-        tracing::info!(run = %live.run, "an execution under an earlier claim is ended");
-        match &self.desk {
-            Some(desk) => {
+        tracing::info!(run = %live.run, "ending execution under an earlier claim");
+        match &self.handoff {
+            Some(handoff) => {
                 self.live_runs().remove(live, &Ended::Elsewhere);
-                desk.drop_cell(live);
+                handoff.remove(live);
             }
             None => live.end(Stop::Fenced),
         }
     }
 
-    /// Executes a run that this node owns, for as long as it does.
+    /// Executes a run while this node owns it.
     pub(crate) async fn execute(self: &Arc<Self>, mut live: Arc<LiveRun>) {
-        if let Some(desk) = &self.desk {
-            return self.lay(desk, live).await;
+        if let Some(handoff) = &self.handoff {
+            return self.offer(handoff, live).await;
         }
         let mut reload = RELOAD;
         loop {
@@ -83,17 +82,17 @@ impl Node {
                 }
                 End::Continued => {
                     turn = self.turn_at(&live);
-                    self.go_on(&live, &turn).await
+                    self.reload_continued(&live, &turn).await
                 }
                 End::Dropped(Stop::Store(reason)) => {
-                    tracing::warn!(run = %live.run, reason, "an execution was dropped and is loaded again");
+                    tracing::warn!(run = %live.run, reason, "store failed; reloading run");
                     pause(reload).await;
                     reload = (reload * 2).min(Duration::from_secs(5));
                     turn = self.turn_at(&live);
                     self.reclaim_own(&live, &turn).await
                 }
                 End::Dropped(stop) => {
-                    self.settle(&live, stop).await;
+                    self.park_or_drop(&live, stop).await;
                     None
                 }
                 End::Released => None,
@@ -124,8 +123,8 @@ impl Node {
         drive(Arc::clone(live), work).await
     }
 
-    /// The code for the run's version. A run whose version is not here is given back: a node that has it takes it,
-    /// and only a healer may change its version or park it (E2).
+    /// The code of the run's version. A run whose version this node lacks is released: a node that has it claims it,
+    /// and only a healer changes its version or parks it (E2).
     pub(super) async fn function(&self, live: &Arc<LiveRun>) -> Option<WorkflowFn> {
         let (workflow, version) = {
             let inner = live.lock();
@@ -135,13 +134,13 @@ impl Node {
             return Some(function);
         }
         let needs = label(&workflow, version);
-        tracing::info!(run = %live.run, needs, "released a run: its version is not here");
+        tracing::info!(run = %live.run, needs, "releasing run: this node lacks its version");
         live.queue(match planted::is(Bug::ParksUnknownVersion) {
-            true => Owned::Park { code: Code::E2.as_str(), reason: format!("{needs} is not known here") },
+            true => Owned::Park { code: Code::E2.as_str(), reason: format!("{needs} is not registered") },
             false => Owned::Release(Release::Unfit),
         });
         if let Err(stop) = crate::run::append::append_queued(Arc::clone(live)).await {
-            tracing::warn!(run = %live.run, ?stop, "failed to release a run whose version is not here");
+            tracing::warn!(run = %live.run, ?stop, "failed to release a run whose version this node lacks");
         }
         None
     }
@@ -154,15 +153,15 @@ impl Node {
         let outcome = outcome.unwrap_or_else(|| Outcome::Cancelled(String::new()));
         self.live_runs().remove(live, &Ended::Over(outcome.clone()));
         if let Some(parent) = parent {
-            self.tell_parent(&parent, &live.run, outcome).await;
+            self.notify_parent(&parent, &live.run, outcome).await;
         }
     }
 
-    /// Parks what only a person can mend; anything else was lost to another owner.
-    async fn settle(&self, live: &Arc<LiveRun>, stop: Stop) {
+    /// Parks a run that only an operator can repair. Any other stop means that another node has taken the run over.
+    async fn park_or_drop(&self, live: &Arc<LiveRun>, stop: Stop) {
         let (code, reason) = match stop {
             Stop::Fenced | Stop::Store(_) => {
-                tracing::info!(run = %live.run, "the run was taken over; this execution is dropped");
+                tracing::info!(run = %live.run, "run was taken over; dropping this execution");
                 return;
             }
             Stop::Diverged(detail) => (Code::V1.as_str(), detail),
@@ -173,38 +172,38 @@ impl Node {
         let fence = Fence { epoch: fence.epoch, branch: fence.branch };
         let park = Doing { at: self.ledger.clock.now(), what: Owned::Park { code, reason } };
         if let Err(error) = self.ledger.commit(&live.run, &Command::Owned(fence, vec![park])).await {
-            tracing::warn!(run = %live.run, %error, "the run could not be parked");
+            tracing::warn!(run = %live.run, %error, "failed to park run");
         }
     }
 
-    /// The run that began anew, if it is still ours.
-    pub(super) async fn go_on(
+    /// Reloads a run that continued as new, if this node still owns it.
+    pub(super) async fn reload_continued(
         &self,
         live: &Arc<LiveRun>,
         turn: &Option<Turn<'_>>,
     ) -> Option<(State, Duration)> {
         let Moved::Continued(claim) = live.lock().moved else { return None };
-        if !self.is_at_it(turn) {
+        if !self.may_reload(turn) {
             return None;
         }
         self.reload(live, claim).await
     }
 
-    /// The run as it is now, if it is ours by the claim that was there at `end`, and when it was asked for. Under a later
-    /// claim of this node somebody else executes it here: two of them would do everything twice.
+    /// Loads the run and the time of the request, if this node owns it by the claim at `end`. Under a later claim,
+    /// another execution in this node has it: two executions would do everything twice.
     async fn reload(&self, live: &Arc<LiveRun>, end: Seq) -> Option<(State, Duration)> {
         let asked = self.ledger.clock.elapsed();
         match self.ledger.load_surely(&live.run).await {
             Ok(loaded) => Some((loaded.state, asked)).filter(|(state, _)| self.owns(state, end)),
             Err(error) => {
-                tracing::error!(run = %live.run, %error, "a run could not be loaded again");
+                tracing::error!(run = %live.run, %error, "failed to reload run");
                 None
             }
         }
     }
 
-    /// Whether the run is this node's, and nobody has claimed it after `end`, as far as its log or this node's memory says:
-    /// what was read may be older than what another execution here has done since.
+    /// Whether this node owns the run and no claim followed `end`, according to the log and to this node's memory:
+    /// the log that was read may be older than what another execution here has done since.
     pub(super) fn owns(&self, state: &State, end: Seq) -> bool {
         let summary = &state.summary;
         let newer = |live: Arc<LiveRun>| live.lock().fence.epoch > summary.epoch;
@@ -213,19 +212,19 @@ impl Node {
         summary.owner.as_ref() == Some(&self.id) && by_this_claim
     }
 
-    /// The right to load the run again, unless another task of this process has taken the run, or is about to: while one
-    /// execution waits for a store that does not answer, the run's task may come back and begin another.
+    /// The right to reload the run, unless another task of this process has the run or is loading it: while one
+    /// execution waits for the store, the run's task may come back and start another.
     pub(super) fn turn_at(&self, live: &Arc<LiveRun>) -> Option<Turn<'_>> {
         self.live_runs().try_turn(&live.run).filter(|_| self.live_runs().has(live))
     }
 
-    fn is_at_it(&self, turn: &Option<Turn<'_>>) -> bool {
+    fn may_reload(&self, turn: &Option<Turn<'_>>) -> bool {
         turn.is_some() || planted::is(Bug::AnyClaimIsOwn)
     }
 
-    /// Claims the run again under a new epoch, so that nothing still on its way can land.
+    /// Claims the run again under a new epoch, so that no write in flight can succeed.
     async fn reclaim_own(&self, live: &Arc<LiveRun>, turn: &Option<Turn<'_>>) -> Option<(State, Duration)> {
-        if !self.is_at_it(turn) {
+        if !self.may_reload(turn) {
             return None;
         }
         loop {
@@ -237,15 +236,15 @@ impl Node {
             };
             let refusal = Refusal::NotClaimable { status: Status::Paused };
             let paused = matches!(&error, EngineError::Refused { refusal: found, .. } if *found == refusal);
-            // Nobody else may have a run while it has an owner: whoever resumes it must find it free.
-            if !paused || self.let_go_paused(live).await == Paused::Still {
-                tracing::warn!(run = %live.run, %error, "the run is not executed here any more");
+            // No other node may claim an owned run, so a paused run must be released for its resume.
+            if !paused || self.release_paused(live).await == Paused::Still {
+                tracing::warn!(run = %live.run, %error, "no longer executing run");
                 return None;
             }
         }
     }
 
-    async fn let_go_paused(&self, live: &Arc<LiveRun>) -> Paused {
+    async fn release_paused(&self, live: &Arc<LiveRun>) -> Paused {
         let fence = live.lock().fence;
         let fence = Fence { epoch: fence.epoch, branch: fence.branch };
         let release = Doing { at: self.ledger.clock.now(), what: Owned::Release(Release::Paused) };
@@ -253,14 +252,14 @@ impl Node {
             Ok(done) if done.records.is_empty() => Paused::NoMore,
             Ok(_) => Paused::Still,
             Err(error) => {
-                tracing::warn!(run = %live.run, %error, "a paused run could not be released");
+                tracing::warn!(run = %live.run, %error, "failed to release a paused run");
                 Paused::Still
             }
         }
     }
 }
 
-/// Whether a run that was found paused still is.
+/// Whether a run is still paused.
 #[derive(PartialEq, Eq)]
 enum Paused {
     Still,

@@ -1,16 +1,17 @@
-//! One incarnation of an engine process: it claims runs, executes them, beats, and takes over from the dead.
+//! A node: one incarnation of an engine process. It claims runs, executes them, beats, and takes over from dead
+//! nodes.
 //!
-//! Recovery never executes anything by itself: it only makes a run claimable again. Dispatch,
-//! start-up and takeover all go through the one claim path in `dispatch`.
+//! Recovery executes nothing: it only makes a run claimable. Dispatch, start-up and takeover all use the claim path
+//! in `dispatch`.
 
+mod child_notice;
 mod claims;
-mod desk;
 mod dispatch;
 mod execute;
-mod keeper;
-mod mail;
+mod handoff;
 mod quarantine;
 mod sweep;
+mod takeover;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -35,13 +36,13 @@ use crate::ledger::spawn::{spawn, spawn_apart};
 use crate::run::live_runs::LiveRuns;
 use crate::run::registry::Registry;
 
-pub(crate) use desk::{Desk, Lying};
+pub(crate) use handoff::{Handoff, OfferedRun};
 
-/// Pauses at least this long end on a tick.
+/// Pauses at least this long end on a shared tick.
 const COARSE_MIN: Duration = Duration::from_millis(500);
 /// Time between two ticks.
 const TICK: Duration = Duration::from_millis(50);
-/// Beats in a row that the store must call itself damaged at before this node believes it.
+/// Consecutive beats that must fail with a damaged store before this node closes.
 const DAMAGED_MAX: u32 = 2;
 
 /// A running node.
@@ -51,75 +52,86 @@ pub(crate) struct Node {
     pub(crate) ledger: Ledger,
     pub(crate) live_runs: Arc<LiveRuns>,
     pub(crate) claims: Claims,
-    /// Slowed down to the store's pace already.
+    /// Already slowed down to the store's pace.
     pub(crate) config: Arc<Config>,
     pace: Pace,
     pub(crate) registry: Registry,
-    /// Where its runs are laid for a worker in another process; none: they are executed here.
-    pub(crate) desk: Option<Arc<Desk>>,
+    /// Where claimed runs wait for a remote worker; none: this process executes them.
+    pub(crate) handoff: Option<Arc<Handoff>>,
     name: String,
     time: Arc<StoreTime>,
     seen: Mutex<HashMap<NodeId, Sight>>,
-    /// Runs between the claim of their task and their place in memory, and whether they were poked meanwhile.
+    /// Runs between the claim of their task and their entry into memory, and whether they were poked meanwhile.
     taking: Mutex<BTreeMap<RunId, bool>>,
-    /// Suspects of crashing their process.
+    /// Runs suspected of crashing their process.
     quarantine: Mutex<quarantine::Quarantine>,
-    /// All nodes as they were seen lately, and when.
+    /// The last reading of all nodes, and when.
     nodes_seen: Mutex<Option<(Duration, Arc<Liveness>)>>,
     /// Runs whose logs only a newer release can read.
     newer: Mutex<HashSet<RunId>>,
-    /// Grows for as long as the runtime moves.
-    moves: AtomicU32,
-    /// Grows for as long as somebody looks at the queue.
-    looks: AtomicU32,
+    /// Grows while the runtime makes progress.
+    ticks: AtomicU32,
+    /// Grows while the node polls its queue.
+    polls: AtomicU32,
     closed: AtomicBool,
     /// Notified when the node closes.
     closing: Notify,
     /// Notified when a suspect is held back.
     suspects: Notify,
-    /// Everything was handed over, so there is nothing to take over.
+    /// Set once all runs are handed over, so no takeover is needed.
     left: AtomicBool,
-    /// Why the node closed by itself, for whoever runs it.
+    /// Why the node closed without a request.
     failure: Mutex<Option<EngineError>>,
     failed: Notify,
     work: Mutex<Work>,
 }
 
-/// What runs in this node's name.
+/// The parts that a node is made of.
+pub(crate) struct NodeSetup {
+    pub(crate) ledger: Ledger,
+    pub(crate) live_runs: Arc<LiveRuns>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) registry: Registry,
+    pub(crate) id: NodeId,
+    pub(crate) time: Arc<StoreTime>,
+    pub(crate) handoff: Option<Arc<Handoff>>,
+}
+
+/// The tasks that work for this node.
 #[derive(Debug, Default)]
 struct Work {
     all: Vec<JoinHandle<()>>,
-    /// How many there may be before those that are over are let go.
-    most: usize,
+    /// Number of handles above which finished ones are removed.
+    handles_max: usize,
 }
 
 impl Work {
-    /// Lets go of what is over only once it may be half of all: with ten thousand runs in memory, a look at all
-    /// of them for each new one would cost more than the runs.
+    /// Removes finished handles only when the list has doubled: with ten thousand live runs, a scan for each new one
+    /// would cost more than the runs.
     fn adopt(&mut self, work: JoinHandle<()>) {
-        if self.all.len() >= self.most {
+        if self.all.len() >= self.handles_max {
             self.all.retain(|work| !work.is_finished());
-            self.most = (self.all.len() * 2).max(64);
+            self.handles_max = (self.all.len() * 2).max(64);
         }
         self.all.push(work);
     }
 }
 
-/// For how many beats something has not moved.
+/// For how many beats a counter has not changed.
 #[derive(Debug, Default)]
-struct Still {
+struct Unchanged {
     seen: u32,
     beats: u32,
 }
 
-impl Still {
-    fn look(&mut self, now: u32) {
+impl Unchanged {
+    fn observe(&mut self, now: u32) {
         self.beats = if now == self.seen { self.beats.saturating_add(1) } else { 0 };
         self.seen = now;
     }
 }
 
-/// What this node remembers of another: judged by its own observation only, never by comparing clocks.
+/// What this node knows of another, by its own observation only, never by comparing clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sight {
     beats: u64,
@@ -130,13 +142,8 @@ pub(crate) struct Sight {
 }
 
 impl Node {
-    pub(crate) fn new(
-        (ledger, live_runs): (Ledger, Arc<LiveRuns>),
-        config: Arc<Config>,
-        registry: Registry,
-        (id, time): (NodeId, Arc<StoreTime>),
-        desk: Option<Arc<Desk>>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(setup: NodeSetup) -> Arc<Self> {
+        let NodeSetup { ledger, live_runs, config, registry, id, time, handoff } = setup;
         let name = config.name.clone().unwrap_or_else(|| format!("{}:{}", host(), std::process::id()));
         let pace = ledger.store.pace();
         let quarantine = Mutex::new(quarantine::Quarantine::new(ledger.clock.elapsed()));
@@ -148,7 +155,7 @@ impl Node {
             config,
             pace,
             registry,
-            desk,
+            handoff,
             name,
             time,
             seen: Mutex::default(),
@@ -156,8 +163,8 @@ impl Node {
             quarantine,
             nodes_seen: Mutex::default(),
             newer: Mutex::default(),
-            moves: AtomicU32::new(0),
-            looks: AtomicU32::new(0),
+            ticks: AtomicU32::new(0),
+            polls: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
             suspects: Notify::new(),
@@ -168,7 +175,7 @@ impl Node {
         })
     }
 
-    /// Joins the store, recovers what dead nodes left, then begins to take work.
+    /// Joins the store, recovers runs of dead nodes, then starts to claim work.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), EngineError> {
         self.beat().await?;
         self.recover_first().await;
@@ -180,7 +187,7 @@ impl Node {
             self.adopt(spawn(async move { node.keep_beating().await }));
         }
         let node = Arc::clone(self);
-        self.adopt(spawn(async move { node.keep_moving().await }));
+        self.adopt(spawn(async move { node.keep_ticking().await }));
         let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_watch().await }));
         let node = Arc::clone(self);
@@ -196,8 +203,7 @@ impl Node {
         Ok(())
     }
 
-    /// Nobody executes runs in a store that was copied elsewhere. After a beat: a copy that begins now sees this
-    /// node.
+    /// Refuses to run on a store that a copy closed. Called after a beat, so a copy that begins now sees this node.
     async fn must_be_open(&self) -> Result<(), EngineError> {
         let closed = match closed_by_copy(&*self.ledger.store).await {
             Ok(None) => return Ok(()),
@@ -205,12 +211,12 @@ impl Node {
             Err(error) => error,
         };
         if let Err(error) = self.ledger.store.forget(&self.id).await {
-            tracing::warn!(node = %self.id, %error, "could not sign off");
+            tracing::warn!(node = %self.id, %error, "failed to remove node record");
         }
         Err(EngineError::Store(closed))
     }
 
-    /// Somebody who mends runs in this node's name.
+    /// Returns a healer that acts for this node.
     pub(crate) fn healer(&self, reason: Reason) -> Healer {
         Healer::new(self.ledger.clone(), Rules::of(&self.config), reason)
     }
@@ -219,7 +225,7 @@ impl Node {
         &self.live_runs
     }
 
-    /// Whether this node has the run, or is about to.
+    /// Whether this node has the run in memory, or is loading it.
     pub(crate) fn has(&self, run: &RunId) -> bool {
         self.live_runs().holds(run) || self.taking().contains_key(run)
     }
@@ -250,43 +256,44 @@ impl Node {
     async fn beat(&self) -> Result<(), EngineError> {
         let sent = self.ledger.clock.elapsed();
         let state = if self.live_runs().is_leaving() { NodeState::Leaving } else { NodeState::Up };
-        let told = self.ledger.store.beat(&self.record(state)).await?;
-        self.time.set(told, sent);
+        let now = self.ledger.store.beat(&self.record(state)).await?;
+        self.time.set(now, sent);
         if self.live_runs().is_out_of_sight(sent) {
             self.must_be_open().await?;
         }
-        self.live_runs().told_alive_at(sent);
+        self.live_runs().record_beat(sent);
         self.ledger.meter.beaten();
         Ok(())
     }
 
-    /// Beats from a thread of its own, for as long as the node can do its work: who beats and does nothing else keeps
-    /// others from doing it.
+    /// Beats while the node can work. A node that beats but does not work would keep others from taking over.
     async fn keep_beating(&self) {
-        let (mut runtime, mut queue) = (Still::default(), Still::default());
-        let (mut known, mut damaged) = (None, 0);
+        let mut runtime = Unchanged::default();
+        let mut queue = Unchanged::default();
+        let mut known = None;
+        let mut damaged = 0;
         while !self.is_closed() {
-            runtime.look(self.moves.load(Ordering::Relaxed));
-            queue.look(self.looks.load(Ordering::Relaxed));
+            runtime.observe(self.ticks.load(Ordering::Relaxed));
+            queue.observe(self.polls.load(Ordering::Relaxed));
             let lame = self.lame(&runtime, &queue);
             if let Some(why) = lame.filter(|_| known != lame) {
-                tracing::error!(node = %self.id, why, "this node cannot work; letting go");
+                tracing::error!(node = %self.id, why, "node cannot work; giving up its runs");
             }
             known = lame;
-            let told = if lame.is_some() { self.let_go().await } else { self.beat().await };
-            match told {
+            let sent = if lame.is_some() { self.beat_as_gone().await } else { self.beat().await };
+            match sent {
                 Ok(()) => damaged = 0,
                 Err(error) if error.code() == CLOSED => {
-                    tracing::error!(node = %self.id, %error, "the store was closed while this node was out of sight");
+                    tracing::error!(node = %self.id, %error, "store was closed by a copy while this node did not beat");
                     self.fail(error);
                 }
                 Err(error @ EngineError::Store(StoreError::Damaged { .. })) if damaged + 1 >= DAMAGED_MAX => {
-                    tracing::error!(node = %self.id, %error, "the store cannot be written any more");
+                    tracing::error!(node = %self.id, %error, "store is no longer writable");
                     self.fail(error);
                 }
                 Err(error) => {
                     damaged += u32::from(matches!(error, EngineError::Store(StoreError::Damaged { .. })));
-                    tracing::warn!(node = %self.id, %error, "a beat failed");
+                    tracing::warn!(node = %self.id, %error, "beat failed");
                 }
             }
             self.rest(self.config.beat).await;
@@ -294,50 +301,50 @@ impl Node {
         self.sign_off().await;
     }
 
-    /// Why this node cannot work any more: nothing has moved for so many beats that it never will. Counted in beats,
-    /// so that a process that was frozen whole is not taken for one.
-    fn lame(&self, runtime: &Still, queue: &Still) -> Option<&'static str> {
+    /// Why this node cannot work: a counter has not changed for so long that it never will. Counted in beats, so a
+    /// process that was frozen as a whole does not count.
+    fn lame(&self, runtime: &Unchanged, queue: &Unchanged) -> Option<&'static str> {
         let after = self.config.wedged_after;
-        let deaf = self.config.beat * queue.beats >= after.max(self.config.poll * 4);
+        let is_not_polling = self.config.beat * queue.beats >= after.max(self.config.poll * 4);
         if !self.config.beat_on_thread {
             None
         } else if self.config.beat * runtime.beats >= after {
-            Some("nothing moves on this runtime: all its threads are busy with code that never yields")
-        } else if deaf && !self.live_runs().is_leaving() {
-            Some("nobody looks at the queue any more")
+            Some("the runtime makes no progress: code that never yields occupies all its threads")
+        } else if is_not_polling && !self.live_runs().is_leaving() {
+            Some("the node no longer polls its queue")
         } else {
             None
         }
     }
 
-    /// Others take over what this node cannot move any more. Should it move again, its next beat joins anew, and
-    /// the log refuses whatever was taken over meanwhile.
-    async fn let_go(&self) -> Result<(), EngineError> {
+    /// Lets other nodes take over the runs of this node. If it recovers, its next beat joins again, and the log
+    /// refuses writes to runs that were taken over.
+    async fn beat_as_gone(&self) -> Result<(), EngineError> {
         self.ledger.store.beat(&self.record(NodeState::Gone)).await?;
         Ok(())
     }
 
-    /// Shows that the runtime moves.
-    async fn keep_moving(&self) {
+    /// Proves that the runtime makes progress.
+    async fn keep_ticking(&self) {
         while !self.is_closed() {
-            self.moves.fetch_add(1, Ordering::Relaxed);
+            self.ticks.fetch_add(1, Ordering::Relaxed);
             self.rest(self.config.beat / 2).await;
         }
     }
 
-    /// The last word of a node. It comes after every beat, so that none of them can revive what is over: a
-    /// node in a process that lives on would else hold its lock, and be missed only for its silence.
+    /// Writes the final state of a node. It comes after every beat, so no beat can revive the record: a closed node
+    /// in a live process would keep its lock, and only its silence would show its end.
     async fn sign_off(&self) {
-        let told = match self.left.load(Ordering::Relaxed) {
+        let written = match self.left.load(Ordering::Relaxed) {
             true => self.ledger.store.forget(&self.id).await,
             false => self.ledger.store.beat(&self.record(NodeState::Gone)).await.map(drop),
         };
-        if let Err(error) = told {
-            tracing::debug!(node = %self.id, %error, "a closed node could not say so");
+        if let Err(error) = written {
+            tracing::debug!(node = %self.id, %error, "failed to publish final node state");
         }
     }
 
-    /// Lets `span` pass, or less if the node closes.
+    /// Sleeps for `span`, or until the node closes.
     async fn rest(&self, span: Duration) {
         let closing = self.closing.notified();
         if !self.is_closed() {
@@ -345,47 +352,48 @@ impl Node {
         }
     }
 
-    /// Hands everything over and leaves: no attempt is counted for what was running.
+    /// Hands all runs over and leaves. Counts no attempt for running steps.
     pub(crate) async fn leave(&self) {
         self.live_runs().leave();
-        self.send_away().await;
+        self.release_suspects().await;
         let deadline = self.ledger.clock.elapsed() + self.config.drain;
-        while self.live_runs().hot_count() > 0 && self.ledger.clock.elapsed() < deadline {
+        while self.live_runs().live_count() > 0 && self.ledger.clock.elapsed() < deadline {
             self.live_runs().nudge_all();
             pause(Duration::from_millis(5)).await;
         }
         self.live_runs().abort();
         let deadline = self.ledger.clock.elapsed() + Duration::from_secs(5);
-        while self.live_runs().hot_count() > 0 && self.ledger.clock.elapsed() < deadline {
+        while self.live_runs().live_count() > 0 && self.ledger.clock.elapsed() < deadline {
             self.live_runs().nudge_all();
             pause(Duration::from_millis(5)).await;
         }
         self.left.store(true, Ordering::Relaxed);
         self.close();
         if let Err(error) = self.ledger.store.forget(&self.id).await {
-            tracing::warn!(node = %self.id, %error, "could not sign off");
+            tracing::warn!(node = %self.id, %error, "failed to remove node record");
         }
     }
 
-    /// Stops because it cannot go on, and says why.
+    /// Closes the node because of an error.
     fn fail(&self, error: EngineError) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         self.close();
         self.failed.notify_one();
     }
 
-    /// Waits until the node has closed by itself.
+    /// Waits until the node closes because of an error.
     pub(crate) async fn failure(&self) -> EngineError {
         loop {
             self.failed.notified().await;
-            let told = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(error) = told {
+            let error = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(error) = error {
                 return error;
             }
         }
     }
 
-    /// Stops at once, like a crash: nothing is handed over. Beating ends with a last word of its own.
+    /// Closes the node at once, like a crash: nothing is handed over. The beating task then publishes the final
+    /// state.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.closing.notify_waiters();
@@ -396,7 +404,7 @@ impl Node {
     }
 }
 
-/// A long pause, made to end on a tick that all nodes of a process share: one wake-up then serves many of them.
+/// Extends a long pause to a tick that all nodes of a process share, so one wake-up serves many of them.
 fn coarse(now: Duration, span: Duration) -> Duration {
     if span < COARSE_MIN {
         return span;

@@ -1,10 +1,11 @@
-//! One poisonous run must not condemn its neighbours: suspects of crashing their process are let in
-//! a few at a time, and the attempt that decides is made alone.
+//! Quarantine: admits runs suspected of crashing their process a few at a time, so that one poisonous run does not
+//! condemn its neighbours. The attempt that decides runs alone.
 //!
-//! A run is a suspect if it was executing when its process died, from its second such death without progress on. It
-//! leaves by progress, by its end, or by outliving twice the time that it took to crash. Each suspect that leaves makes
-//! room for two, so a crowd of innocent ones is through in a few rounds. Before suspects are let in, the process has
-//! lived long enough without them (the *control*): a process that is killed from outside again and again does not.
+//! A run is a suspect from the second death of its process during its execution without progress. It leaves by
+//! progress, by its end, or by outliving twice the time to its last crash. Each suspect that leaves makes room for
+//! two, so a crowd of innocent suspects passes in a few rounds. Before the first suspect is admitted, the process
+//! must have lived long enough without suspects (the *control*): a process that is killed from outside again and
+//! again does not.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -19,26 +20,26 @@ use goldseam_store::{Expect, Written};
 use super::Node;
 use crate::ledger::spawn::spawn;
 
-/// Suspects that wait in memory; the others wait in the queue.
+/// Maximum number of suspects that wait in memory; the others wait in the queue.
 const HELD_BACK_MAX: usize = 64;
-/// Nothing else begins beside a run that is let in alone if it is watched for at most this many times the doubt. One
-/// that takes longer to crash is alone among suspects only, or it would keep the node from its work.
+/// While a run that must be alone is watched for at most this many times the tolerance, nothing else begins. A run
+/// that takes longer to crash is alone only among suspects, or it would block the node.
 const SECLUDED_DOUBTS_MAX: u32 = 20;
-/// Lost nodes that are remembered; past it the memory begins again.
+/// Maximum number of lost nodes remembered. Beyond it, the memory is cleared.
 const DEATHS_MAX: usize = 1_024;
 
 /// The suspects of one node.
 #[derive(Debug)]
 pub(super) struct Quarantine {
-    /// When the node began.
+    /// When the node started.
     begun: Duration,
     inside: HashMap<RunId, Suspect>,
     held_back: VecDeque<HeldBack>,
-    /// Suspects let in at once.
+    /// Maximum number of suspects admitted at once.
     width: usize,
-    /// Since when nothing new begins on this node, if it makes room for a run that must be alone.
+    /// Since when nothing new begins on this node because a run must be alone.
     secluded: Option<Duration>,
-    /// Lost nodes whose suspects came here.
+    /// Lost nodes whose suspects were held back here.
     deaths: HashSet<NodeId>,
 }
 
@@ -46,23 +47,23 @@ pub(super) struct Quarantine {
 struct Suspect {
     until: Duration,
     alone: bool,
-    /// Its place is kept, it has not claimed its run yet.
+    /// Whether its place is reserved but it has not claimed its run yet.
     expected: bool,
 }
 
-/// A suspect that waits for its turn.
+/// A suspect that waits to be admitted.
 #[derive(Debug, Clone)]
 pub(super) struct HeldBack {
     pace: Pace,
     lived: Lived,
-    /// When its lost owner had claimed it.
+    /// When its lost owner claimed it.
     claimed_at: Option<Millis>,
     owner: NodeId,
     task: Option<Task>,
 }
 
 impl HeldBack {
-    /// The most suspect goes first: one that must be alone, then those of the latest crash.
+    /// Sort key: a run that must be alone first, then those of the latest crash.
     fn turn(&self) -> (bool, std::cmp::Reverse<Option<Millis>>) {
         (self.pace != Pace::Alone, std::cmp::Reverse(self.claimed_at))
     }
@@ -72,23 +73,25 @@ impl HeldBack {
     }
 }
 
-/// Whether the next suspect may come in.
+/// Whether the next suspect may be admitted.
 #[derive(Debug, PartialEq, Eq)]
 enum Gate {
     Closed,
     Open,
-    /// Alone.
+    /// Open for a run that must be alone.
     Alone,
 }
 
 impl Quarantine {
-    /// The quarantine of a node that began at this moment of its clock.
+    /// Creates the quarantine of a node that started at `begun`, by its clock.
     pub(super) fn new(begun: Duration) -> Self {
-        let (inside, held_back, deaths) = (HashMap::new(), VecDeque::new(), HashSet::new());
+        let inside = HashMap::new();
+        let held_back = VecDeque::new();
+        let deaths = HashSet::new();
         Self { begun, inside, held_back, width: 1, secluded: None, deaths }
     }
 
-    /// How the suspect would be let in now: alone only while nothing has shown yet that others survive.
+    /// How the suspect would be admitted now: alone only until another suspect has survived.
     fn pace_of(&self, held: &HeldBack) -> Pace {
         if held.pace == Pace::Alone && self.width == 1 { Pace::Alone } else { Pace::Cohort }
     }
@@ -104,8 +107,8 @@ impl Quarantine {
         }
     }
 
-    /// When a suspect with this many before it is let in at the latest, if those survive: each round lets in as many
-    /// as all rounds before it.
+    /// When a suspect with `before` suspects ahead is admitted at the latest, if those survive: each round admits as
+    /// many as all rounds before it.
     fn at_the_latest(&self, held: &HeldBack, before: usize, now: Duration) -> Duration {
         let begins = (self.begun + control(held.lived, self.pace_of(held))).max(now);
         let rounds = (before / self.width + 1).ilog2() + 1;
@@ -115,14 +118,14 @@ impl Quarantine {
 
 /// Whether a run may be taken over now.
 pub(super) enum Admission {
-    /// Yes.
+    /// Admitted.
     In {
-        /// Alone.
+        /// Whether it runs alone.
         alone: bool,
     },
-    /// It waits for its turn.
+    /// Must wait.
     HeldBack(Box<HeldBack>),
-    /// It is the one.
+    /// Must be stopped by rule P1.
     Never,
 }
 
@@ -131,33 +134,34 @@ impl Node {
         self.quarantine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the run is recovered: as its log says, else as this node is configured.
+    /// The recovery policy of a run: from its log, otherwise from this node.
     pub(super) fn policy_for(&self, summary: &Summary) -> Policy {
         Policy::of(summary, self.config.recovery_for(&summary.workflow).policy())
     }
 
-    /// Removes suspects that progressed, ended or outlived their time; each of them makes room for two.
-    fn let_out(&self, quarantine: &mut Quarantine) {
-        // Beats tell others how long a run lived: one must have told that it outlived its time.
-        let told = self.live_runs().told_alive();
+    /// Removes suspects that progressed, ended or outlived their probation; each makes room for two.
+    fn remove_survivors(&self, quarantine: &mut Quarantine) {
+        // Other nodes learn from beats how long a run lived, so a beat after the probation is needed.
+        let last_beat = self.live_runs().last_beat();
         let left =
-            quarantine.inside.extract_if(|run, suspect| suspect.until <= told || !self.is_suspect(run));
+            quarantine.inside.extract_if(|run, suspect| suspect.until <= last_beat || !self.is_suspect(run));
         let survivors = left.filter(|(_, suspect)| !suspect.expected).count();
         let most = usize::try_from(self.config.slots).unwrap_or(usize::MAX).max(1);
         quarantine.width = quarantine.width.saturating_add(survivors).min(most);
     }
 
-    /// Sends a beat that says that suspects have outlived their time, if none has said so yet.
-    pub(super) async fn tell_alive(&self) {
-        let (now, told) = (self.ledger.clock.elapsed(), self.live_runs().told_alive());
-        let due = |suspect: &Suspect| suspect.until > told && suspect.until <= now;
+    /// Beats if a suspect has outlived its probation since the last beat.
+    pub(super) async fn beat_for_suspects(&self) {
+        let now = self.ledger.clock.elapsed();
+        let last_beat = self.live_runs().last_beat();
+        let due = |suspect: &Suspect| suspect.until > last_beat && suspect.until <= now;
         let wanted = self.quarantine().inside.values().any(due);
         if wanted && let Err(error) = self.beat().await {
-            tracing::debug!(node = %self.id, %error, "a beat failed");
+            tracing::debug!(node = %self.id, %error, "beat failed");
         }
     }
 
-    /// Whether the run is still executing here without progress since it was recovered.
+    /// Whether the run executes here without progress since its recovery.
     fn is_suspect(&self, run: &RunId) -> bool {
         match self.live_runs().live(run) {
             Some(live) => live.lock().state.summary.lived_ms.is_some(),
@@ -165,7 +169,7 @@ impl Node {
         }
     }
 
-    /// Decides how a run whose owner is lost is let in.
+    /// Decides whether a run with a lost owner is admitted.
     pub(super) fn admit(&self, summary: &Summary, lost: &Lost) -> Admission {
         if !lost.proven {
             return Admission::In { alone: false };
@@ -186,23 +190,23 @@ impl Node {
         Admission::HeldBack(Box::new(HeldBack { pace, lived: lost.lived, claimed_at, owner, task: None }))
     }
 
-    /// How many wait in memory for their turn.
+    /// Number of suspects that wait in memory.
     pub(super) fn held_back_count(&self) -> usize {
         self.quarantine().held_back.len()
     }
 
-    /// Whether the run waits in memory for its turn.
+    /// Whether the run waits in memory.
     pub(super) fn is_held_back(&self, run: &RunId) -> bool {
         self.quarantine().held_back.iter().any(|held| held.run() == Some(run))
     }
 
-    /// Lets a suspect wait: those whose turn is near in memory, the others in the queue. Its task says so, for other
-    /// processes to read.
+    /// Holds a suspect back: in memory if its turn is near, otherwise in the queue. Its task records it, for other
+    /// processes.
     pub(super) async fn hold_back(&self, task: Task, held: HeldBack) {
         let now = self.ledger.clock.elapsed();
         let (before, until, far) = {
             let mut quarantine = self.quarantine();
-            // A suspect of a crash that came after this node began: it may be one of those that were let in.
+            // If the crash came after this node started, the suspect may be one of those that were admitted.
             let began_at = self.ledger.clock.now() - now.saturating_sub(quarantine.begun);
             let later = held.claimed_at.is_some_and(|at| at > began_at);
             if quarantine.deaths.len() >= DEATHS_MAX {
@@ -218,12 +222,12 @@ impl Node {
         let wait = until.saturating_sub(now);
         if let Some(run) = &task.run {
             let wait = wait.as_secs_f64();
-            tracing::info!(%run, node = %self.id, before, wait_max_s = wait, "the run waits in quarantine");
+            tracing::info!(%run, node = %self.id, before, wait_max_s = wait, "run waits in quarantine");
         }
         let at = self.ledger.clock.now();
         let noted = task.clone().quarantined(&self.id, before, at + wait, at);
         if far {
-            return self.send_back(Task { audit: noted.audit, ..task }).await;
+            return self.return_to_queue(Task { audit: noted.audit, ..task }).await;
         }
         let task = match self.ledger.store.put_task(noted.clone(), Expect::Version(task.version)).await {
             Ok(Written::Done) => noted,
@@ -238,24 +242,24 @@ impl Node {
             if full { quarantine.held_back.pop_back() } else { None }
         };
         if let Some(task) = last.and_then(|last| last.task) {
-            self.send_back(task).await;
+            self.return_to_queue(task).await;
         }
     }
 
-    /// A suspect whose turn is far waits in the queue.
-    async fn send_back(&self, task: Task) {
+    /// Returns a suspect whose turn is far to the queue.
+    async fn return_to_queue(&self, task: Task) {
         if let Some(run) = &task.run {
             self.taking().remove(run);
         }
         let spread = Duration::from_millis(self.ledger.entropy.next() % 500);
-        self.put_aside(task, self.config.recovery.delay * 10 + spread).await;
+        self.postpone(task, self.config.recovery.delay * 10 + spread).await;
     }
 
-    /// Lets the next suspects in, as far as there is room.
-    pub(super) fn let_in(self: &Arc<Self>) {
+    /// Admits the next suspects while there is room.
+    pub(super) fn admit_suspects(self: &Arc<Self>) {
         let now = self.ledger.clock.elapsed();
         let mut quarantine = self.quarantine();
-        self.let_out(&mut quarantine);
+        self.remove_survivors(&mut quarantine);
         let mut wanted = quarantine.inside.values().any(|suspect| suspect.alone);
         while let Some(held) = quarantine.held_back.front() {
             let gate = quarantine.gate(held, now);
@@ -269,7 +273,7 @@ impl Node {
             }
             let Some(HeldBack { task: Some(task), .. }) = quarantine.held_back.pop_front() else { break };
             if let Some(run) = task.run.clone() {
-                tracing::info!(%run, node = %self.id, alone, "the run is let in from quarantine");
+                tracing::info!(%run, node = %self.id, alone, "admitted run from quarantine");
                 let until = now + self.config.silence_max;
                 quarantine.inside.insert(run, Suspect { until, alone, expected: true });
             }
@@ -282,8 +286,8 @@ impl Node {
         }
     }
 
-    /// Whether the first that waits would be alone: nothing has begun here for as long as it will be watched. From the
-    /// first question on, nothing new begins.
+    /// Whether the first suspect would be alone: nothing has begun here for as long as it will be watched. From the
+    /// first call on, nothing new begins.
     fn is_secluded_for(&self, quarantine: &mut Quarantine, now: Duration) -> bool {
         let Some(held) = quarantine.held_back.front() else { return false };
         let span = probation(held.lived);
@@ -295,15 +299,15 @@ impl Node {
             self.live_runs().seclude(true);
             now
         });
-        let empty = self.live_runs().hot_count() == 0 && self.taking().len() <= waiting;
+        let empty = self.live_runs().live_count() == 0 && self.taking().len() <= waiting;
         empty || now.saturating_sub(since) >= span
     }
 
-    /// A node that leaves keeps no suspect waiting.
-    pub(super) async fn send_away(&self) {
+    /// Returns all waiting suspects to the queue because the node leaves.
+    pub(super) async fn release_suspects(&self) {
         let held = std::mem::take(&mut self.quarantine().held_back);
         for task in held.into_iter().filter_map(|held| held.task) {
-            self.put_aside(task, Duration::ZERO).await;
+            self.postpone(task, Duration::ZERO).await;
         }
     }
 }
@@ -325,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn no_suspect_comes_in_before_its_control() {
+    fn suspect_is_not_admitted_before_the_control_time() {
         let quarantine = Quarantine::new(MS * 1_000);
         let cohort = held(Pace::Cohort, 200, 0);
         let gates = [1_000, 1_499, 1_500].map(|now| quarantine.gate(&cohort, MS * now));
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_alone_has_no_suspect_beside_it() {
+    fn run_that_is_alone_has_no_other_suspect_beside_it() {
         let mut quarantine = Quarantine::new(Duration::ZERO);
         let now = MS * 1_000_000;
         let [alone, cohort] = [Pace::Alone, Pace::Cohort].map(|pace| held(pace, 200, 0));
@@ -351,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_suspect_and_the_latest_crash_go_first() {
+    fn lone_suspects_and_latest_crashes_go_first() {
         let mut all = [
             held(Pace::Cohort, 9, 5),
             held(Pace::Alone, 9, 1),
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_let_in_after_a_few_rounds() {
+    fn crowd_is_admitted_after_a_few_rounds() {
         let quarantine = Quarantine::new(Duration::ZERO);
         let cohort = held(Pace::Cohort, 200, 0);
         let rounds =

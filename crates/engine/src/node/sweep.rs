@@ -1,4 +1,4 @@
-//! Every engine sweeps: what start-up and takeover do not see is found by looking over all active runs.
+//! Sweeps of an engine: find stalled runs that start-up and takeover do not see.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::Node;
 use crate::heal::monitor::Monitor;
 use crate::heal::sweeper::{Fate, SweepOptions, SweepReport, Sweeper};
 
-/// Pause between two batches of one sweep: a store with a million sleeping runs is not hurried.
+/// Pause between two batches of one sweep, to limit the load on the store.
 const BETWEEN_BATCHES: Duration = Duration::from_millis(500);
 
 impl Node {
@@ -24,7 +24,7 @@ impl Node {
         while !self.is_closed() && !self.live_runs().is_leaving() {
             match sweeper.tick().await {
                 Ok(report) => {
-                    self.tell(&report);
+                    self.log_report(&report);
                     found.extend(report.stalled.iter().map(|stalled| stalled.found.diagnosis.rule));
                     if report.more {
                         self.rest(BETWEEN_BATCHES).await;
@@ -36,18 +36,18 @@ impl Node {
                         self.ledger.meter.findings(rule.code.as_str(), count as u64);
                     }
                     found.clear();
-                    // From now on a finding must have held: another node may be about to mend it.
+                    // From now on a finding must hold for a while: another node may be about to heal it.
                     sweeper.heal_after(None, Reason::StaleDetection);
                 }
-                Err(error) => tracing::warn!(node = %self.id, %error, "a sweep failed half-way"),
+                Err(error) => tracing::warn!(node = %self.id, %error, "sweep failed"),
             }
-            // Two nodes that started together do not sweep together for ever.
+            // Spread the sweeps of nodes that started together.
             let spread = every.mul_f64((self.ledger.entropy.next() % 1000) as f64 / 10_000.0);
             self.rest(every + spread).await;
         }
     }
 
-    /// Gives up remote steps that have fallen silent, as often as configured.
+    /// Gives up remote steps of silent workers, as often as configured.
     pub(super) async fn keep_monitoring(self: &Arc<Self>) {
         let healer = self.healer(Reason::StaleDetection);
         let mut monitor = Monitor::new(healer, self.config.monitor_batch);
@@ -56,24 +56,25 @@ impl Node {
                 Ok(report) if report.more => {}
                 Ok(_) => self.rest(self.config.monitor).await,
                 Err(error) => {
-                    tracing::warn!(node = %self.id, %error, "looking for silent steps failed");
+                    tracing::warn!(node = %self.id, %error, "failed to search for silent remote steps");
                     self.rest(self.config.monitor).await;
                 }
             }
         }
     }
 
-    fn tell(&self, report: &SweepReport) {
+    fn log_report(&self, report: &SweepReport) {
         if report.healed > 0 || report.rows_rewritten > 0 {
-            let (healed, rows) = (report.healed, report.rows_rewritten);
-            tracing::info!(node = %self.id, healed, rows, "a sweep mended runs");
+            let healed = report.healed;
+            let rows = report.rows_rewritten;
+            tracing::info!(node = %self.id, healed, rows, "sweep healed runs");
         }
         for name in report.foreign.iter().flat_map(|foreign| &foreign.unnamed) {
-            tracing::warn!(name, "a foreign state has a name that no run can have; it is left alone");
+            tracing::warn!(name, "skipping foreign state: its name is not a valid run id");
         }
         for failed in report.foreign.iter().flat_map(|foreign| &foreign.stalled) {
             if let Fate::Failed(error) = &failed.fate {
-                tracing::warn!(id = %failed.id, error, "a state of somebody else could not be healed");
+                tracing::warn!(id = %failed.id, error, "failed to heal foreign workflow state");
             }
         }
     }

@@ -17,12 +17,12 @@ fn node() -> Arc<Node> {
     node_on(Arc::new(MemoryStore::new(Arc::new(|| goldseam_core::Millis(1)))), Arc::new(SystemClock))
 }
 
-/// A node that does nothing by itself.
+/// A node without background work.
 pub(super) fn node_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Node> {
     node_with(store, clock, Registry::default())
 }
 
-/// The same, with workflows.
+/// A node without background work, with workflows.
 fn node_with(store: Arc<dyn Store>, clock: Arc<dyn Clock>, registry: Registry) -> Arc<Node> {
     let id = NodeId::new("n-1").unwrap();
     let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
@@ -38,18 +38,19 @@ fn node_with(store: Arc<dyn Store>, clock: Arc<dyn Clock>, registry: Registry) -
         process: Arc::clone(&live_runs) as Arc<dyn Process>,
         secrets: Arc::default(),
     };
-    Node::new((ledger, live_runs), Arc::new(config), registry, (id, time), None)
+    let config = Arc::new(config);
+    Node::new(NodeSetup { ledger, live_runs, config, registry, id, time, handoff: None })
 }
 
 impl Node {
-    /// A client of this node's store.
+    /// A client of the node's store.
     pub(super) fn client(&self) -> Client {
         Client::of(self.ledger.clone(), Arc::clone(&self.live_runs), self.claims.clone())
     }
 }
 
 #[tokio::test]
-async fn work_that_is_over_is_let_go() {
+async fn finished_work_is_removed() {
     let node = node();
     for _ in 0..1_000 {
         let work = spawn(async {});
@@ -62,8 +63,9 @@ async fn work_that_is_over_is_let_go() {
 }
 
 #[test]
-fn a_run_that_is_poked_on_its_way_into_memory_is_not_forgotten() {
-    let (node, run) = (node(), RunId::new("r").unwrap());
+fn poke_of_a_run_being_loaded_is_kept() {
+    let node = node();
+    let run = RunId::new("r").unwrap();
     node.taking().insert(run.clone(), false);
     node.poke(&run);
     assert_eq!(node.taking().get(&run), Some(&true));
@@ -71,9 +73,9 @@ fn a_run_that_is_poked_on_its_way_into_memory_is_not_forgotten() {
 
 /// What the body of a step did, in order.
 #[derive(Debug, Clone, Default)]
-struct Seen(Arc<Mutex<Vec<&'static str>>>);
+struct StepLog(Arc<Mutex<Vec<&'static str>>>);
 
-impl Seen {
+impl StepLog {
     fn all(&self) -> Vec<&'static str> {
         self.0.lock().unwrap().clone()
     }
@@ -83,8 +85,8 @@ impl Seen {
     }
 }
 
-/// Says when the body of a step is over, however it ends.
-struct Body(Seen);
+/// Records the end of a step's body, however it ends.
+struct Body(StepLog);
 
 impl Drop for Body {
     fn drop(&mut self) {
@@ -92,25 +94,26 @@ impl Drop for Body {
     }
 }
 
-/// A store, a node on it whose workflow has one step behind a door, and a run of it that is ready.
-struct House {
+/// A store, a node whose workflow has one step that waits for a permit, and a ready run of it.
+struct Fixture {
     store: Arc<MemoryStore>,
     node: Arc<Node>,
-    seen: Seen,
-    door: Arc<tokio::sync::Semaphore>,
+    steps: StepLog,
+    permits: Arc<tokio::sync::Semaphore>,
     client: Client,
     run: RunId,
 }
 
-impl House {
-    /// The appends of the node go by `plan`; those of the client do not.
+impl Fixture {
+    /// `plan` injects faults into the appends of the node, not into those of the client.
     async fn built(plan: Plan) -> Self {
         let time = TrueTime::begin();
         let store = Arc::new(MemoryStore::new(time.store_clock()));
         let clock: Arc<dyn Clock> = Arc::new(SimClock::new(time, 0, 0));
-        let (seen, door) = (Seen::default(), Arc::new(tokio::sync::Semaphore::new(0)));
+        let steps = StepLog::default();
+        let permits = Arc::new(tokio::sync::Semaphore::new(0));
         let mut registry = Registry::default();
-        let (log, gate) = (seen.clone(), Arc::clone(&door));
+        let (log, gate) = (steps.clone(), Arc::clone(&permits));
         let work = move |ctx: Context, (): ()| {
             let (log, gate) = (log.clone(), Arc::clone(&gate));
             async move {
@@ -129,10 +132,10 @@ impl House {
         let client = node_on(Arc::clone(&store) as Arc<dyn Store>, clock).client();
         let run = RunId::new("r").unwrap();
         client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
-        Self { store, node, seen, door, client, run }
+        Self { store, node, steps, permits, client, run }
     }
 
-    /// The run's own task, claimed by the node.
+    /// The run's advance task, claimed by the node.
     async fn task(&self) -> Task {
         let row = self.store.head(&self.run).await.unwrap().unwrap().row.unwrap();
         let filter = TaskFilter { id: row.task, limit: 1, ..TaskFilter::default() };
@@ -148,7 +151,7 @@ impl House {
     }
 
     async fn has_begun(&self, times: usize) {
-        while self.seen.begins() < times {
+        while self.steps.begins() < times {
             pause(Duration::from_millis(10)).await;
         }
     }
@@ -159,98 +162,98 @@ impl House {
     }
 }
 
-/// Returns once nothing moves any more but by the clock.
+/// Returns once only the clock can move anything.
 async fn idle() {
     pause(Duration::from_secs(5)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_lands_only_for_a_task_that_still_counts() {
-    // The claim has looked, and its append is on its way when another one gives the run a new task.
-    let house = House::built(Plan::pass().at_append(1, Fault::Delay(Duration::from_secs(1)))).await;
-    let older = house.take(house.task().await);
+async fn claim_succeeds_only_for_the_current_task() {
+    // The claim's append is delayed while another task replaces the run's task.
+    let fixture = Fixture::built(Plan::pass().at_append(1, Fault::Delay(Duration::from_secs(1)))).await;
+    let older = fixture.take(fixture.task().await);
     pause(Duration::from_millis(500)).await;
-    house.client.requeue(&house.run, By::default()).await.unwrap();
+    fixture.client.requeue(&fixture.run, By::default()).await.unwrap();
     older.await.unwrap();
-    assert_eq!((house.claims().await, house.seen.begins()), (0, 0));
-    let newer = house.take(house.task().await);
-    house.has_begun(1).await;
-    house.door.add_permits(1);
+    assert_eq!((fixture.claims().await, fixture.steps.begins()), (0, 0));
+    let newer = fixture.take(fixture.task().await);
+    fixture.has_begun(1).await;
+    fixture.permits.add_permits(1);
     newer.await.unwrap();
-    assert_eq!(house.client.get(&house.run).await.unwrap().status, Status::Completed);
-    assert_eq!((house.claims().await, house.seen.all()), (1, vec!["begin", "end"]));
+    assert_eq!(fixture.client.get(&fixture.run).await.unwrap().status, Status::Completed);
+    assert_eq!((fixture.claims().await, fixture.steps.all()), (1, vec!["begin", "end"]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_behind_its_log_ends_no_task() {
+async fn row_behind_its_log_does_not_end_a_task() {
     // As on object storage, where the row is written after the log and the new task.
-    let house = House::built(Plan::pass()).await;
-    let before = house.store.head(&house.run).await.unwrap().unwrap().row.unwrap();
-    house.client.reset(&house.run, By::default()).await.unwrap();
-    let newer = house.task().await;
+    let fixture = Fixture::built(Plan::pass()).await;
+    let before = fixture.store.head(&fixture.run).await.unwrap().unwrap().row.unwrap();
+    fixture.client.reset(&fixture.run, By::default()).await.unwrap();
+    let newer = fixture.task().await;
     assert_ne!(Some(&newer.id), before.task.as_ref());
-    let now = house.store.head(&house.run).await.unwrap().unwrap().row.unwrap();
-    house.store.put_row(before, Expect::Version(now.summary.as_of.0)).await.unwrap();
-    let taken = house.take(newer);
-    house.has_begun(1).await;
-    house.door.add_permits(1);
+    let now = fixture.store.head(&fixture.run).await.unwrap().unwrap().row.unwrap();
+    fixture.store.put_row(before, Expect::Version(now.summary.as_of.0)).await.unwrap();
+    let taken = fixture.take(newer);
+    fixture.has_begun(1).await;
+    fixture.permits.add_permits(1);
     taken.await.unwrap();
-    assert_eq!(house.client.get(&house.run).await.unwrap().status, Status::Completed);
+    assert_eq!(fixture.client.get(&fixture.run).await.unwrap().status, Status::Completed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_task_waits_while_its_run_is_executed_here() {
-    let house = House::built(Plan::pass()).await;
-    let task = house.task().await;
-    let first = house.take(task.clone());
-    let second = house.take(task.clone());
-    house.has_begun(1).await;
-    let third = house.take(task);
+async fn second_task_waits_while_its_run_executes_here() {
+    let fixture = Fixture::built(Plan::pass()).await;
+    let task = fixture.task().await;
+    let first = fixture.take(task.clone());
+    let second = fixture.take(task.clone());
+    fixture.has_begun(1).await;
+    let third = fixture.take(task);
     idle().await;
-    assert_eq!((house.claims().await, house.seen.all()), (1, vec!["begin"]));
+    assert_eq!((fixture.claims().await, fixture.steps.all()), (1, vec!["begin"]));
     assert!(!second.is_finished() && !third.is_finished());
-    house.door.add_permits(1);
+    fixture.permits.add_permits(1);
     for one in [first, second, third] {
         one.await.unwrap();
     }
-    assert_eq!((house.claims().await, house.seen.all()), (1, vec!["begin", "end"]));
-    assert!(house.node.taking().is_empty());
+    assert_eq!((fixture.claims().await, fixture.steps.all()), (1, vec!["begin", "end"]));
+    assert!(fixture.node.taking().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_execution_ends_before_its_successor_begins() {
-    let house = House::built(Plan::pass()).await;
-    let first = house.take(house.task().await);
-    house.has_begun(1).await;
-    // Its run goes to another branch, with another task, and it has not noticed.
-    house.client.reset(&house.run, By::default()).await.unwrap();
-    let second = house.take(house.task().await);
-    house.has_begun(2).await;
-    assert_eq!(house.seen.all(), ["begin", "end", "begin"]);
-    house.door.add_permits(1);
+async fn execution_ends_before_its_successor_begins() {
+    let fixture = Fixture::built(Plan::pass()).await;
+    let first = fixture.take(fixture.task().await);
+    fixture.has_begun(1).await;
+    // The run moves to another branch with another task, and the execution has not noticed.
+    fixture.client.reset(&fixture.run, By::default()).await.unwrap();
+    let second = fixture.take(fixture.task().await);
+    fixture.has_begun(2).await;
+    assert_eq!(fixture.steps.all(), ["begin", "end", "begin"]);
+    fixture.permits.add_permits(1);
     first.await.unwrap();
     second.await.unwrap();
-    assert_eq!(house.client.get(&house.run).await.unwrap().status, Status::Completed);
+    assert_eq!(fixture.client.get(&fixture.run).await.unwrap().status, Status::Completed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn mail_that_the_engine_did_not_send_reaches_no_run() {
-    let house = House::built(Plan::pass()).await;
+async fn forged_delivery_task_reaches_no_run() {
+    let fixture = Fixture::built(Plan::pass()).await;
     let other = RunId::new("other").unwrap();
-    house.client.start("w", &other, Payload::null(), StartOptions::default()).await.unwrap();
-    house.client.cancel(&other, By::default()).await.unwrap();
-    let now = house.store.now().await.unwrap();
-    // Of a run that is no child; under an id of a step; of no run at all.
-    let sent = delivery_task(&house.run, &other, Some(&house.node.id), now);
+    fixture.client.start("w", &other, Payload::null(), StartOptions::default()).await.unwrap();
+    fixture.client.cancel(&other, By::default()).await.unwrap();
+    let now = fixture.store.now().await.unwrap();
+    // Of a run that is not a child; with the id of a step; without a run.
+    let sent = delivery_task(&fixture.run, &other, Some(&fixture.node.id), now);
     let step = Task { id: goldseam_core::TaskId::new("s-1").unwrap(), ..sent.clone() };
     let none = Task { id: goldseam_core::TaskId::new("s-2").unwrap(), run: None, ..sent.clone() };
     for task in [sent, step, none] {
-        assert_eq!(house.store.put_task(task.clone(), Expect::Absent).await.unwrap(), Written::Done);
-        house.take(task.clone()).await.unwrap();
+        assert_eq!(fixture.store.put_task(task.clone(), Expect::Absent).await.unwrap(), Written::Done);
+        fixture.take(task.clone()).await.unwrap();
         let filter = TaskFilter { id: Some(task.id.clone()), limit: 1, ..TaskFilter::default() };
-        let left = house.store.tasks(filter).await.unwrap().remove(0);
+        let left = fixture.store.tasks(filter).await.unwrap().remove(0);
         assert_eq!(left.state, goldseam_core::task::TaskState::Cancelled, "{}", task.id);
     }
-    let log = house.client.history(&house.run).await.unwrap();
+    let log = fixture.client.history(&fixture.run).await.unwrap();
     assert!(log.iter().all(|recorded| matches!(recorded.event, Event::RunQueued(_))), "{log:?}");
 }

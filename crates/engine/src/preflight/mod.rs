@@ -3,7 +3,7 @@
 //! Each run's function is called with its real context on the state that its log derives to, and stops at the frontier:
 //! the first operations that the log does not have. What the live engine would park there is the verdict here.
 //!
-//! Two things make sure that nothing happens. The context's gate stays shut (`LiveRun::to_look_at`), so no step, probe,
+//! Two things make sure that nothing happens. The context's gate stays shut (`LiveRun::for_preflight`), so no step, probe,
 //! wait, question, sleep or child begins. And every store in reach refuses writes: the one that is read from, and the
 //! one that the context could write to.
 
@@ -310,12 +310,13 @@ impl Pilot {
         let (run, workflow) = (summary.run.clone(), summary.workflow.clone());
         state.summary.version = version;
         let verdict = match self.registry.get(&workflow, version) {
-            Some(_) if self.registry.is_elsewhere(&workflow, version) => Verdict::Unknown {
+            Some(_) if self.registry.is_remote(&workflow, version) => Verdict::Unknown {
                 reason: "its code runs in another process; only its worker can replay it".to_owned(),
             },
             Some(function) => {
                 let input = state.queued.input.clone();
-                let live = Arc::new(LiveRun::to_look_at(self.blank.clone(), Arc::clone(&self.config), state));
+                let live =
+                    Arc::new(LiveRun::for_preflight(self.blank.clone(), Arc::clone(&self.config), state));
                 match self.what.apart {
                     true => replay::apart(live, function, input, self.what.patience).await,
                     false => replay::here(live, function, input, self.what.patience).await,

@@ -1,8 +1,8 @@
-//! What a worker did goes into its run's log: checked by the pure core, under the fence of its claim, once.
+//! Appends of remote workers: checked by the pure core, under the fence of the claim, applied once.
 //!
-//! The name that a worker gives an append becomes the write-id of its events, with a few bits for its content. So whether it
-//! landed is in the log, for every server. A repeat is answered from there, even when the claim is over; another append under
-//! the same name is refused.
+//! The id of an append becomes the write-id of its events, with a few bits for its content, so every server can find
+//! it in the log. A repeat is answered from the log, even after the claim has ended; a different append with the same
+//! id is refused.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use goldseam_core::decide::{Refusal, View};
 use goldseam_core::{Command, Doing, Event, Owned, Recorded, Seq, decide};
 use tokio::sync::oneshot;
 
-use super::doing::{self, Flaw, Reader};
 use super::pages::{Page, Room, after, check_after};
 use super::token::{AppendName, Held};
+use super::validate::{self, Flaw, Reader};
 use super::wire::{Append, Appended, Outcome};
-use super::{Holder, RemoteRefusal, RemoteWorkers};
+use super::{Holder, RemoteRefusal, RemoteWorkers, Served};
 use crate::ledger::commit::{Committed, Ledger};
 use crate::ledger::error::EngineError;
 use crate::ledger::error::refused;
 use crate::ledger::spawn::spawn;
-use crate::node::{Desk, Lying, Node};
+use crate::node::{Handoff, Node, OfferedRun};
 use crate::run::append::{Moved, append_as, read_on};
 use crate::run::compensation::cancel_child;
 use crate::run::context::child;
 use crate::run::live_run::Stop;
 
-/// Longest name of an append.
+/// Maximum length of the id of an append.
 pub const APPEND_ID_BYTES_MAX: usize = 128;
 
-/// One append, and where it goes.
+/// One append and its claim.
 struct Job {
     holder: Holder,
     held: Held,
@@ -37,7 +37,7 @@ struct Job {
 }
 
 impl Job {
-    /// Where this append is in the log after `from`; refused if another one with its id is there.
+    /// Finds this append in the log after `from`; refused if another one with its id is there.
     async fn landed(&self, ledger: &Ledger, from: Seq) -> Result<Option<Committed>, EngineError> {
         let landed = ledger.landed(&self.held.run, from, |write| self.name.has_id_of(write)).await?;
         let other = |landed: &Committed| {
@@ -52,68 +52,77 @@ impl Job {
     }
 }
 
-/// What became of an append.
+/// A run that a node serves to its worker.
+#[derive(Clone, Copy)]
+struct Serving<'a> {
+    node: &'a Node,
+    handoff: &'a Handoff,
+    offer: &'a OfferedRun,
+}
+
+/// The result of an append.
 enum Done {
     /// It is in the log.
     Landed { repeated: bool },
-    /// The worker must look again.
+    /// The worker must replay.
     Again(String),
-    /// It is in the log, and the run has moved on without this claim.
+    /// It is in the log, and the claim has ended since.
     Passed,
 }
 
 impl RemoteWorkers {
-    /// Appends what a worker did: all of it, or nothing, and once, however often it is sent.
+    /// Appends what a worker did: all of it or nothing, and only once, however often it is sent.
     pub async fn append(&self, append: Append) -> Result<Appended, EngineError> {
         self.append_for(&Holder::default(), append).await
     }
 
-    /// The same with a credential: the one that the execution was claimed with, or an operator's.
+    /// Like [`RemoteWorkers::append`], with a credential: the one of the claim, or an operator's.
     pub async fn append_for(&self, holder: &Holder, append: Append) -> Result<Appended, EngineError> {
         let held = self.open(holder, &append.token)?;
         if append.id.is_empty() || append.id.len() > APPEND_ID_BYTES_MAX {
-            let flaw = format!("the id of an append has 1 to {APPEND_ID_BYTES_MAX} bytes");
+            let flaw = format!("the id of an append must have 1 to {APPEND_ID_BYTES_MAX} bytes");
             return Err(RemoteRefusal::Malformed(flaw).into());
         }
         let name = held.write(&append.id, &append.doings);
         let job = Job { holder: holder.clone(), held, name, append };
-        let here = self.hear(&job.held.worker).ok();
-        let lying = here.as_ref().and_then(|(_, desk)| desk.find(&job.held.run, job.held.fence));
-        let (Some((node, desk)), Some(lying)) = (here, lying) else {
+        let here = self.seen(&job.held.worker).ok();
+        let offer = here.as_ref().and_then(|served| served.handoff.find(&job.held.run, job.held.fence));
+        let (Some(Served { node, handoff }), Some(offer)) = (here, offer) else {
             return self.answer_from_log(&job).await;
         };
-        // To its end, even if the worker goes meanwhile: what follows from an append belongs to it.
-        let (tell, told) = oneshot::channel();
-        let (workers, run) = (self.clone(), job.held.run.clone());
+        // Spawned, so that it finishes even if the worker disconnects: an append includes its consequences.
+        let (sender, receiver) = oneshot::channel();
+        let workers = self.clone();
+        let run = job.held.run.clone();
         let work = Arc::clone(&node);
         node.adopt(spawn(async move {
-            let _ = tell.send(workers.append_to(&work, &desk, &lying, job).await);
+            let _ = sender.send(workers.append_to(&work, &handoff, &offer, job).await);
         }));
-        told.await.unwrap_or_else(|_| Err(refused(&run, Refusal::Fenced)))
+        receiver.await.unwrap_or_else(|_| Err(refused(&run, Refusal::Fenced)))
     }
 
     async fn append_to(
         &self,
         node: &Node,
-        desk: &Desk,
-        lying: &Arc<Lying>,
+        handoff: &Handoff,
+        offer: &Arc<OfferedRun>,
         job: Job,
     ) -> Result<Appended, EngineError> {
-        let turn = lying.turn.lock().await;
-        let current = desk.find(&job.held.run, job.held.fence);
-        if !current.is_some_and(|current| Arc::ptr_eq(&current, lying)) {
+        let turn = offer.turn.lock().await;
+        let current = handoff.find(&job.held.run, job.held.fence);
+        if !current.is_some_and(|current| Arc::ptr_eq(&current, offer)) {
             drop(turn);
             return self.answer_from_log(&job).await;
         }
-        lying.take();
-        let done = write(node, lying, &job).await;
+        offer.take();
+        let done = write(node, offer, &job).await;
         let over = match &done {
             Ok(Done::Passed) => true,
-            Ok(_) => !lying.stands(),
+            Ok(_) => !offer.is_current(),
             Err(error) => is_fenced(error),
         };
         if over {
-            return self.after_claim(node, desk, lying, (&job, done)).await;
+            return self.after_claim(Serving { node, handoff, offer }, &job, done).await;
         }
         let (outcome, repeated, why) = match done? {
             Done::Landed { repeated } => (Outcome::Held, repeated, None),
@@ -121,30 +130,30 @@ impl RemoteWorkers {
             Done::Passed => return Err(refused(&job.held.run, Refusal::Fenced)),
         };
         let lineage = {
-            let inner = lying.live.lock();
+            let inner = offer.live.lock();
             inner.state.branches.lineage(inner.fence.branch)
         };
         let sees = |recorded: &Recorded| lineage.sees(recorded.branch, recorded.seq);
-        let page = after(&self.ledger, &job.held.run, job.append.after, (&sees, &mut Room::new())).await?;
+        let page = after(&self.ledger, &job.held.run, job.append.after, &sees, &mut Room::new()).await?;
         let answer = self.answer(outcome, page, node.live_runs().is_leaving()).await?;
         Ok(Appended { repeated, why, ..answer })
     }
 
-    /// The claim ended: by this append, or before it.
+    /// Answers an append after the end of the claim, whether this append ended it or not.
     async fn after_claim(
         &self,
-        node: &Node,
-        desk: &Desk,
-        lying: &Lying,
-        (job, done): (&Job, Result<Done, EngineError>),
+        at: Serving<'_>,
+        job: &Job,
+        done: Result<Done, EngineError>,
     ) -> Result<Appended, EngineError> {
-        let continued = matches!(lying.live.lock().moved, Moved::Continued(_));
+        let Serving { node, handoff, offer } = at;
+        let continued = matches!(offer.live.lock().moved, Moved::Continued(_));
         let next = match continued {
-            true => node.carry_on(desk, lying).await,
+            true => node.continue_run(handoff, offer).await,
             false => None,
         };
         if next.is_none() {
-            node.clear_away(desk, lying).await;
+            node.clear(handoff, offer).await;
         }
         let repeated = match done? {
             Done::Landed { repeated } => repeated,
@@ -154,7 +163,8 @@ impl RemoteWorkers {
         Ok(Appended { repeated, ..self.last_answer(job, next, node.live_runs().is_leaving()).await? })
     }
 
-    /// The claim is over, or was another server's: only the log can tell whether the append landed.
+    /// Answers from the log after the claim has ended or if another server has it: only the log shows whether the
+    /// append succeeded.
     async fn answer_from_log(&self, job: &Job) -> Result<Appended, EngineError> {
         let Job { held, append, .. } = job;
         let from = append.after.max(held.fence.epoch);
@@ -163,28 +173,28 @@ impl RemoteWorkers {
         };
         let continued =
             landed.records.iter().any(|recorded| matches!(recorded.event, Event::BranchOpened(_)));
-        let here = self.hear(&held.worker).ok().filter(|_| continued);
-        let next = here.as_ref().and_then(|(_, desk)| desk.of_run(&held.run));
-        let leaving = here.is_some_and(|(node, _)| node.live_runs().is_leaving());
+        let here = self.seen(&held.worker).ok().filter(|_| continued);
+        let next = here.as_ref().and_then(|served| served.handoff.of_run(&held.run));
+        let leaving = here.is_some_and(|served| served.node.live_runs().is_leaving());
         Ok(Appended { repeated: true, ..self.last_answer(job, next, leaving).await? })
     }
 
     async fn last_answer(
         &self,
         job: &Job,
-        next: Option<Arc<Lying>>,
+        next: Option<Arc<OfferedRun>>,
         leaving: bool,
     ) -> Result<Appended, EngineError> {
         let Held { run, fence, .. } = &job.held;
         let sees =
             |recorded: &Recorded| recorded.branch == fence.branch || job.name.has_id_of(recorded.write);
         let page =
-            after(&self.ledger, run, job.append.after.max(fence.epoch), (&sees, &mut Room::new())).await?;
+            after(&self.ledger, run, job.append.after.max(fence.epoch), &sees, &mut Room::new()).await?;
         let (outcome, next) = match next {
             Some(next) => (
                 Outcome::Continued,
                 Some(Box::new(
-                    self.execution((&job.held.worker, &job.held.key), &next, &mut Room::new()).await?,
+                    self.execution(&job.held.worker, &job.held.key, &next, &mut Room::new()).await?,
                 )),
             ),
             None => (Outcome::Over, None),
@@ -199,11 +209,12 @@ impl RemoteWorkers {
     }
 }
 
-/// Appends, and does what follows from it.
-async fn write(node: &Node, lying: &Lying, job: &Job) -> Result<Done, EngineError> {
-    let (live, run) = (&lying.live, &job.held.run);
+/// Appends the doings and carries out their consequences.
+async fn write(node: &Node, offer: &OfferedRun, job: &Job) -> Result<Done, EngineError> {
+    let live = &offer.live;
+    let run = &job.held.run;
     let known = live.lock().state.summary.as_of;
-    check_after(&live.ledger, run, (known, job.append.after)).await?;
+    check_after(&live.ledger, run, known, job.append.after).await?;
     if job.append.after < known
         && let Some(landed) = job.landed(&live.ledger, job.append.after).await?
     {
@@ -216,7 +227,7 @@ async fn write(node: &Node, lying: &Lying, job: &Job) -> Result<Done, EngineErro
     let (now, silence) = (live.now(), node.config.remote_silence_max);
     let read = {
         let mut inner = live.lock();
-        let reader = Reader::new((&mut inner, &job.holder), now, &live.ledger.limits, silence);
+        let reader = Reader::new(&mut inner, &job.holder, now, &live.ledger.limits, silence);
         reader.read(job.append.doings.clone())
     };
     let doings = match read {
@@ -227,7 +238,8 @@ async fn write(node: &Node, lying: &Lying, job: &Job) -> Result<Done, EngineErro
         Err(Flaw::Again(why)) => return Ok(Done::Again(why)),
         Err(Flaw::Diverged(reason)) => vec![Owned::Park { code: "V1", reason }],
     };
-    let (orphans, children) = (doing::orphans(&live.lock().state, &doings), doing::children(&doings));
+    let orphans = validate::orphans(&live.lock().state, &doings);
+    let children = validate::children(&doings);
     for orphan in orphans {
         cancel_child(live, &orphan).await;
     }
@@ -239,7 +251,7 @@ async fn write(node: &Node, lying: &Lying, job: &Job) -> Result<Done, EngineErro
         }
     }
     if let Err(stop) = append_as(Arc::clone(live), job.name.write).await {
-        return explain(lying, stop, doings);
+        return explain(offer, stop, doings);
     }
     for child in children {
         child::create_for(live, child).await;
@@ -247,11 +259,11 @@ async fn write(node: &Node, lying: &Lying, job: &Job) -> Result<Done, EngineErro
     Ok(Done::Landed { repeated: false })
 }
 
-/// Why nothing was appended, in words that tell the worker what to do next.
-fn explain(lying: &Lying, stop: Stop, doings: Vec<Doing>) -> Result<Done, EngineError> {
-    let live = &lying.live;
+/// Explains why nothing was appended, and thereby what the worker must do next.
+fn explain(offer: &OfferedRun, stop: Stop, doings: Vec<Doing>) -> Result<Done, EngineError> {
+    let live = &offer.live;
     let run = &live.run;
-    // Asked again, the core says whether the doings were refused, or the log was read to where the claim ended.
+    // Deciding again shows whether the core refuses the doings, or the claim has ended.
     let refusal = {
         let inner = live.lock();
         let command = Command::Owned(inner.fence, doings);
@@ -260,14 +272,14 @@ fn explain(lying: &Lying, stop: Stop, doings: Vec<Doing>) -> Result<Done, Engine
     match (stop, refusal) {
         (Stop::TooLong(excess), _) => Err(refused(run, Refusal::HistoryTooLong(excess))),
         (Stop::Form(reason), _) => Err(refused(run, Refusal::InvalidForm { reason })),
-        (Stop::Fenced, Some(_)) if lying.stands() => {
-            Ok(Done::Again("the log has something that these doings do not go with".to_owned()))
+        (Stop::Fenced, Some(_)) if offer.is_current() => {
+            Ok(Done::Again("the log has events that these doings do not fit".to_owned()))
         }
         (Stop::Fenced | Stop::Diverged(_), _) => Err(refused(run, Refusal::Fenced)),
         (Stop::Store(_), Some(refusal @ Refusal::LeftToUndo)) => Ok(Done::Again(refusal.to_string())),
         (Stop::Store(_), Some(refusal @ Refusal::BeingUndone)) => Err(refused(run, refusal)),
         (Stop::Store(reason), _) => {
-            tracing::warn!(%run, reason, "the store gave no answer to a worker's append");
+            tracing::warn!(%run, reason, "store did not answer an append of a worker");
             Err(EngineError::Patience { doing: "a worker's append", seconds: 0 })
         }
     }

@@ -1,4 +1,4 @@
-//! The credential that a worker's requests come with, and what it may use.
+//! The credential of a worker's requests, and what it may use.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use goldseam_core::reserved::{self, Named};
 
 use super::RemoteRefusal;
 
-/// A credential, as far as workers are concerned.
+/// The credential of a request of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// Names it; none where no credential is asked for.
+    /// Its name; none if the server requires no credentials.
     pub key: Option<String>,
-    /// The queues that it may use; none: all but the engine's own.
+    /// The queues that it may use; none: all except the engine's own.
     pub queues: Option<BTreeSet<QueueName>>,
-    /// Whether it may use tokens that were given to others.
+    /// Whether it may use tokens of other credentials.
     pub operates: bool,
 }
 
@@ -24,26 +24,27 @@ impl Holder {
         self.operates || self.key.as_deref() == key
     }
 
-    /// Refuses queues of the engine, and those that the credential is not for.
+    /// Refuses queues of the engine, and queues that the credential may not use.
     pub(super) fn check_queue(&self, queue: &QueueName) -> Result<(), RemoteRefusal> {
         if let Some(prefix) = reserved::prefix(Named::Queue, queue.as_str()) {
-            let why = format!("{queue}: queues that begin with {prefix} are the engine's own");
+            let why =
+                format!("queue {queue} is reserved: names that begin with {prefix} belong to the engine");
             return Err(RemoteRefusal::Forbidden(why));
         }
         match &self.queues {
             Some(own) if !own.contains(queue) => {
-                Err(RemoteRefusal::Forbidden(format!("this key may not use the queue {queue}")))
+                Err(RemoteRefusal::Forbidden(format!("this key may not use queue {queue}")))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Refuses kinds of tasks that are the engine's own.
+/// Refuses task kinds that are reserved for the engine.
 pub(super) fn check_kind(kind: &str) -> Result<(), RemoteRefusal> {
     match reserved::prefix(Named::Kind, kind) {
         Some(prefix) => {
-            let why = format!("{kind}: names that begin with {prefix} are the engine's own");
+            let why = format!("kind {kind} is reserved: names that begin with {prefix} belong to the engine");
             Err(RemoteRefusal::Forbidden(why))
         }
         None => Ok(()),
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_uses_its_own_queues_and_never_those_of_the_engine() {
+    fn holder_may_use_its_queues_but_never_those_of_the_engine() {
         let wide = Holder::default();
         let narrow = Holder { queues: Some([queue("images")].into()), ..Holder::default() };
         let all = Holder { queues: Some([queue("goldseam-mail")].into()), ..Holder::default() };
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_used_by_its_own_key_or_an_operator() {
+    fn token_is_usable_by_its_key_or_an_operator() {
         let key = |key: &str| Holder { key: Some(key.to_owned()), ..Holder::default() };
         assert!(key("a").may_use(Some("a")) && Holder::default().may_use(None));
         assert!(

@@ -1,4 +1,4 @@
-//! What an execution sees of its log, in pieces that fit into an answer.
+//! The events that an execution sees, in pages that fit into a response.
 
 use goldseam_core::codec::{decode, encode};
 use goldseam_core::{Recorded, RunId, Seq};
@@ -8,42 +8,42 @@ use super::wire::Entry;
 use crate::ledger::commit::Ledger;
 use crate::ledger::error::EngineError;
 
-/// Events in one answer.
+/// Maximum number of events in one response.
 pub(super) const EVENTS_MAX: usize = 1_000;
-/// Bytes of them, but for the last of each execution.
+/// Maximum bytes of events in one response; the last event of each execution may exceed it.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Events read at a time.
+/// Events per read of the store.
 const READ: u32 = 64;
 
-/// How much an answer may still hold: all of its pages share one.
+/// The bytes left in a response; its pages share them.
 #[derive(Debug)]
 pub(super) struct Room(usize);
 
 impl Room {
-    /// A whole answer.
+    /// The room of an empty response.
     pub(super) fn new() -> Self {
         Self(BYTES_MAX)
     }
 
-    /// A page takes so much of it; there is always room for one more event.
+    /// Takes the bytes of a page. One more event always fits.
     fn take(&mut self, bytes: usize) {
         self.0 = self.0.saturating_sub(bytes).max(1);
     }
 }
 
-/// A piece of a log.
+/// A part of a log.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) events: Vec<Entry>,
-    /// Known up to here.
+    /// The last position that the worker now knows.
     pub(super) end: Seq,
-    /// There is more.
+    /// Whether more events follow.
     pub(super) more: bool,
     bytes: usize,
 }
 
 impl Page {
-    /// Adds an event if there is room; `false` if there is none.
+    /// Adds an event; `false` if it does not fit.
     fn add(&mut self, recorded: Recorded, room: &Room) -> bool {
         if self.events.len() >= EVENTS_MAX || self.bytes >= room.0 {
             self.more = true;
@@ -55,10 +55,11 @@ impl Page {
         true
     }
 
-    /// As much of `history` as fits, after `after`.
+    /// As many events of `history` after `after` as fit.
     pub(super) fn of(
         history: impl IntoIterator<Item = Recorded>,
-        (after, end): (Seq, Seq),
+        after: Seq,
+        end: Seq,
         room: &mut Room,
     ) -> Self {
         let mut page = Self { end: after, ..Self::default() };
@@ -74,11 +75,12 @@ impl Page {
     }
 }
 
-/// Refuses a position that the log does not have: a worker that believes in one would never hear of what comes.
+/// Refuses a position after the end of the log: a worker with such a position would miss events.
 pub(super) async fn check_after(
     ledger: &Ledger,
     run: &RunId,
-    (known, after): (Seq, Seq),
+    known: Seq,
+    after: Seq,
 ) -> Result<(), EngineError> {
     if after <= known {
         return Ok(());
@@ -86,19 +88,20 @@ pub(super) async fn check_after(
     let end = ledger.store.head(run).await?.map_or(known, |head| head.end.max(known));
     match after > end {
         true => {
-            let flaw = format!("after is {after}, and the log of {run} ends at {end}");
+            let flaw = format!("`after` is {after}, but the log of {run} ends at {end}");
             Err(RemoteRefusal::Malformed(flaw).into())
         }
         false => Ok(()),
     }
 }
 
-/// What there is after `from`: mail, and whatever `sees` lets through.
+/// Reads after `from`: mail, and the events that `sees` accepts.
 pub(super) async fn after(
     ledger: &Ledger,
     run: &RunId,
     from: Seq,
-    (sees, room): (&(dyn Fn(&Recorded) -> bool + Send + Sync), &mut Room),
+    sees: &(dyn Fn(&Recorded) -> bool + Send + Sync),
+    room: &mut Room,
 ) -> Result<Page, EngineError> {
     let mut page = Page { end: from, ..Page::default() };
     let mut read = from;
@@ -139,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn all_pages_of_an_answer_share_its_room_and_each_has_an_event() {
+    fn pages_of_a_response_share_its_room_and_each_has_an_event() {
         let mut room = Room::new();
-        let first = Page::of(history(10, 1024 * 1024), (Seq::ZERO, Seq(10)), &mut room);
+        let first = Page::of(history(10, 1024 * 1024), Seq::ZERO, Seq(10), &mut room);
         assert_eq!((first.events.len(), first.more, first.end), (4, true, Seq(4)));
-        let second = Page::of(history(10, 1024 * 1024), (Seq::ZERO, Seq(10)), &mut room);
+        let second = Page::of(history(10, 1024 * 1024), Seq::ZERO, Seq(10), &mut room);
         assert_eq!((second.events.len(), second.more, second.end), (1, true, Seq(1)));
-        let small = Page::of(history(1, 10), (Seq::ZERO, Seq(3)), &mut room);
+        let small = Page::of(history(1, 10), Seq::ZERO, Seq(3), &mut room);
         assert_eq!((small.events.len(), small.more, small.end), (1, false, Seq(3)));
     }
 }

@@ -1,4 +1,4 @@
-//! What stands for a claim on the wire: opaque to workers, made and read by the server alone.
+//! Tokens: stand for a claim on the wire. Opaque to workers; only the server makes and reads them.
 
 use std::fmt::Debug;
 
@@ -6,16 +6,16 @@ use goldseam_core::{BranchId, Fence, Hash, NodeId, RunId, Seq, WriteId};
 
 use super::wire::Doing;
 
-/// Makes tokens that nobody else can make.
+/// Makes and opens tokens that no other party can make.
 pub trait Tokens: Debug + Send + Sync + 'static {
-    /// The token that stands for `text`.
+    /// Makes the token for `text`.
     fn seal(&self, text: &str) -> String;
 
-    /// What `token` stands for; none if it was not made here.
+    /// Returns the text of a token; none if this server did not make it.
     fn open(&self, token: &str) -> Option<String>;
 }
 
-/// Tokens that anybody could make: for workers in the same process, and for tests.
+/// Tokens without protection, for workers in the same process and for tests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PlainTokens;
 
@@ -29,24 +29,24 @@ impl Tokens for PlainTokens {
     }
 }
 
-/// Who has which run, under which claim.
+/// A claim of a worker: which run, under which fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) worker: NodeId,
     pub(super) run: RunId,
     pub(super) fence: Fence,
-    /// The credential that it was claimed with.
+    /// The credential of the claim.
     pub(super) key: Option<String>,
 }
 
 impl Held {
-    /// The claim, by any node.
+    /// The claim, without the credential.
     fn text(&self) -> String {
         let Self { worker, run, fence, key: _ } = self;
         format!("{worker}/{run}/{}/{}", fence.epoch.0, fence.branch.0)
     }
 
-    /// What a token stands for: the claim, and the credential that it was made with.
+    /// The text of a token: the claim and the credential.
     pub(super) fn sealed(&self) -> String {
         match &self.key {
             Some(key) => format!("{}/{key}", self.text()),
@@ -63,7 +63,7 @@ impl Held {
         Some(Self { worker, run, fence: Fence { epoch, branch }, key })
     }
 
-    /// The name in the log of the append that the worker calls `id` and that has these doings.
+    /// Derives the write-id of an append from its id and its doings.
     pub(super) fn write(&self, id: &str, doings: &[Doing]) -> AppendName {
         let called = Hash::of_parts(&["append", &self.text(), id]).leading();
         let content = Hash::of(canonical(doings).as_bytes()).leading();
@@ -72,16 +72,16 @@ impl Held {
     }
 }
 
-/// The bits of a write-id that stand for the content of an append. The others stand for its claim and its id: they must
-/// tell all appends of a run apart, while these only tell a repeat from a mistake.
+/// The bits of a write-id that are derived from the content of an append. The others are derived from its claim and
+/// id and must distinguish all appends of a run; these only distinguish a repeat from a reused id.
 const CONTENT: u64 = 0xffff;
 
-/// How an append is known in the log.
+/// The write-ids of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AppendName {
     /// The write-id of its events.
     pub(super) write: WriteId,
-    /// The write-id that releases gave it that did not mark the content.
+    /// The write-id from releases that did not include the content.
     unmarked: WriteId,
 }
 
@@ -91,16 +91,16 @@ impl AppendName {
         write.0 & !CONTENT == self.write.0 & !CONTENT
     }
 
-    /// Whether such a write has the same content, as far as the log tells.
+    /// Whether such a write has the same content, as far as the log shows.
     pub(super) fn has_content_of(self, write: WriteId) -> bool {
         write == self.write || write == self.unmarked
     }
 }
 
-/// Doings as text: the same for the same doings, whatever blanks and order of fields they came with.
+/// Serializes doings, independent of blanks and of the order of fields.
 fn canonical(doings: &[Doing]) -> String {
     let sorted = serde_json::to_value(doings).map(|value| value.to_string());
-    // A number that no `Value` holds: the text as it came is as good, only less forgiving.
+    // For a number that no `Value` can hold, use the text as received: repeats must then be identical.
     sorted.or_else(|_| serde_json::to_string(doings)).unwrap_or_default()
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_token_stands_for_goes_there_and_back() {
+    fn token_text_round_trips() {
         for text in ["node-1/ord-7/12/3", "node-1/ord-7/12/3/00c0ffee00c0ffee", "node-1/ord-7/12/3/a/b"] {
             assert_eq!(Held::parse(text).unwrap().sealed(), text);
         }
@@ -119,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn an_append_has_the_same_name_whichever_key_sends_it_again() {
+    fn append_has_the_same_name_for_every_key() {
         let held = |text: &str| Held::parse(text).unwrap().write("a-1", &[]);
         assert_eq!(held("node-1/ord-7/12/3"), held("node-1/ord-7/12/3/key"));
     }
 
     #[test]
-    fn an_append_is_told_from_another_one_with_its_id() {
+    fn different_appends_with_one_id_are_distinguished() {
         let held = Held::parse("node-1/ord-7/12/3").unwrap();
         let named = |id: &str, json: &str| held.write(id, &serde_json::from_str::<Vec<Doing>>(json).unwrap());
         let first = named("a-1", r#"[{"complete":{"output":{"a":1,"b":[]}}}]"#);

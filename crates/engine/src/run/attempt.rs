@@ -1,7 +1,7 @@
 //! One attempt at a step: user code under a timeout and a heartbeat limit, panics caught.
 //!
-//! The start of an attempt is written by itself only once it has run for a while; details of a
-//! heartbeat are kept in a task record, so that the next attempt can read them, in whatever process it is made.
+//! The start of an attempt gets a separate append only once it has run for a while. Heartbeat details are kept in a
+//! task record, so the next attempt can read them in any process.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,10 +25,10 @@ use crate::ledger::error::Result;
 use crate::run::driver::panicked;
 use crate::run::live_run::LiveRun;
 
-/// How often heartbeat details are made durable at the most.
+/// Minimum interval between two writes of heartbeat details.
 const DETAILS_EVERY: Duration = Duration::from_secs(1);
 
-/// What a step's body may know of itself.
+/// The attempt of a step, as its body sees it.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     number: u32,
@@ -50,17 +50,17 @@ impl Attempt {
         Self { number, key: key.into(), beats, pulse: Arc::default() }
     }
 
-    /// Number of this attempt, from 1. Attempts that a crash cut off count too, if their start was written.
+    /// Number of this attempt, from 1. Includes attempts that a crash interrupted, if their start was recorded.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// A key to pass on to other systems: the same for every attempt at this step.
+    /// A key to pass to other systems; the same for every attempt at this step.
     pub fn idempotency_key(&self) -> &str {
         &self.key
     }
 
-    /// Says that the attempt is alive, and how far it is.
+    /// Reports that the attempt is alive, with details of its progress.
     pub fn heartbeat(&self, details: &impl Serialize) {
         let mut pulse = self.pulse();
         pulse.beaten = true;
@@ -70,7 +70,7 @@ impl Attempt {
         }
     }
 
-    /// What the last heartbeat of an earlier attempt said, however that attempt ended. For steps with
+    /// The details of the last heartbeat of an earlier attempt. For steps with
     /// [`Step::heartbeat`](crate::run::context::Step::heartbeat), whose details are durable.
     pub fn last_heartbeat<T: DeserializeOwned>(&self) -> Option<T> {
         self.pulse().last.as_ref().and_then(|details| details.read().ok())
@@ -90,12 +90,12 @@ impl Attempt {
     }
 }
 
-/// Bounds on one attempt.
+/// Limits of one attempt.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Limits {
     pub(crate) timeout: Option<Duration>,
     pub(crate) silence: Option<Duration>,
-    /// Its start is in the log already.
+    /// Whether its start is already in the log.
     pub(crate) marked: bool,
 }
 
@@ -108,8 +108,8 @@ pub(crate) enum Outcome<T> {
 
 type Body<'b, 'a, T> = &'b mut (dyn FnMut(Attempt) -> BoxFuture<'a, Result<T>> + Send + 'a);
 
-/// Makes one attempt. If it failed and its heartbeats left details, they are kept for the next one in the record that is
-/// named.
+/// Makes one attempt. If it fails, its heartbeat details are kept for the next one, and the id of their record is
+/// returned.
 pub(crate) async fn run<'a, T>(
     live: &Arc<LiveRun>,
     started: &StepStarted,
@@ -145,7 +145,7 @@ async fn outcome<'a, T>(
         Err(panic) => return failed(panicked(&*panic)),
     };
     let mut work = std::pin::pin!(AssertUnwindSafe(work).catch_unwind());
-    // Most steps are done at the first poll and need no timer at all.
+    // Most steps complete at the first poll and need no timer.
     let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
     let ended = match first {
         Poll::Ready(result) => Some(result),
@@ -160,7 +160,7 @@ async fn outcome<'a, T>(
                 match select(work.as_mut(), std::pin::pin!(pause(next))).await {
                     Either::Left((result, _)) => break result,
                     Either::Right(_) => {
-                        if let Some(code) = watch.look(started, attempt) {
+                        if let Some(code) = watch.check(started, attempt) {
                             return Outcome::TimedOut(code, late(code));
                         }
                         if let Some(details) = attempt.take_unsaved() {
@@ -201,7 +201,7 @@ impl<'a> Watch<'a> {
         Self { live, limits, began: now, beat: now, marked: beats || limits.marked, beats }
     }
 
-    /// How long until something is due.
+    /// Time until the next deadline.
     fn next(&self) -> Duration {
         let now = self.live.ledger.clock.elapsed();
         let long = (!self.marked).then(|| self.began + self.live.config.long_step);
@@ -213,8 +213,8 @@ impl<'a> Watch<'a> {
         due.saturating_sub(now).max(Duration::from_millis(1))
     }
 
-    /// Marks a long attempt as begun; says why it is given up, if it is.
-    fn look(&mut self, started: &StepStarted, attempt: &Attempt) -> Option<&'static str> {
+    /// Records the start of a long attempt; returns the code of the limit that was exceeded, if any.
+    fn check(&mut self, started: &StepStarted, attempt: &Attempt) -> Option<&'static str> {
         let now = self.live.ledger.clock.elapsed();
         if !self.marked && now >= self.began + self.live.config.long_step {
             self.marked = true;
@@ -230,7 +230,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The record that keeps a step's heartbeat details: claimed by the node for as long as the attempt lasts.
+/// The record of a step's heartbeat details, claimed by the node during the attempt.
 struct Details<'a> {
     live: &'a Arc<LiveRun>,
     id: Option<TaskId>,
@@ -254,7 +254,7 @@ impl<'a> Details<'a> {
         self.task.as_ref().map(|task| task.payload.clone())
     }
 
-    /// Keeps the details. They are a help, not a truth: a store that fails here costs nothing but them.
+    /// Writes the details. Best effort: if the store fails, only the details are lost.
     async fn write(&mut self, details: Payload) {
         let (Some(id), Some(node)) = (self.id.clone(), self.live.ledger.process.node().cloned()) else {
             return;
@@ -300,8 +300,7 @@ impl<'a> Details<'a> {
         };
     }
 
-    /// Leaves the details for the next attempt, in whatever process that is: the last ones are written, and the record
-    /// has no owner.
+    /// Writes the last details and releases the record, so that the next attempt can read it in any process.
     async fn keep(&mut self, unsaved: Option<Payload>) {
         if let Some(details) = unsaved.filter(|_| self.id.is_some()) {
             self.write(details).await;
@@ -312,7 +311,7 @@ impl<'a> Details<'a> {
         }
     }
 
-    /// The record goes with the append that says that the step is done.
+    /// Removes the record by the append that completes the step.
     fn forget(&mut self) {
         if let (Some(id), Some(_)) = (self.id.take(), self.task.take()) {
             self.live.lock().extra.push(TaskChange::Remove { task: id });

@@ -1,4 +1,4 @@
-//! What happens after a workflow function returns, and how completed steps are undone, latest first.
+//! The end of a workflow function: completion, failure, and compensation of completed steps, latest first.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -15,10 +15,10 @@ use crate::ledger::error::Result;
 use crate::run::driver::panicked;
 use crate::run::live_run::{Inner, LiveRun, Mode, Stop};
 
-/// Attempts at undoing one step before a person is needed.
+/// Attempts at one compensation before the run parks.
 const UNDO_ATTEMPTS: u32 = 5;
 
-/// Queues what follows from the workflow's result; where something must be undone, the work of undoing it.
+/// Queues what follows from the workflow's result. If steps must be compensated, returns that work.
 pub(crate) fn after(
     live: &Arc<LiveRun>,
     result: Result<Payload>,
@@ -51,34 +51,34 @@ pub(crate) fn after(
     None
 }
 
-/// Why the code's result does not fit the log, if it does not.
+/// Why the code's result contradicts the log, if it does.
 pub(crate) fn disagrees(inner: &Inner) -> Option<String> {
     let asked = inner.arm_counts();
     let left = match asked.values().all(|count| *count == 0) {
-        // Code that asks for nothing enters no arm, and leaves everything out.
+        // Code that requests no operation enters no arm, and so skips all of them.
         true => first(inner.state.ops.iter()),
         false => unasked(&inner.state, &asked),
     };
     left.map(|path| left_out(&path))
 }
 
-/// What is said of an operation that the code did not ask for.
+/// Describes an operation that the code did not request.
 pub(crate) fn left_out(path: &Path) -> String {
-    format!("the log has {path}, the code returned without it")
+    format!("the log has {path}, but the code returned without it")
 }
 
-/// An operation of the log that the code did not ask for.
+/// An operation of the log that the code did not request.
 pub(crate) fn unasked(state: &State, asked: &std::collections::HashMap<String, u32>) -> Option<Path> {
     let missed = |(path, op): &(&Path, &Op)| asked.get(path.arm()).is_some_and(|count| op.ord >= *count);
     first(state.ops.iter().filter(missed))
 }
 
-/// The first by position: a map has no order that two processes agree on.
+/// The first by position, because the order of a map differs between processes.
 fn first<'a>(ops: impl Iterator<Item = (&'a Path, &'a Op)>) -> Option<Path> {
     ops.min_by_key(|(_, op)| op.first).map(|(path, _)| path.clone())
 }
 
-/// The workflow failed or is cancelled: undo what has a compensation, then say how it ended.
+/// Compensates a failed or cancelled run, then ends it.
 async fn unwind(live: Arc<LiveRun>, failure: Failure) -> Result<Payload> {
     live.settled().await;
     let (failure, cancelled) = {
@@ -96,7 +96,7 @@ async fn unwind(live: Arc<LiveRun>, failure: Failure) -> Result<Payload> {
     std::future::pending().await
 }
 
-/// The work of undoing that the log asks for, whatever the code would do now.
+/// The compensation work that the log requires, independent of the code's result.
 pub(crate) fn from_log(live: &Arc<LiveRun>, state: &State) -> BoxFuture<'static, Result<Payload>> {
     let live = Arc::clone(live);
     match (&state.jump, &state.failure) {
@@ -105,13 +105,13 @@ pub(crate) fn from_log(live: &Arc<LiveRun>, state: &State) -> BoxFuture<'static,
     }
 }
 
-/// Steps that completed after this position are to be undone: all of them, unless a jump goes back to a later one.
+/// The position after which completed steps are compensated: the start, unless a jump has a later target.
 pub(crate) fn cutoff(state: &State) -> Seq {
     let target = state.jump.as_ref().and_then(|jump| state.ops.get(&jump.to));
     target.map_or(Seq::ZERO, |op| op.first.before())
 }
 
-/// A jump waits for its compensations: undo what lies after its target, then go back.
+/// Compensates the steps after the target of a pending jump, then jumps.
 async fn rewind(live: Arc<LiveRun>) -> Result<Payload> {
     let cutoff = cutoff(&live.lock().state);
     undo_after(&live, cutoff, None).await?;
@@ -135,7 +135,7 @@ async fn undo_after(live: &Arc<LiveRun>, cutoff: Seq, failure: Option<&Failure>)
             let failure = failure.filter(|_| first).cloned();
             let ticket = live.queue(Owned::UndoStarted { path, failure });
             live.durable(ticket).await;
-            // A remote step may have completed just before: then it goes first.
+            // A remote step may have completed just before; it is compensated first.
             continue;
         }
         match undo_one(live, &path).await {
@@ -180,7 +180,7 @@ async fn undo_one(live: &Arc<LiveRun>, path: &Path) -> std::result::Result<(), F
                 Ok(Err(error)) => error.failure().clone(),
                 Err(panic) => panicked(&*panic),
             },
-            // No attempt will help, and it is no failure of the compensation.
+            // A retry cannot help, and the compensation itself did not fail.
             Ok(Err(misfit)) => return live.stop_and_hang(Stop::Diverged(misfit)).await,
             Err(panic) => panicked(&*panic),
         };
@@ -192,7 +192,7 @@ async fn undo_one(live: &Arc<LiveRun>, path: &Path) -> std::result::Result<(), F
     Ok(())
 }
 
-/// Every open child gets the request before its parent is over.
+/// Asks every open child to cancel before the parent ends.
 async fn cancel_children(live: &Arc<LiveRun>) {
     let children = live.lock().state.open_children();
     for child in children {
@@ -200,11 +200,11 @@ async fn cancel_children(live: &Arc<LiveRun>) {
     }
 }
 
-/// Asks a child to stop; one that is over, or never came to be, is as wanted already.
+/// Asks a child to cancel. Nothing to do if it has ended or was never created.
 pub(crate) async fn cancel_child(live: &Arc<LiveRun>, child: &goldseam_core::RunId) {
     let id = format!("parent-{}-{}", live.run, live.lock().fence.epoch);
     let note = Note { id, by: None, reason: format!("its parent {} ended", live.run) };
     if let Err(error) = live.ledger.commit(child, &Command::Cancel(note)).await {
-        tracing::debug!(%child, %error, "a child was not cancelled");
+        tracing::debug!(%child, %error, "child was not cancelled");
     }
 }

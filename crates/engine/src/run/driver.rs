@@ -1,7 +1,7 @@
-//! The task that moves one run: polls the workflow, appends what it queued, lets it rest.
+//! The driver of a live run: polls the workflow, appends the queued doings, and releases runs that only wait.
 //!
-//! Everything that a poll of the workflow queued goes into one append right after that poll. So the
-//! last step and the completion share a commit, and a step's result is durable before the next effect.
+//! One append contains everything that one poll of the workflow queued. So the last step and the completion share a
+//! commit, and the result of a step is durable before the next effect.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -23,18 +23,18 @@ use crate::run::live_run::{Inner, LiveRun, Mode, Slow, Stop};
 /// How an execution ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum End {
-    /// The run is over.
+    /// The run has ended.
     Finished,
-    /// The run was given back: it waits, is paused, parked or handed over.
+    /// The run was released: it waits, is paused, parked or handed over.
     Released,
-    /// The run began anew and is still ours.
+    /// The run continued as new, and this node still owns it.
     Continued,
-    /// The execution was dropped; the log decides what happens next.
+    /// The execution was dropped; the log decides what follows.
     Dropped(Stop),
 }
 
-/// How far a node's clock may be behind the store's without the node noticing, twice.
-const ALMOST: Duration = Duration::from_millis(100);
+/// Twice the unnoticed lag of a node's clock behind the store's.
+const CLOCK_LAG_MAX: Duration = Duration::from_millis(100);
 
 type Io = BoxFuture<'static, Result<(), Stop>>;
 
@@ -44,11 +44,11 @@ pub(crate) struct Driver {
     io: Option<Io>,
     linger: Option<BoxFuture<'static, ()>>,
     releasing: bool,
-    /// Work that was given up. It holds guards that lock the live, so it is dropped only once the lock is free.
+    /// Work that was dropped. Its guards lock the live run, so it is dropped only while the lock is free.
     given_up: Option<BoxFuture<'static, Result<Payload>>>,
 }
 
-/// Moves the run until it is over, rests or is lost.
+/// Drives the run until it ends, is released or is lost.
 pub(crate) async fn drive(live: Arc<LiveRun>, work: BoxFuture<'static, Result<Payload>>) -> End {
     let mut driver =
         Driver { live, work: Some(work), io: None, linger: None, releasing: false, given_up: None };
@@ -65,7 +65,7 @@ impl Driver {
             let live = Arc::clone(&self.live);
             let mut inner = live.lock();
             inner.polling = false;
-            // Whatever stops the execution during a poll wakes nobody: it is looked at here.
+            // A stop during a poll wakes no task, so it is checked here.
             moved |= inner.stop.is_some();
             if self.io.is_none() {
                 moved |= self.consider_rest(&mut inner, cx);
@@ -105,7 +105,7 @@ impl Driver {
         true
     }
 
-    /// Lets go of a run that only waits, is paused, or whose node leaves.
+    /// Releases a run that only waits, is paused, or whose node leaves.
     fn consider_rest(&mut self, inner: &mut Inner, cx: &mut Cx<'_>) -> bool {
         if self.releasing || inner.stop.is_some() {
             return false;
@@ -115,7 +115,7 @@ impl Driver {
             self.given_up = self.work.replace(compensation::from_log(&self.live, &inner.state));
             return true;
         }
-        let reason = if inner.rests() {
+        let reason = if inner.is_paused_and_quiet() {
             Some(Release::Paused)
         } else if self.live.live_runs().is_aborting()
             || (self.live.live_runs().is_leaving() && inner.is_quiet())
@@ -133,8 +133,8 @@ impl Driver {
         true
     }
 
-    /// Whether replay has come as far as it can: the function returned, or all compensations are known. The rest of its arms
-    /// hang at operations that the log does not have; one that awaits something else gets a while.
+    /// Whether replay is complete: the function returned, or all compensations are known. All other arms wait at
+    /// operations that the log does not have; an arm that awaits something else gets some time.
     fn has_replayed(&mut self, inner: &Inner, cx: &mut Cx<'_>) -> bool {
         if self.work.is_none() || inner.knows_compensations() {
             return true;
@@ -151,9 +151,9 @@ impl Driver {
                 false
             }
             Some(Slow::Yes) => true,
-            // A process that finds it owned knows that more than a wait was under way.
+            // If a dead process owned the run, more than a wait was in progress.
             Some(Slow::No) if inner.is_suspect() && !self.is_almost_due(inner) => true,
-            // Beside a run that must be alone, none that waits is to wake up.
+            // Beside a run that must be alone, no waiting run may wake up.
             Some(Slow::No) if !inner.is_suspect() && self.live.live_runs().is_secluded() => true,
             Some(Slow::No) => {
                 let span = self.live.config.linger;
@@ -163,11 +163,11 @@ impl Driver {
         }
     }
 
-    /// Whether the run goes on at once. By the store's clock the moment may have come already: given back, the run would be
-    /// claimed and given back again until the node's clock agrees.
+    /// Whether the run is about to continue. By the store's clock its time may have come: a released run would be
+    /// claimed and released again until the node's clock agrees.
     fn is_almost_due(&self, inner: &Inner) -> bool {
         let due = inner.state.summary.due();
-        due.is_some_and(|due| due.since(self.live.now()) <= ALMOST)
+        due.is_some_and(|due| due.since(self.live.now()) <= CLOCK_LAG_MAX)
     }
 
     fn next_io(&self, inner: &mut Inner) -> Option<Io> {
@@ -176,8 +176,8 @@ impl Driver {
         }
         if std::mem::take(&mut inner.poked) {
             let live = Arc::clone(&self.live);
-            let nobody = live.ledger.entropy.write_id();
-            return Some(Box::pin(async move { read_on(&live, nobody).await.map(|_| ()) }));
+            let unused = live.ledger.entropy.write_id();
+            return Some(Box::pin(async move { read_on(&live, unused).await.map(|_| ()) }));
         }
         None
     }
@@ -214,7 +214,7 @@ impl Driver {
     }
 }
 
-/// What stands in the log for a panic in user code.
+/// The failure that the log records for a panic in user code.
 pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

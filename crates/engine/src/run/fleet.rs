@@ -1,4 +1,4 @@
-//! The version of a workflow that a new run begins with.
+//! The version of a new run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::ledger::error::EngineError;
 use crate::ledger::liveness::Thresholds;
 use crate::run::live_runs::LiveRuns;
 
-/// Age up to which the versions of live nodes are used again: many starts share one read.
+/// Maximum age of a reading of the live nodes' versions: many starts share one reading.
 const FRESH: Duration = Duration::from_secs(1);
 
 impl LiveRuns {
-    /// Returns the newest version of this process, else the newest of a live node, else [`UNDECIDED`]: the first claim
-    /// decides it.
+    /// Returns the newest version of this process, otherwise the newest of a live node, otherwise [`UNDECIDED`]: the
+    /// first claim decides.
     pub(crate) async fn newest_live(
         &self,
         ledger: &Ledger,
@@ -29,7 +29,7 @@ impl LiveRuns {
         Ok(self.newest_of_nodes(ledger).await?.get(workflow).copied().unwrap_or(UNDECIDED))
     }
 
-    /// The newest versions that live nodes have, as they were a moment ago.
+    /// The newest versions of live nodes, by a recent reading.
     async fn newest_of_nodes(&self, ledger: &Ledger) -> Result<Arc<Newest>, EngineError> {
         let now = ledger.clock.elapsed();
         let pace = ledger.store.pace();
@@ -37,7 +37,7 @@ impl LiveRuns {
             return Ok(known);
         }
         let thresholds = Thresholds::of(&Config::default().at_pace(&pace));
-        let mut patience = Patience::new(ledger, "a look at all nodes");
+        let mut patience = Patience::new(ledger, "reading the nodes");
         let liveness = patience.insist(ledger, || ledger.liveness(thresholds)).await?;
         let newest = Arc::new(liveness.newest());
         self.remember_fleet(now, Arc::clone(&newest));

@@ -1,7 +1,7 @@
-//! One run in memory: its derived state, what it has queued for the log, and who waits for what.
+//! A live run: a run loaded into memory, with its derived state, its queued doings, and the wakers of its waits.
 //!
-//! The state changes only by events that are in the log. What a workflow does is queued here and
-//! appended by the driver; a ticket tells when it is durable.
+//! The state changes only by events that are in the log. The workflow queues doings here, and the driver appends
+//! them; a ticket tells when a doing is durable.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
@@ -25,18 +25,18 @@ use crate::ledger::error::{EngineError, Error, Result};
 use crate::run::append::Moved;
 use crate::run::live_runs::LiveRuns;
 
-/// Undoes one step, given its path and what it returned; or says how that does not fit the code.
+/// Compensates one step, given its path and output; the error says why the output does not fit the code.
 pub(crate) type UndoFn =
     Arc<dyn Fn(&Path, &Payload) -> Result<BoxFuture<'static, Result<()>>, String> + Send + Sync>;
 
-/// One run in memory.
+/// A run loaded into memory.
 pub(crate) struct LiveRun {
     pub(crate) run: RunId,
     pub(crate) ledger: Ledger,
     live_runs: Arc<LiveRuns>,
     pub(crate) config: Arc<Config>,
     pub(crate) task: TaskId,
-    /// The claim under which it is executed.
+    /// The claim under which it executes.
     pub(crate) epoch: Seq,
     inner: Mutex<Inner>,
 }
@@ -44,15 +44,15 @@ pub(crate) struct LiveRun {
 /// Why an execution ends before the workflow does.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stop {
-    /// Replay asked for something else than the log has.
+    /// Replay and log differ.
     Diverged(String),
-    /// The claim is over.
+    /// The claim has ended.
     Fenced,
-    /// The history is as long as it may be.
+    /// The history has reached its maximum length.
     TooLong(TooLong),
-    /// The store failed for good.
+    /// The store failed permanently.
     Store(String),
-    /// A question whose form makes no sense.
+    /// A question has an invalid form.
     Form(String),
 }
 
@@ -65,20 +65,20 @@ impl From<EngineError> for Stop {
 /// Whether new effects may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Go on.
+    /// Normal execution.
     Run,
-    /// Only replay what is recorded: the run is being undone, or a jump waits for its compensations.
+    /// Only replay recorded operations: the run is being compensated, or a jump waits for its compensations.
     Replay,
-    /// Undoing: cancellation no longer interrupts.
+    /// Compensating: cancellation no longer interrupts.
     Undo,
-    /// A preflight: nothing is begun and nothing is written. See [`LiveRun::to_look_at`].
-    Look,
+    /// A preflight: nothing begins and nothing is written. See [`LiveRun::for_preflight`].
+    Preflight,
 }
 
 impl Mode {
     /// Whether a request to cancel interrupts the code.
     pub(crate) fn heeds_cancel(self) -> bool {
-        matches!(self, Self::Run | Self::Look)
+        matches!(self, Self::Run | Self::Preflight)
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Inner {
     pub(crate) undo: HashMap<Path, UndoFn>,
     pub(crate) continue_with: Option<Payload>,
     pub(crate) moved: Moved,
-    /// When the run was last surely ours.
+    /// When this node last surely owned the run.
     held_at: Duration,
     issued: u64,
     durable: u64,
@@ -108,7 +108,7 @@ pub(crate) struct Inner {
     waits_made: u64,
 }
 
-/// A counter for each arm, so that paths do not depend on timing.
+/// The counters of an arm, which make paths independent of timing.
 #[derive(Default)]
 struct Arm {
     next: u32,
@@ -118,33 +118,40 @@ struct Arm {
     changes: HashMap<StepName, bool>,
 }
 
-/// Whether a wait may leave memory at once.
+/// Whether a run that waits may leave memory at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slow {
-    /// A person or a distant time: nothing is gained by staying.
+    /// Waits for a person or a distant time: staying in memory gains nothing.
     Yes,
-    /// Something may come any moment.
+    /// The wait may resolve at any moment.
     No,
 }
 
-/// A new operation: where it stands.
+/// The position of an operation.
 #[derive(Debug, Clone)]
 pub(crate) struct Spot {
     pub(crate) path: Path,
     pub(crate) ord: u32,
 }
 
+/// A run that this node owned at `held_at`, with its advance task.
+pub(crate) struct OwnedRun {
+    pub(crate) state: State,
+    pub(crate) task: TaskId,
+    pub(crate) held_at: Duration,
+}
+
 impl LiveRun {
-    /// A run that was ours at `held_at`.
+    /// Creates a live run that this node owns.
     pub(crate) fn new(
         ledger: Ledger,
         live_runs: Arc<LiveRuns>,
         config: Arc<Config>,
-        (state, task): (State, TaskId),
-        held_at: Duration,
+        owned: OwnedRun,
     ) -> Self {
+        let OwnedRun { state, task, held_at } = owned;
         let fence = Fence { epoch: state.summary.epoch, branch: state.summary.branch };
-        let mode = if turns_back(&state) { Mode::Replay } else { Mode::Run };
+        let mode = if must_compensate(&state) { Mode::Replay } else { Mode::Run };
         Self {
             run: state.summary.run.clone(),
             ledger,
@@ -179,19 +186,19 @@ impl LiveRun {
         }
     }
 
-    /// A run that is only looked at: its code is called, and stops at the first thing that the log does not have.
+    /// Creates a live run for a preflight: its code runs until the first operation that the log does not have.
     ///
-    /// Invariant: no effect begins and nothing is written. Steps, waits, sleeps, questions, children and lines for
-    /// people pass [`LiveRun::gate`], which stays shut in this mode; a child that the log has is not created again; what
-    /// is queued stays in the queue, as there is no driver. `ledger` must be one whose store refuses everything.
-    pub(crate) fn to_look_at(ledger: Ledger, config: Arc<Config>, state: State) -> Self {
-        let nothing = TaskId::new("preflight").unwrap_or_else(|_| unreachable!("a literal that is an id"));
+    /// Invariant: no effect begins and nothing is written. Steps, waits, sleeps, questions, children and progress
+    /// messages pass [`LiveRun::gate`], which stays closed in this mode; a child in the log is not created again;
+    /// queued doings stay in the queue, because there is no driver. The store of `ledger` must refuse everything.
+    pub(crate) fn for_preflight(ledger: Ledger, config: Arc<Config>, state: State) -> Self {
+        let task = TaskId::new("preflight").unwrap_or_else(|_| unreachable!("the name is a valid task id"));
         let live_runs = Arc::new(LiveRuns::of_client());
-        let live = Self::new(ledger, live_runs, config, (state, nothing), Duration::ZERO);
+        let live = Self::new(ledger, live_runs, config, OwnedRun { state, task, held_at: Duration::ZERO });
         {
             let mut inner = live.lock();
-            inner.mode = Mode::Look;
-            // A pause stops no replay.
+            inner.mode = Mode::Preflight;
+            // A pause does not stop a replay.
             inner.state.summary.paused = false;
         }
         live
@@ -209,7 +216,7 @@ impl LiveRun {
         self.ledger.clock.now()
     }
 
-    /// Queues something for the log; the ticket says when it is durable.
+    /// Queues a doing; the ticket tells when it is durable.
     pub(crate) fn queue(&self, what: Owned) -> u64 {
         let at = self.now();
         let mut inner = self.lock();
@@ -218,7 +225,7 @@ impl LiveRun {
         ticket
     }
 
-    /// Queues the end of an operation and hands its time to the operation's arm.
+    /// Queues the end of an operation and sets the time of its arm.
     pub(crate) fn queue_seen(&self, spot: &Spot, what: Owned) {
         let at = self.now();
         let mut inner = self.lock();
@@ -227,7 +234,7 @@ impl LiveRun {
         inner.nudge();
     }
 
-    /// Returns once everything up to `ticket` is in the log. Never returns if the execution is over.
+    /// Returns once everything up to `ticket` is in the log. Never returns if the execution has ended.
     pub(crate) async fn durable(&self, ticket: u64) {
         poll_fn(|cx| {
             let mut inner = self.lock();
@@ -246,70 +253,71 @@ impl LiveRun {
         self.durable(ticket).await;
     }
 
-    /// Returns once a new effect may begin: everything before it is durable, and nobody paused the run.
+    /// Returns once a new effect may begin: everything before it is durable, and the run is not paused.
     pub(crate) async fn gate(&self) -> Result<()> {
         let _gate = Counted::new(self, |inner| &mut inner.gates);
         let ticket = self.lock().issued;
         poll_fn(|cx| {
             let mut inner = self.lock();
-            let looks = inner.mode == Mode::Look;
-            let settled = inner.durable >= ticket || looks;
+            let preflight = inner.mode == Mode::Preflight;
+            let settled = inner.durable >= ticket || preflight;
             let open = inner.stop.is_none() && settled && !inner.state.summary.paused;
             if open && inner.mode.heeds_cancel() && inner.state.summary.cancel.is_some() {
                 return Poll::Ready(Err(Error::cancelled()));
             }
-            if open && inner.mode != Mode::Replay && !looks {
+            if open && inner.mode != Mode::Replay && !preflight {
                 return Poll::Ready(Ok(()));
             }
             inner.wakers.push(cx.waker().clone());
             Poll::Pending
         })
         .await?;
-        let (held_at, clock) = (self.lock().held_at, &*self.ledger.clock);
+        let held_at = self.lock().held_at;
+        let clock = &*self.ledger.clock;
         if !self.live_runs().is_sure(held_at, clock) || self.live_runs().is_out_of_sight(clock.elapsed()) {
             self.revalidate().await;
         }
         Ok(())
     }
 
-    /// The node was not confirmed alive lately: asks the store whether the claim still stands, and whether the run
-    /// goes on in another store.
+    /// Asks the store whether the claim is still current and the store is not closed, because the node was not
+    /// confirmed alive recently.
     async fn revalidate(&self) {
         let sent = self.ledger.clock.elapsed();
-        let mut patience = crate::ledger::commit::Patience::new(&self.ledger, "a look at a claim");
+        let mut patience = crate::ledger::commit::Patience::new(&self.ledger, "reading a claim");
         let epoch = self.lock().fence.epoch;
-        let look = || async {
+        let read = || async {
             let closed = closed_by_copy(&*self.ledger.store).await?;
             Ok(self.ledger.summary(&self.run).await?.filter(|_| closed.is_none()))
         };
-        match patience.insist(&self.ledger, look).await {
+        match patience.insist(&self.ledger, read).await {
             Ok(Some(summary)) if summary.epoch == epoch && summary.owner.is_some() => self.holds_at(sent),
             Ok(_) => self.stop_and_hang(Stop::Fenced).await,
             Err(error) => self.stop_and_hang(Stop::Store(error.to_string())).await,
         }
     }
 
-    /// The store showed, in answer to something sent at `sent`, that the run is ours.
+    /// Records that a reply to a request sent at `sent` proved the ownership.
     pub(crate) fn holds_at(&self, sent: Duration) {
         self.live_runs().confirm(sent);
         let mut inner = self.lock();
         inner.held_at = inner.held_at.max(sent);
     }
 
-    /// Whether the run is still under the claim of this execution, as its row says.
-    pub(crate) fn stands_in(&self, summary: &Summary) -> bool {
+    /// Whether the claim of this execution is current according to the row.
+    pub(crate) fn is_current_in(&self, summary: &Summary) -> bool {
         let branch = self.lock().fence.branch;
         summary.owner.is_some() && summary.epoch == self.epoch && summary.branch == branch
     }
 
-    /// Ends the execution from outside: its driver drops the user's code at its next turn.
+    /// Ends the execution from outside. Its driver drops the user's code at its next poll.
     pub(crate) fn end(&self, stop: Stop) {
         let mut inner = self.lock();
         inner.stop.get_or_insert(stop);
         inner.nudge();
     }
 
-    /// Ends the execution; user code never sees why.
+    /// Ends the execution and never returns, so user code does not see the reason.
     pub(crate) async fn stop_and_hang<T>(&self, stop: Stop) -> T {
         self.end(stop);
         std::future::pending().await
@@ -328,14 +336,14 @@ impl LiveRun {
         .await
     }
 
-    /// Never returns while only what is recorded is replayed: for what is recorded without passing the gate.
+    /// Never returns during a replay of recorded operations only. For operations that do not pass the gate.
     pub(crate) async fn unless_replaying(&self) {
         if self.lock().mode == Mode::Replay {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Tells the driver that the log may have grown.
+    /// Signals the driver that the log may have grown.
     pub(crate) fn poke(&self) {
         let mut inner = self.lock();
         inner.poked = true;
@@ -357,27 +365,27 @@ impl LiveRun {
     }
 }
 
-/// Whether the log says that steps are to be undone, so that nothing new may begin.
-fn turns_back(state: &State) -> bool {
+/// Whether the log requires compensations, so nothing new may begin.
+fn must_compensate(state: &State) -> bool {
     state.jump.is_some() || state.is_being_undone() && !planted::is(Bug::BeginsWhileUndoing)
 }
 
 impl Inner {
-    /// Whether every step that is to be undone has its compensation: replay need not go further.
+    /// Whether all steps to compensate have their compensation, so replay can end.
     pub(crate) fn knows_compensations(&self) -> bool {
         let left = self.state.to_undo(crate::run::compensation::cutoff(&self.state));
         left.iter().all(|path| self.undo.contains_key(path))
     }
 
-    /// Queues something for the log. The only way in: what is not counted here would count as durable later.
-    /// The ticket says when it is durable.
+    /// Queues a doing. All doings must pass here, or the count of durable doings would be wrong. The ticket tells
+    /// when it is durable.
     pub(crate) fn push(&mut self, doing: Doing) -> u64 {
         self.queue.push(doing);
         self.issued += 1;
         self.issued
     }
 
-    /// Wakes the driver unless it is polling the workflow right now and will look anyway.
+    /// Wakes the driver, unless it is polling the workflow and will check the state afterwards.
     pub(crate) fn nudge(&mut self) {
         if !self.polling
             && let Some(driver) = &self.driver
@@ -386,12 +394,12 @@ impl Inner {
         }
     }
 
-    /// The state changed, and `count` queued doings are in the log.
+    /// Records that the state changed and `count` queued doings are in the log.
     pub(crate) fn advanced(&mut self, count: u64) {
         self.durable += count;
         debug_assert!(self.durable <= self.issued, "more is durable than was ever queued");
         self.revision += 1;
-        if self.mode == Mode::Run && turns_back(&self.state) {
+        if self.mode == Mode::Run && must_compensate(&self.state) {
             self.mode = Mode::Replay;
         }
         for waker in self.wakers.drain(..) {
@@ -403,7 +411,7 @@ impl Inner {
         self.revision
     }
 
-    /// Whether nothing runs here and something is waited for.
+    /// Whether no user code runs and at least one wait is open.
     pub(crate) fn idle(&self) -> Option<Slow> {
         if self.busy > 0 || self.gates > 0 || self.waits.is_empty() {
             return None;
@@ -416,8 +424,8 @@ impl Inner {
         self.state.summary.lived_ms.is_some()
     }
 
-    /// Whether the run is paused and no user code runs any more.
-    pub(crate) fn rests(&self) -> bool {
+    /// Whether the run is paused and no user code runs.
+    pub(crate) fn is_paused_and_quiet(&self) -> bool {
         self.state.summary.paused && self.busy == 0 && self.queue.is_empty()
     }
 
@@ -425,7 +433,7 @@ impl Inner {
         self.busy == 0 && self.queue.is_empty()
     }
 
-    /// The place of the next operation called `name` in `arm`.
+    /// The position of the next operation called `name` in `arm`.
     pub(crate) fn spot(&mut self, arm: &Path, name: &StepName, key: Option<&StepName>) -> Spot {
         let counter = self.arms.entry(arm.clone()).or_default();
         let ord = counter.next;
@@ -435,13 +443,13 @@ impl Inner {
         Spot { path: arm.child(name, key, *count), ord }
     }
 
-    /// Whether nothing more can happen in a look without something from outside of the context.
+    /// Whether a preflight cannot continue without input from outside the context.
     pub(crate) fn is_at_the_frontier(&self) -> bool {
         self.gates > 0 || !self.waits.is_empty() || !self.queue.is_empty()
     }
 
-    /// Whether this lineage has the change called `name` in `arm`: as it was first answered in this replay, else as the
-    /// log says. None: the log ends here, and the question is open.
+    /// Whether this lineage has the change `name` in `arm`: as first answered in this replay, otherwise as the log
+    /// says. None: the log ends here, and the answer is open.
     pub(crate) fn has_change(&mut self, arm: &Path, name: &StepName) -> (Path, u32, Option<bool>) {
         let path = arm.child(name, None, 1);
         let counter = self.arms.entry(arm.clone()).or_default();
@@ -454,12 +462,12 @@ impl Inner {
         (path, ord, known)
     }
 
-    /// The answer holds for the rest of this replay.
+    /// Keeps the answer for the rest of this replay.
     pub(crate) fn answer_change(&mut self, arm: &Path, name: &StepName, answer: bool) {
         self.arms.entry(arm.clone()).or_default().changes.insert(name.clone(), answer);
     }
 
-    /// The recorded operation at `spot`, if replay has not passed the log; or how the two differ.
+    /// The recorded operation at `spot`, if the log has one, or how log and code differ.
     pub(crate) fn look(&mut self, spot: &Spot, input: Option<Hash>) -> Result<Option<&Op>, Stop> {
         let Spot { path, ord } = spot;
         if let Some(recorded) = self.state.nth(path.arm(), *ord)
@@ -483,7 +491,7 @@ impl Inner {
             && then != here
             && op.first > other_until
         {
-            return Err(Stop::Diverged(format!("{path} has other input in the code than in the log")));
+            return Err(Stop::Diverged(format!("{path} has different input in the code and in the log")));
         }
         let now = op.at;
         if let Some(arm) = self.arms.get_mut(path.arm()) {
@@ -492,7 +500,7 @@ impl Inner {
         Ok(Some(op))
     }
 
-    /// How many operations the code has asked for in each arm.
+    /// Number of operations that the code has requested in each arm.
     pub(crate) fn arm_counts(&self) -> HashMap<String, u32> {
         self.arms.iter().map(|(path, arm)| (path.as_str().to_owned(), arm.next)).collect()
     }
@@ -508,7 +516,7 @@ impl Inner {
         }
     }
 
-    /// The next number that `arm` draws: the same in every replay.
+    /// The next random value of `arm`, the same in every replay.
     pub(crate) fn draw(&mut self, arm: &Path) -> Hash {
         let counter = self.arms.entry(arm.clone()).or_default();
         counter.draws += 1;
@@ -517,7 +525,7 @@ impl Inner {
     }
 }
 
-/// Counts something up until dropped.
+/// Increments a counter until dropped.
 pub(crate) struct Counted<'a> {
     live: &'a LiveRun,
     field: fn(&mut Inner) -> &mut u32,

@@ -1,4 +1,4 @@
-//! What one process knows in memory: the runs it has, who waits for them, and when it was last sure to be alive.
+//! The table of live runs of a process, the futures that wait for their ends, and the node's last confirmed liveness.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,51 +19,51 @@ use crate::ledger::process::Process;
 use crate::run::live_run::LiveRun;
 use crate::run::registry::Registry;
 
-/// How an execution in this process ended, for those who wait for the run.
+/// How an execution in this process ended.
 #[derive(Debug, Clone)]
 pub(crate) enum Ended {
-    /// The run is over.
+    /// The run has ended.
     Over(Outcome),
-    /// It left this process; look at the store.
+    /// The run left this process; read the store.
     Elsewhere,
 }
 
-/// Shared memory of one engine, or of a client that executes nothing.
+/// The live runs of one engine; empty in a client, which executes no runs.
 pub(crate) struct LiveRuns {
     node: Option<NodeId>,
     registry: Registry,
-    /// The newest versions that live nodes had, and when they were looked up.
+    /// The newest versions of live nodes, and when they were read.
     fleet: Mutex<Option<(Duration, Arc<Newest>)>>,
     started_at: Millis,
     sure_for: Duration,
     confirmed: Mutex<Confirmed>,
     leaving: AtomicBool,
     aborting: AtomicBool,
-    /// Nothing new begins here: a run is let in alone.
+    /// Set while a run must be alone: nothing new begins.
     secluded: AtomicBool,
-    hot: Mutex<Hot>,
-    /// An execution has left memory, or a turn is over.
+    table: Mutex<Table>,
+    /// Notified when an execution leaves memory, or a turn ends.
     left: Notify,
-    /// Appends of this process that have landed.
+    /// Number of successful appends of this process.
     appends: AtomicU64,
-    /// A task became ready here.
+    /// Notified when a task is ready.
     pub(crate) ready: Notify,
-    /// Sees user code begin.
+    /// Observes the start of user code.
     #[cfg(feature = "testing")]
     pub(crate) witness: Option<Arc<dyn crate::run::witness::Witness>>,
 }
 
-/// When the store last confirmed this node, and since when it has without a gap.
+/// When the store last confirmed this node, and since when without a gap.
 #[derive(Debug, Default)]
 struct Confirmed {
     last: Duration,
     since: Duration,
-    /// When the last beat that landed was sent.
+    /// When the last successful beat was sent.
     beat: Option<Duration>,
 }
 
 #[derive(Default)]
-struct Hot {
+struct Table {
     runs: BTreeMap<RunId, Arc<LiveRun>>,
     /// Runs that are being claimed and loaded, each by one task of this process.
     turns: BTreeSet<RunId>,
@@ -71,7 +71,7 @@ struct Hot {
 }
 
 impl LiveRuns {
-    /// The live runs of a process that executes nothing.
+    /// Creates the table of a client.
     pub(crate) fn of_client() -> Self {
         Self::new(None, Registry::default(), Millis(0), Duration::MAX)
     }
@@ -92,7 +92,7 @@ impl LiveRuns {
             leaving: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             secluded: AtomicBool::new(false),
-            hot: Mutex::default(),
+            table: Mutex::default(),
             left: Notify::new(),
             appends: AtomicU64::new(0),
             ready: Notify::new(),
@@ -101,15 +101,15 @@ impl LiveRuns {
         }
     }
 
-    /// The same, with somebody who sees user code begin.
+    /// Sets a witness that observes the start of user code.
     #[cfg(feature = "testing")]
     pub(crate) fn watched_by(mut self, witness: Option<Arc<dyn crate::run::witness::Witness>>) -> Self {
         self.witness = witness;
         self
     }
 
-    fn hot(&self) -> MutexGuard<'_, Hot> {
-        self.hot.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn started_at(&self) -> Millis {
@@ -121,13 +121,13 @@ impl LiveRuns {
         self.registry.newest(workflow)
     }
 
-    /// The newest versions that live nodes had at `since` or later, if that was looked up.
+    /// The newest versions of live nodes, if they were read at `since` or later.
     pub(crate) fn fleet(&self, since: Duration) -> Option<Arc<Newest>> {
         let fleet = self.fleet.lock().unwrap_or_else(PoisonError::into_inner);
         fleet.as_ref().filter(|(at, _)| *at >= since).map(|(_, newest)| Arc::clone(newest))
     }
 
-    /// Remembers the newest versions that live nodes had at `at`.
+    /// Stores the newest versions of live nodes, read at `at`.
     pub(crate) fn remember_fleet(&self, at: Duration, newest: Arc<Newest>) {
         *self.fleet.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, newest));
     }
@@ -141,7 +141,7 @@ impl LiveRuns {
         self.confirmed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The store answered something that was sent at `sent`.
+    /// Records a reply of the store to a request sent at `sent`.
     pub(crate) fn confirm(&self, sent: Duration) {
         let mut confirmed = self.confirmed();
         if sent.saturating_sub(confirmed.last) >= self.sure_for {
@@ -150,25 +150,25 @@ impl LiveRuns {
         confirmed.last = confirmed.last.max(sent);
     }
 
-    /// A beat that was sent at `sent` has landed.
-    pub(crate) fn told_alive_at(&self, sent: Duration) {
+    /// Records a successful beat that was sent at `sent`.
+    pub(crate) fn record_beat(&self, sent: Duration) {
         self.confirm(sent);
         self.confirmed().beat = Some(sent);
     }
 
-    /// When the last beat that landed was sent.
-    pub(crate) fn told_alive(&self) -> Duration {
+    /// When the last successful beat was sent.
+    pub(crate) fn last_beat(&self) -> Duration {
         self.confirmed().beat.unwrap_or_default()
     }
 
-    /// Whether no beat has landed yet, or none for so long that others may have taken this node for gone: a store may
-    /// have been copied meanwhile, which no append finds out.
+    /// Whether no beat has succeeded yet, or not for so long that other nodes may count this one as gone. The store
+    /// may have been copied meanwhile, which no append notices.
     pub(crate) fn is_out_of_sight(&self, now: Duration) -> bool {
         self.confirmed().beat.is_none_or(|beat| now.saturating_sub(beat) >= self.sure_for)
     }
 
-    /// Whether nobody can have taken over a run that was surely ours at `held_at`: the store has confirmed
-    /// this node ever since, without a gap that a takeover fits into, and lately.
+    /// Whether no other node can have taken over a run that this node owned at `held_at`: the store has confirmed
+    /// this node ever since, without a gap long enough for a takeover, and recently.
     pub(crate) fn is_sure(&self, held_at: Duration, clock: &dyn Clock) -> bool {
         let confirmed = self.confirmed();
         clock.elapsed().saturating_sub(confirmed.last) < self.sure_for && held_at >= confirmed.since
@@ -182,7 +182,7 @@ impl LiveRuns {
         self.aborting.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing new may begin here: a run is let in alone.
+    /// Whether nothing new may begin because a run must be alone.
     pub(crate) fn is_secluded(&self) -> bool {
         self.secluded.load(Ordering::Relaxed)
     }
@@ -202,31 +202,31 @@ impl LiveRuns {
         self.aborting.store(true, Ordering::Relaxed);
     }
 
-    /// Appends of this process that have landed so far.
+    /// Number of successful appends of this process.
     pub(crate) fn appends(&self) -> u64 {
         self.appends.load(Ordering::Relaxed)
     }
 
-    /// Takes an execution into memory, unless another execution of its run is there. The only way in, so that one
-    /// process never has two of them.
+    /// Adds an execution, unless another execution of its run is live. No other function adds one, so a process never
+    /// executes a run twice.
     pub(crate) fn enter(&self, live: &Arc<LiveRun>) -> Entry {
-        let mut hot = self.hot();
+        let mut table = self.table();
         let blind = planted::is(Bug::TwoAtOnce) || planted::is(Bug::AnyClaimIsOwn);
-        match hot.runs.get(&live.run).filter(|_| !blind) {
+        match table.runs.get(&live.run).filter(|_| !blind) {
             Some(other) if other.epoch < live.epoch => return Entry::Older(Arc::clone(other)),
             Some(_) => return Entry::Newer,
             None => {}
         }
-        hot.runs.insert(live.run.clone(), Arc::clone(live));
+        table.runs.insert(live.run.clone(), Arc::clone(live));
         Entry::In
     }
 
-    /// Returns once an execution or a turn of this process has ended. It counts from the call on, not from the first poll.
+    /// Waits for the end of any execution or turn of this process. Counts from the call on, not from the first poll.
     fn left(&self) -> Notified<'_> {
         self.left.notified()
     }
 
-    /// Returns once this execution is not in memory any more.
+    /// Waits until this execution is no longer live.
     pub(crate) async fn until_left(&self, live: &Arc<LiveRun>) {
         loop {
             let left = self.left();
@@ -248,41 +248,41 @@ impl LiveRuns {
         }
     }
 
-    /// The same, if no other task of this process has it.
+    /// Takes the right to claim and load the run, if no other task of this process has it.
     pub(crate) fn try_turn(&self, run: &RunId) -> Option<Turn<'_>> {
-        self.hot().turns.insert(run.clone()).then(|| Turn { live_runs: self, run: run.clone() })
+        self.table().turns.insert(run.clone()).then(|| Turn { live_runs: self, run: run.clone() })
     }
 
     pub(crate) fn live(&self, run: &RunId) -> Option<Arc<LiveRun>> {
-        self.hot().runs.get(run).cloned()
+        self.table().runs.get(run).cloned()
     }
 
     pub(crate) fn holds(&self, run: &RunId) -> bool {
-        self.hot().runs.contains_key(run)
+        self.table().runs.contains_key(run)
     }
 
-    /// Whether this execution of its run is the one in memory.
+    /// Whether this execution is the live one of its run.
     pub(crate) fn has(&self, live: &Arc<LiveRun>) -> bool {
-        self.hot().runs.get(&live.run).is_some_and(|now| Arc::ptr_eq(now, live))
+        self.table().runs.get(&live.run).is_some_and(|now| Arc::ptr_eq(now, live))
     }
 
-    /// The runs in memory.
-    pub(crate) fn hot_runs(&self) -> BTreeSet<RunId> {
-        self.hot().runs.keys().cloned().collect()
+    /// The ids of the live runs.
+    pub(crate) fn run_ids(&self) -> BTreeSet<RunId> {
+        self.table().runs.keys().cloned().collect()
     }
 
-    pub(crate) fn hot_count(&self) -> usize {
-        self.hot().runs.len()
+    pub(crate) fn live_count(&self) -> usize {
+        self.table().runs.len()
     }
 
-    /// The execution of this live is over; whoever waits is told.
+    /// Removes an execution and reports its end to all waiters.
     pub(crate) fn remove(&self, live: &Arc<LiveRun>, ended: &Ended) {
-        let mut hot = self.hot();
-        if hot.runs.get(&live.run).is_some_and(|now| Arc::ptr_eq(now, live)) {
-            hot.runs.remove(&live.run);
+        let mut table = self.table();
+        if table.runs.get(&live.run).is_some_and(|now| Arc::ptr_eq(now, live)) {
+            table.runs.remove(&live.run);
         }
-        let waiters = hot.waiters.remove(&live.run).unwrap_or_default();
-        drop(hot);
+        let waiters = table.waiters.remove(&live.run).unwrap_or_default();
+        drop(table);
         self.left.notify_waiters();
         for waiter in waiters {
             let _ = waiter.send(ended.clone());
@@ -290,29 +290,29 @@ impl LiveRuns {
         self.ready.notify_one();
     }
 
-    /// A way to learn how the execution ends, if the run is in memory here.
+    /// Returns a receiver of the execution's end, if the run is live.
     pub(crate) fn wait_for(&self, run: &RunId) -> Option<oneshot::Receiver<Ended>> {
-        let mut hot = self.hot();
-        if !hot.runs.contains_key(run) {
+        let mut table = self.table();
+        if !table.runs.contains_key(run) {
             return None;
         }
         let (sender, receiver) = oneshot::channel();
-        hot.waiters.entry(run.clone()).or_default().push(sender);
+        table.waiters.entry(run.clone()).or_default().push(sender);
         Some(receiver)
     }
 
     pub(crate) fn nudge_all(&self) {
-        let runs: Vec<Arc<LiveRun>> = self.hot().runs.values().cloned().collect();
+        let runs: Vec<Arc<LiveRun>> = self.table().runs.values().cloned().collect();
         for live in runs {
             live.lock().nudge();
         }
     }
 
     pub(crate) fn clear(&self) {
-        let mut hot = self.hot();
-        hot.runs.clear();
-        hot.waiters.clear();
-        drop(hot);
+        let mut table = self.table();
+        table.runs.clear();
+        table.waiters.clear();
+        drop(table);
         self.left.notify_waiters();
     }
 }
@@ -336,28 +336,28 @@ impl Process for LiveRuns {
     }
 
     fn poke(&self, run: &RunId) {
-        let live = self.hot().runs.get(run).cloned();
+        let live = self.table().runs.get(run).cloned();
         if let Some(live) = live {
             live.poke();
         }
     }
 
     fn is_idle(&self) -> bool {
-        self.hot_count() == 0
+        self.live_count() == 0
     }
 }
 
-/// What becomes of an execution that comes into memory.
+/// The result of adding an execution.
 pub(crate) enum Entry {
-    /// It is there.
+    /// Added.
     In,
-    /// One under the same claim or a later one is there: this one must not begin.
+    /// An execution under the same or a later claim is live: this one must not begin.
     Newer,
-    /// One under an earlier claim is there: it must have ended before this one begins.
+    /// An execution under an earlier claim is live: it must end first.
     Older(Arc<LiveRun>),
 }
 
-/// The right to claim and load a run, until dropped.
+/// The right to claim and load a run. Released when dropped.
 pub(crate) struct Turn<'a> {
     live_runs: &'a LiveRuns,
     run: RunId,
@@ -365,7 +365,7 @@ pub(crate) struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.live_runs.hot().turns.remove(&self.run);
+        self.live_runs.table().turns.remove(&self.run);
         self.live_runs.left.notify_waiters();
     }
 }
@@ -374,7 +374,7 @@ impl fmt::Debug for LiveRuns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LiveRuns")
             .field("node", &self.node)
-            .field("hot", &self.hot_count())
+            .field("live", &self.live_count())
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The execution of one run: its loaded state, the driver of its code, attempts, compensations, and the context that the
+//! The execution of one run: the live run, the driver of its code, attempts, compensations, and the context that the
 //! code holds.
 
 pub(crate) mod append;

@@ -1,4 +1,4 @@
-//! The workflows that this process has.
+//! The registered workflows of this process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) type WorkflowFn =
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
     functions: BTreeMap<WorkflowName, BTreeMap<u32, WorkflowFn>>,
-    elsewhere: BTreeSet<(WorkflowName, u32)>,
+    remote: BTreeSet<(WorkflowName, u32)>,
     plans: BTreeMap<WorkflowName, Vec<StepName>>,
 }
 
@@ -53,23 +53,23 @@ impl Registry {
         self.functions.entry(name).or_default().insert(version, erased);
     }
 
-    /// A workflow whose code is elsewhere: its name and version are known here, and nobody calls it.
-    pub(crate) fn promise(&mut self, name: WorkflowName, version: u32) {
-        let elsewhere: WorkflowFn = Arc::new(|_, _| Box::pin(std::future::pending()));
-        self.elsewhere.insert((name.clone(), version));
-        self.functions.entry(name).or_default().insert(version, elsewhere);
+    /// Registers a workflow of a remote worker: its name and version are known, its function is never called.
+    pub(crate) fn add_remote(&mut self, name: WorkflowName, version: u32) {
+        let never_called: WorkflowFn = Arc::new(|_, _| Box::pin(std::future::pending()));
+        self.remote.insert((name.clone(), version));
+        self.functions.entry(name).or_default().insert(version, never_called);
     }
 
     /// Whether the code of this version is in another process.
-    pub(crate) fn is_elsewhere(&self, name: &WorkflowName, version: u32) -> bool {
-        self.elsewhere.contains(&(name.clone(), version))
+    pub(crate) fn is_remote(&self, name: &WorkflowName, version: u32) -> bool {
+        self.remote.contains(&(name.clone(), version))
     }
 
     pub(crate) fn declare(&mut self, name: WorkflowName, steps: Vec<StepName>) {
         self.plans.insert(name, steps);
     }
 
-    /// The steps that a workflow declared; none: nobody can tell beforehand.
+    /// The steps that a workflow declared; empty if it declared none.
     pub(crate) fn plan(&self, name: &WorkflowName) -> Vec<StepName> {
         self.plans.get(name).cloned().unwrap_or_default()
     }
@@ -79,7 +79,7 @@ impl Registry {
         self.functions.get(name)?.get(&version).cloned()
     }
 
-    /// Whether this version of a workflow is here; of an undecided one, whether any is.
+    /// Whether this version of a workflow is registered; for an undecided version, whether any is.
     pub(crate) fn has(&self, name: &WorkflowName, version: u32) -> bool {
         let versions = self.functions.get(name);
         versions.is_some_and(|versions| version == UNDECIDED || versions.contains_key(&version))
@@ -95,12 +95,12 @@ impl Registry {
         self.functions.get(name)?.keys().next_back().copied()
     }
 
-    /// The names.
+    /// The registered names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &WorkflowName> {
         self.functions.keys()
     }
 
-    /// `name@version` of each.
+    /// The label `name@version` of each version.
     pub(crate) fn labels(&self) -> Vec<String> {
         let versions = |(name, versions): (&WorkflowName, &BTreeMap<u32, WorkflowFn>)| {
             versions.keys().map(|version| format!("{name}@{version}")).collect::<Vec<_>>()

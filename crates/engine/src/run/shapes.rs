@@ -1,4 +1,4 @@
-//! Shapes of the types that workflows read, each found out once, and what is said where a value does not fit.
+//! Shapes of the types that workflows read, each computed once, and the messages for values that do not fit.
 
 use std::any::type_name;
 use std::collections::HashMap;
@@ -10,15 +10,15 @@ use goldseam_core::shape::{Accepted, Shape};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Longest account of a difference.
+/// Maximum length of a message.
 const TEXT_MAX: usize = 1_000;
 
-/// A type: its name, and the code that reads it, as names may be shared.
+/// A type: its name, and its code, because names may be shared.
 type Key = (&'static str, usize);
 
 static KNOWN: LazyLock<Mutex<HashMap<Key, Arc<Accepted>>>> = LazyLock::new(Mutex::default);
 
-/// What `T` accepts. Found out at the first call.
+/// What `T` accepts. Computed at the first call.
 pub(crate) fn of<T: DeserializeOwned>() -> Arc<Accepted> {
     let find: fn() -> Accepted = Accepted::by::<T>;
     let key = (type_name::<T>(), find as usize);
@@ -26,12 +26,12 @@ pub(crate) fn of<T: DeserializeOwned>() -> Arc<Accepted> {
     if let Some(found) = known().get(&key) {
         return Arc::clone(found);
     }
-    // Not under the lock: the type's own code runs.
+    // Without the lock, because the type's own code runs.
     let found = Arc::new(find());
     Arc::clone(known().entry(key).or_insert(found))
 }
 
-/// The form of an answer that is read as `T`.
+/// The form of an answer of type `T`.
 pub(crate) fn form_of<T: DeserializeOwned>() -> Form {
     let accepted = of::<T>();
     match accepted.shape {
@@ -40,14 +40,14 @@ pub(crate) fn form_of<T: DeserializeOwned>() -> Form {
     }
 }
 
-/// How `value` differs from what `T` accepts: kinds and names of fields, and none of the values, which may be secret.
+/// Describes how `value` differs from what `T` accepts: kinds and field names, but no values, which may be secret.
 pub(crate) fn misfit<T: DeserializeOwned>(what: &str, value: &Payload, error: &serde_json::Error) -> String {
     let value: Value = value.read().unwrap_or_default();
     let misfit = of::<T>().shape.misfit(&value, names_only(error));
     cut(&format!("{what} does not fit the code ({}): {misfit}", type_name::<T>()))
 }
 
-/// A text that is not too long; one that is ends with a whole word and `…`.
+/// Limits the length of a text; a shortened one ends with a whole word and `…`.
 fn cut(text: &str) -> String {
     let Some((end, _)) = text.char_indices().nth(TEXT_MAX) else { return text.to_owned() };
     let kept = &text[..end];
@@ -56,11 +56,14 @@ fn cut(text: &str) -> String {
     format!("{} …", kept.trim_end_matches([',', ';', ':']))
 }
 
-/// What serde says, if it tells names only.
+/// The message of serde, if it contains only names.
 fn names_only(error: &serde_json::Error) -> Option<String> {
-    let said = error.to_string();
-    let said = said.split(" at line ").next().unwrap_or_default();
-    ["missing field", "duplicate field"].iter().any(|start| said.starts_with(start)).then(|| said.to_owned())
+    let message = error.to_string();
+    let message = message.split(" at line ").next().unwrap_or_default();
+    ["missing field", "duplicate field"]
+        .iter()
+        .any(|start| message.starts_with(start))
+        .then(|| message.to_owned())
 }
 
 #[cfg(test)]
@@ -68,12 +71,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_account_ends_with_a_whole_word() {
+    fn long_message_ends_with_a_whole_word() {
         assert_eq!(cut("short"), "short");
         let long = format!("{}, enormous", "word ".repeat(199) + "words");
         assert!(long.chars().count() > TEXT_MAX);
-        let told = cut(&long);
-        assert!(told.ends_with(" words …") && told.chars().count() <= TEXT_MAX + 2, "{told}");
+        let text = cut(&long);
+        assert!(text.ends_with(" words …") && text.chars().count() <= TEXT_MAX + 2, "{text}");
         assert!(cut(&"ü".repeat(2 * TEXT_MAX)).ends_with('…'));
     }
 }

@@ -1,4 +1,4 @@
-//! Somebody who sees user code begin, outside the log.
+//! Observation of the start of user code, independent of the log.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,7 @@ use goldseam_core::{Path, RunId};
 
 use crate::run::live_run::LiveRun;
 
-/// What begins.
+/// The kind of user code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
     /// The body of a step.
@@ -16,7 +16,7 @@ pub enum Work {
     Undo,
 }
 
-/// User code is about to be called.
+/// User code that is about to be called.
 #[derive(Debug, Clone, Copy)]
 pub struct Beginning<'a> {
     /// The run.
@@ -29,21 +29,21 @@ pub struct Beginning<'a> {
     pub work: Work,
 }
 
-/// Sees every beginning, whatever becomes of it.
+/// Observes every start of user code.
 pub trait Witness: Debug + Send + Sync + 'static {
-    /// This begins now.
+    /// Called before user code starts.
     fn begins(&self, beginning: Beginning<'_>);
 }
 
 impl LiveRun {
-    /// Tells the witness, if there is one.
+    /// Notifies the witness, if there is one.
     pub(crate) fn begins(&self, path: &Path, key: &str, work: Work) {
         if let Some(witness) = &self.live_runs().witness {
             witness.begins(Beginning { run: &self.run, path, key, work });
         }
     }
 
-    /// The same for the compensation of the step at `path`.
+    /// Notifies the witness of the compensation of the step at `path`.
     pub(crate) fn begins_undo(&self, path: &Path) {
         let key = idempotency_key(&self.lock().state, path);
         self.begins(path, &key, Work::Undo);

@@ -389,7 +389,7 @@ async fn claim_frees_expired_locks_and_raises_their_fence() {
         fixture.claim("w").await;
         let free = fixture.lock("lane-main").await;
         assert_eq!((&free.holder, free.fence), (&None, held.fence + 1));
-        assert_eq!(free.audit[0].what, "cleaned, held by ana: it had expired");
+        assert_eq!(free.audit[0].what, "cleaned, held by ana: it expired");
         assert!(!locks.is_stale(&name).await.unwrap());
         assert!(
             !locks.release(&name, "ana", held.fence).await.unwrap(),

@@ -39,7 +39,7 @@ async fn invalid_input_is_refused_and_writes_nothing() {
     let error = engine.run("unknown", "r", &1).await.unwrap_err();
     assert_eq!(
         (error.code(), error.to_string().as_str()),
-        ("GS0103", "no workflow unknown is registered here; there are: echo")
+        ("GS0103", "workflow unknown is not registered on this engine (registered: echo)")
     );
     let large = "x".repeat(256 * 1024);
     assert_eq!(engine.run("echo", "r", &large).await.unwrap_err().code(), "GS0102");

@@ -251,7 +251,7 @@ async fn answers_and_signals_are_checked_against_the_type() {
     run.signal("other", &()).await.unwrap();
     let links = engine.why(&run_id("r")).await.unwrap().links;
     let unread = |what: &str| links.iter().any(|link| link.what == what);
-    assert!(unread("1 unread signal `other`: no wait for it so far"), "{links:?}");
+    assert!(unread("1 unread signal `other`: the run does not wait for it yet"), "{links:?}");
     run.answer("word", &"hello").await.unwrap();
     crate::support::eventually("it waits for count", || async {
         engine.get(&run_id("r")).await.unwrap().waits.iter().any(|wait| wait.path.as_str() == "count")

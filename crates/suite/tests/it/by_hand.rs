@@ -176,7 +176,7 @@ async fn only_the_rule_that_is_asked_for_is_followed() {
     let by = |rule| RecoverOptions { rule: Some(rule), ..RecoverOptions::default() };
     let told = ward.client.recover(&id("r"), by(Code::N1)).await.unwrap();
     assert_eq!(told.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::N1));
-    assert_eq!((told.healed.clone(), told.has_healed()), (Some(Healed::NotByItself), false));
+    assert_eq!((told.healed.clone(), told.has_healed()), (Some(Healed::NeedsOperator), false));
     let done = ward.client.recover(&id("r"), by(Code::O1)).await.unwrap();
     assert_eq!(done.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::O1));
     assert!(done.has_healed());

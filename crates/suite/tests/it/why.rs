@@ -57,15 +57,15 @@ async fn a_run_that_is_over_says_how_it_ended() {
     ward.start("ends", "cancelled", "\"works\"").await;
     ward.client.cancel(&id("cancelled"), By::default()).await.unwrap();
     let cases = [
-        ("done", Status::Completed, "it is over, completed", vec![], "fine: it is completed"),
+        ("done", Status::Completed, "it ended completed", vec![], "fine: it is completed"),
         (
             "failed",
             Status::Failed,
-            "it is over, failed: card declined",
+            "it ended failed: card declined",
             vec!["goldseam retry failed"],
             "failed because card declined",
         ),
-        ("cancelled", Status::Cancelled, "it is over, cancelled", vec![], "ended: it was cancelled"),
+        ("cancelled", Status::Cancelled, "it ended cancelled", vec![], "ended: it was cancelled"),
     ];
     for (run, status, what, help, verdict) in cases {
         ward.reaches(run, status).await;
@@ -175,8 +175,8 @@ async fn a_step_that_is_tried_again_says_which_attempt_and_when() {
     let rests = || async { ward.client.get(&id("r")).await.is_ok_and(|summary| !summary.waits.is_empty()) };
     eventually("it waits to try again", rests).await;
     let why = why(&ward, "r").await;
-    assert_eq!(said(&why), [(0, "step pay is tried again, attempt 2; last error: busy")]);
-    assert_eq!(why.verdict, "step pay is tried again, attempt 2; last error: busy");
+    assert_eq!(said(&why), [(0, "step pay is being retried, attempt 2; last error: busy")]);
+    assert_eq!(why.verdict, "step pay is being retried, attempt 2; last error: busy");
     let due = ward.client.get(&id("r")).await.unwrap().due();
     assert!(due.is_some() && why.links[0].until == due && why.moves_at == due, "{why:?}");
     engine.shutdown().await;
@@ -207,7 +207,7 @@ async fn a_step_of_somebody_else_says_who_does_it_and_until_when() {
     let want = Want { owner: "ada".to_owned(), queue, kind: None, limit: 1 };
     let claimed = ward.client.queue().claim(want).await.unwrap().remove(0);
     let held = why(&ward, "r").await;
-    assert_eq!(said(&held), [(0, format!("ada does step resize (task {task})").as_str())]);
+    assert_eq!(said(&held), [(0, format!("ada executes step resize (task {task})").as_str())]);
     assert_eq!(held.links[0].since, claimed.started_at);
     assert_eq!(held.links[0].until, Some(claimed.last_sign() + silence));
 
@@ -216,7 +216,7 @@ async fn a_step_of_somebody_else_says_who_does_it_and_until_when() {
     ward.store().put_task(claimed.cancelled(now).unwrap(), expect).await.unwrap();
     assert_eq!(said(&why(&ward, "r").await), [(0, "the task of step resize is cancelled")]);
     ward.damage().lose_task(&task).await;
-    assert_eq!(said(&why(&ward, "r").await), [(0, "step resize was handed out, and its task is missing")]);
+    assert_eq!(said(&why(&ward, "r").await), [(0, "remote step resize: its task is missing")]);
     engine.shutdown().await;
 }
 
@@ -238,11 +238,11 @@ async fn a_run_that_is_executed_names_its_node_and_one_that_was_lost_too() {
     assert_eq!(moves.links[0].since, ward.client.get(&id("r")).await.unwrap().claimed_at);
     assert_eq!(
         (moves.links.len(), moves.links[1].what.as_str()),
-        (2, "the code after step a is running, no further step is in the log")
+        (2, "the code after step a is running; the log has no further step")
     );
     assert_eq!(moves.verdict, format!("fine: {owner}; {}", moves.links[1].what));
     engine.crash();
-    let lost = format!("node {node} ({name}) had it and is lost");
+    let lost = format!("node {node} ({name}) owned it and is lost");
     eventually("the node is lost", || async { why(&ward, "r").await.links[0].what == lost }).await;
     let lost = why(&ward, "r").await;
     // The bystander puts the task back as soon as it knows of the loss; it has no code for it.
@@ -265,7 +265,7 @@ async fn a_step_that_was_recorded_as_begun_is_under_way() {
     ward.start("once", "r", "null").await;
     ward.has_event("r", "step.started").await;
     let why = why(&ward, "r").await;
-    assert_eq!((why.links.len(), why.links[1].what.as_str()), (2, "step once is under way"));
+    assert_eq!((why.links.len(), why.links[1].what.as_str()), (2, "step once is running"));
     engine.crash();
 }
 
@@ -283,7 +283,7 @@ async fn a_queued_run_is_explained_by_its_task() {
     let rests = why(&ward, "r").await;
     assert_eq!(
         (said(&rests), rests.links[0].until),
-        (vec![(0, "its task rests in queue default")], Some(later))
+        (vec![(0, "its task is dormant in queue default")], Some(later))
     );
     ward.lie("r", |row| row.status = Status::Waiting).await;
     ward.damage().lose_task(&task.id).await;

@@ -1,7 +1,8 @@
-//! What workers bring for remote steps: into the run's log first, then the worker is told, then the task is over.
+//! Results of remote steps: first the result is appended to the run's log, then the worker gets its reply, then the
+//! task ends.
 //!
-//! The log alone says whether a result counts. A task whose step needs nobody any more is cancelled as soon as
-//! somebody comes across it.
+//! Only the log decides whether a result counts. A task whose step no longer needs it is cancelled when it is next
+//! read.
 
 use goldseam_core::command::StepEnded;
 use goldseam_core::decide::{Refusal, View};
@@ -12,12 +13,12 @@ use goldseam_core::{Command, Failure, Payload, RunId, decide};
 use super::Queue;
 use crate::ledger::error::{EngineError, refused};
 
-/// Who has a task while it is being cancelled.
+/// The owner of a task while it is being cancelled.
 const CANCELLER: &str = "cancel";
 
 impl Queue {
-    /// Ends the remote step that `task` does, if it does one.
-    pub(super) async fn bring(
+    /// Ends the remote step that `task` executes, if it executes one.
+    pub(super) async fn end_step(
         &self,
         task: &Task,
         fence: u64,
@@ -25,16 +26,16 @@ impl Queue {
     ) -> Result<Option<Task>, EngineError> {
         let Some((run, ended)) = ended(task, fence, result.clone()) else { return Ok(None) };
         if let Err(refusal) = task.held(fence)
-            && !self.was_taken(&run, &ended).await?
+            && !self.is_recorded(&run, &ended).await?
         {
             return Err(refusal.into());
         }
         if planted::is(Bug::ResultBeforeLog) {
             let over = self.settle(task, result).await;
-            drop(self.tell(&run, ended).await);
+            drop(self.record(&run, ended).await);
             return Ok(Some(over));
         }
-        match self.tell(&run, ended).await {
+        match self.record(&run, ended).await {
             Ok(()) => Ok(Some(self.settle(task, result).await)),
             Err(error) => {
                 if is_late(&error) {
@@ -45,16 +46,16 @@ impl Queue {
         }
     }
 
-    /// The result is in the log once this returns.
-    async fn tell(&self, run: &RunId, ended: StepEnded) -> Result<(), EngineError> {
+    /// Appends the result to the log.
+    async fn record(&self, run: &RunId, ended: StepEnded) -> Result<(), EngineError> {
         self.ledger.commit(run, &Command::StepEnded(ended)).await?;
         self.ledger.process.poke(run);
         Ok(())
     }
 
-    /// Whether the log has exactly this already: a repeat may come when another claimant has the task. Another result of
-    /// the same claim is refused.
-    async fn was_taken(&self, run: &RunId, ended: &StepEnded) -> Result<bool, EngineError> {
+    /// Whether the log already has this result, because a repeat may come while another claimant has the task.
+    /// Another result of the same claim is refused.
+    async fn is_recorded(&self, run: &RunId, ended: &StepEnded) -> Result<bool, EngineError> {
         let state = match self.ledger.load_surely(run).await {
             Ok(loaded) => loaded.state,
             Err(EngineError::Refused { .. }) => return Ok(false),
@@ -69,13 +70,13 @@ impl Queue {
         }
     }
 
-    /// The task is over, whoever has it. If the store fails here, somebody finds out later.
+    /// Ends the task, whichever claimant has it. If the store fails here, a later read of the task ends it.
     async fn settle(&self, task: &Task, result: Result<Payload, Failure>) -> Task {
         let settled = |task: Task, now| Ok(task.settled(result.clone(), now));
         match self.change_from(task.clone(), settled).await {
             Ok(over) => over,
             Err(error) => {
-                tracing::warn!(task = %task.id, %error, "a task whose result is in the log is not over yet");
+                tracing::warn!(task = %task.id, %error, "failed to end a task whose result is in the log");
                 task.clone().settled(result.clone(), task.changed_at)
             }
         }
@@ -83,12 +84,12 @@ impl Queue {
 
     async fn drop_task(&self, task: &Task) {
         if let Err(error) = self.change_from(task.clone(), Task::cancelled).await {
-            tracing::debug!(task = %task.id, %error, "a task that nobody waits for is not over yet");
+            tracing::debug!(task = %task.id, %error, "failed to cancel a task that no step waits for");
         }
     }
 
-    /// Cancels a remote step's task: its step fails for good. The task is taken first, so that whoever has it
-    /// can bring nothing any more.
+    /// Cancels the task of a remote step, which fails the step without a retry. Claims the task first, so its worker
+    /// can no longer report a result.
     pub(super) async fn cancel_step(&self, task: &Task) -> Result<Option<Task>, EngineError> {
         if task.step.is_none() {
             return Ok(None);
@@ -100,13 +101,13 @@ impl Queue {
         let taken = self.change_from(task.clone(), take).await?;
         let failure = Failure::terminal("its task was cancelled").with_code("task-cancelled");
         let Some((run, ended)) = ended(&taken, taken.fence, Err(failure)) else { return Ok(None) };
-        match self.tell(&run, ended).await {
+        match self.record(&run, ended).await {
             Err(error) if !is_late(&error) => Err(error),
             _ => self.change_from(taken, Task::cancelled).await.map(Some),
         }
     }
 
-    /// Leaves out what was claimed before and has brought its result meanwhile, or that nobody waits for.
+    /// Drops reclaimed tasks that meanwhile have a result, or that no step waits for.
     pub(super) async fn wanted(&self, claimed: Vec<Task>) -> Vec<Task> {
         let mut wanted = Vec::with_capacity(claimed.len());
         for task in claimed {
@@ -116,9 +117,10 @@ impl Queue {
                 true => match self.is_awaited(&task).await {
                     Ok(true) => wanted.push(task),
                     Ok(false) => self.drop_task(&task).await,
-                    // Its result may be in the log. Handed out now, it could be done twice; it comes back by itself.
+                    // The log may have its result, and a second worker could repeat the work. A later sweep returns
+                    // the task to its queue.
                     Err(error) => {
-                        tracing::warn!(task = %task.id, %error, "a task is not handed out: its run cannot be read");
+                        tracing::warn!(task = %task.id, %error, "withholding task: failed to read its run");
                     }
                 },
             }
@@ -142,7 +144,7 @@ fn ended(task: &Task, fence: u64, result: Result<Payload, Failure>) -> Option<(R
     Some((run, StepEnded { path, attempt, task: task.id.clone(), fence, result }))
 }
 
-/// Whether the run will never take it.
+/// Whether the run will never accept the result.
 fn is_late(error: &EngineError) -> bool {
     let EngineError::Refused { refusal, .. } = error else { return false };
     matches!(refusal, Refusal::LateResult { .. } | Refusal::Finished { .. } | Refusal::NoSuchRun)

@@ -1,11 +1,11 @@
-//! Healing claims and locks: what nobody alive holds is free again (rules L1 and L2).
+//! Healing of claims and locks: frees claims and locks without a live holder (rules L1 and L2).
 //!
-//! Invariant: a heal is one compare-and-set of one record, its audit entry inside. So any number of healers do no more
-//! than one, a heartbeat that comes first protects its claim, and who was taken for dead is refused by his fence. On a
-//! healthy store nothing is written, and every look is a search of an index that finds nothing.
+//! Invariant: a heal is one compare-and-set of one record, including its audit entry. So concurrent healers do no
+//! harm, an earlier heartbeat protects its claim, and a claimant that was wrongly taken for dead is refused by its
+//! fence. A pass over a healthy store writes nothing and only searches indexes.
 
-pub(crate) mod judge;
-mod round;
+mod pass;
+pub(crate) mod staleness;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,53 +20,53 @@ use serde::{Deserialize, Serialize};
 use crate::ledger::commit::Ledger;
 pub use crate::ledger::config::ClaimRules;
 use crate::ledger::error::EngineError;
-use crate::ledger::tries::{self, Tries};
-use round::{Act, Cursors, Reach, Round, Tally};
+use crate::ledger::retry::{self, Retries};
+use pass::{Act, Cursors, Pass, Reach, Tally};
 
-/// Records that one call by hand reads at the most.
+/// Maximum number of records read by a requested pass.
 const CALL_READS_MAX: usize = 100_000;
-/// Records that one tick of an engine reads at the most; the next one goes on from there.
+/// Maximum number of records read per tick of an engine. The next tick continues there.
 const TICK_READS_MAX: usize = 1_000;
-/// Records that a claim reads at the most before it claims.
+/// Maximum number of records read before a claim.
 const CLAIM_READS_MAX: usize = 50;
-/// Claims heal first, but not more often than this: a look costs more than a claim.
+/// Minimum interval between two passes before claims: a pass costs more than a claim.
 const CLAIM_HEALS_EVERY: Duration = Duration::from_secs(1);
 
-/// What healing did, or would do.
+/// The result of healing, or of a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct RecoveryStats {
-    /// Stale locks that are free again.
+    /// Number of stale locks freed.
     pub locks_cleaned: u64,
-    /// Tasks that were taken from claimants who are gone or silent.
+    /// Number of tasks reclaimed from lost or silent claimants.
     pub entries_reclaimed: u64,
-    /// When, by the store's clock.
+    /// The time of the pass, by the store's clock.
     pub recovery_timestamp: Millis,
 }
 
-/// A lock that nobody alive holds.
+/// A lock without a live holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StaleLock {
-    /// The lock as it is.
+    /// The lock.
     pub lock: Lock,
-    /// Why nobody alive holds it.
+    /// Why it is stale.
     pub why: String,
 }
 
-/// A task that nobody alive holds.
+/// A task without a live claimant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StaleTask {
-    /// The task as it is.
+    /// The task.
     pub task: Task,
-    /// Why nobody alive holds it.
+    /// Why it is stale.
     pub why: String,
 }
 
-/// What one process remembers of its healing.
+/// What a process remembers between two passes.
 #[derive(Debug)]
 struct Memory {
     rules: ClaimRules,
-    /// When a claim last healed, by the store's clock.
+    /// When a claim last started a pass, by the store's clock.
     healed_at: AtomicI64,
     cursors: Mutex<Cursors>,
 }
@@ -76,14 +76,14 @@ impl Memory {
         Self { rules, healed_at: AtomicI64::new(i64::MIN), cursors: Mutex::default() }
     }
 
-    /// Whether a claim has to heal first; of many at once, one has to.
+    /// Whether a claim must heal first. Of many concurrent claims, one must.
     fn is_due(&self, now: Millis, every: Duration) -> bool {
         let later = |last: i64| (now.since(Millis(last)) >= every).then_some(now.0);
         self.healed_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok()
     }
 }
 
-/// Looks after claims and locks. Cheap to clone.
+/// Heals claims and locks. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Claims {
     ledger: Ledger,
@@ -95,7 +95,7 @@ impl Claims {
         Self { ledger, memory: Arc::new(Memory::new(rules)) }
     }
 
-    /// The same memory, with another ledger of this store.
+    /// The same memory with another ledger of this store.
     pub(crate) fn on(&self, ledger: Ledger) -> Self {
         Self { ledger, memory: Arc::clone(&self.memory) }
     }
@@ -104,71 +104,71 @@ impl Claims {
         self.memory.rules
     }
 
-    /// Frees stale locks and takes tasks from claimants who are gone or silent, looking at up to 100,000 records.
-    /// Engines and claims do the same by themselves; any number may do it at once.
+    /// Frees stale locks and reclaims tasks from lost or silent claimants, among up to 100,000 records. Engines and
+    /// claims do this automatically; any number of healers may run at once.
     pub async fn detect_and_recover_stale(&self) -> Result<RecoveryStats, EngineError> {
-        let mut round = self.by_hand(Act::Heal).await?;
-        round.all(&mut Cursors::default()).await?;
-        Ok(round.stats())
+        let mut pass = self.requested_pass(Act::Heal).await?;
+        pass.all(&mut Cursors::default()).await?;
+        Ok(pass.stats())
     }
 
-    /// Counts what [`Claims::detect_and_recover_stale`] would do, without touching anything.
+    /// Counts what [`Claims::detect_and_recover_stale`] would do, without a write.
     pub async fn recovery_stats(&self) -> Result<RecoveryStats, EngineError> {
-        let mut round = self.by_hand(Act::Look).await?;
-        round.all(&mut Cursors::default()).await?;
-        Ok(round.stats())
+        let mut pass = self.requested_pass(Act::Find).await?;
+        pass.all(&mut Cursors::default()).await?;
+        Ok(pass.stats())
     }
 
-    /// Takes every task whose claimant gave no sign of life for `threshold`, whatever the task itself allows, and frees
-    /// stale locks. The engine's own tasks are left to nodes that live. Returns the number of tasks.
+    /// Reclaims every task whose claimant gave no sign of life for `threshold`, even if the task allows more, and
+    /// frees stale locks. Leaves the engine's own tasks to live nodes. Returns the number of reclaimed tasks.
     pub async fn reclaim_stale(&self, threshold: Duration) -> Result<u64, EngineError> {
-        let mut round = self.by_hand(Act::Heal).await?;
-        let roster = round.roster().await?;
-        round.locks(&roster).await?;
-        round.silent_for(threshold).await?;
+        let mut pass = self.requested_pass(Act::Heal).await?;
+        let roster = pass.roster().await?;
+        pass.locks(&roster).await?;
+        pass.silent_for(threshold).await?;
         self.ledger.process.task_ready();
-        Ok(round.stats().entries_reclaimed)
+        Ok(pass.stats().entries_reclaimed)
     }
 
-    /// Counts the tasks that [`Claims::reclaim_stale`] would take, without touching anything.
+    /// Counts the tasks that [`Claims::reclaim_stale`] would reclaim, without a write.
     pub async fn count_stale(&self, threshold: Duration) -> Result<u64, EngineError> {
-        let mut round = self.by_hand(Act::Look).await?;
-        round.silent_for(threshold).await?;
-        Ok(round.stats().entries_reclaimed)
+        let mut pass = self.requested_pass(Act::Find).await?;
+        pass.silent_for(threshold).await?;
+        Ok(pass.stats().entries_reclaimed)
     }
 
-    /// Locks that nobody alive holds and that were not freed yet, with the reason.
+    /// Lists stale locks, with reasons.
     pub async fn stale_locks(&self) -> Result<Vec<StaleLock>, EngineError> {
-        let mut round = self.by_hand(Act::Look).await?;
-        let roster = round.roster().await?;
-        round.locks(&roster).await?;
-        Ok(round.listed)
+        let mut pass = self.requested_pass(Act::Find).await?;
+        let roster = pass.roster().await?;
+        pass.locks(&roster).await?;
+        Ok(pass.listed)
     }
 
-    /// Tasks that nobody alive holds and that were not taken back yet, with the reason.
+    /// Lists stale tasks, with reasons.
     pub async fn stale_tasks(&self) -> Result<Vec<StaleTask>, EngineError> {
-        let mut round = self.by_hand(Act::Look).await?;
-        round.all(&mut Cursors::default()).await?;
-        Ok(round.entries)
+        let mut pass = self.requested_pass(Act::Find).await?;
+        pass.all(&mut Cursors::default()).await?;
+        Ok(pass.entries)
     }
 
-    /// Frees every lock that nobody alive holds, and leaves tasks alone.
+    /// Frees every stale lock. Leaves tasks.
     pub(crate) async fn free_stale_locks(&self) -> Result<(), EngineError> {
-        let mut round = self.by_hand(Act::Heal).await?;
-        let roster = round.roster().await?;
-        Ok(round.locks(&roster).await?)
+        let mut pass = self.requested_pass(Act::Heal).await?;
+        let roster = pass.roster().await?;
+        Ok(pass.locks(&roster).await?)
     }
 
-    /// Takes back every task that nobody alive holds, and leaves locks alone.
+    /// Reclaims every stale task. Leaves locks.
     pub(crate) async fn reclaim_stale_tasks(&self) -> Result<(), EngineError> {
-        let mut round = self.by_hand(Act::Heal).await?;
-        let roster = round.roster().await?;
-        Ok(round.tasks(&roster, &mut Cursors::default()).await?)
+        let mut pass = self.requested_pass(Act::Heal).await?;
+        let roster = pass.roster().await?;
+        Ok(pass.tasks(&roster, &mut Cursors::default()).await?)
     }
 
-    /// One look of an engine: heals what it finds, up to a bound, and goes on from there the next time.
+    /// Runs one bounded pass of an engine, continuing after the previous one.
     pub async fn tick(&self, now: Millis) -> Result<RecoveryStats, EngineError> {
-        let tally = self.go_on(now, TICK_READS_MAX).await?;
+        let tally = self.continue_pass(now, TICK_READS_MAX).await?;
         self.count(tally);
         Ok(tally.stats(now))
     }
@@ -178,7 +178,7 @@ impl Claims {
         self.ledger.meter.findings("L2", tally.entries_found);
     }
 
-    /// The same with fewer reads on an idle store. Returns whether the store is idle.
+    /// Like [`Claims::tick`], with fewer reads on an idle store. Returns whether the store is idle.
     pub(crate) async fn tick_unless_idle(&self, now: Millis) -> Result<bool, EngineError> {
         if self.is_idle(now).await? {
             self.count(Tally::default());
@@ -187,8 +187,9 @@ impl Claims {
         self.tick(now).await.map(|_| false)
     }
 
-    /// Whether no lock and no claimed task exists that could be stale, which is usual for an idle store. Takes half of the
-    /// reads of a full round. Skipped while this node executes runs, and on stores where each read is a paid request.
+    /// Whether no lock and no claimed task exists that could be stale, which is usual for an idle store. Takes half
+    /// of the reads of a full pass. Skipped while this node executes runs, and on stores where each read is a paid
+    /// request.
     async fn is_idle(&self, now: Millis) -> Result<bool, EngineError> {
         let store = &self.ledger.store;
         if !self.ledger.process.is_idle() || !store.pace().claim_watch.is_zero() {
@@ -203,31 +204,31 @@ impl Claims {
             && store.locks(expired).await?.is_empty())
     }
 
-    /// What a claim does first. It never stops the claim.
+    /// Heals stale claims before a claim. Errors do not stop the claim.
     pub(crate) async fn before_claim(&self, now: Millis) {
         let every = CLAIM_HEALS_EVERY.max(self.ledger.store.pace().claim_watch);
         if !self.memory.is_due(now, every) {
             return;
         }
-        if let Err(error) = self.go_on(now, CLAIM_READS_MAX).await {
-            tracing::warn!(%error, "healing before a claim failed; the claim goes on");
+        if let Err(error) = self.continue_pass(now, CLAIM_READS_MAX).await {
+            tracing::warn!(%error, "failed to heal stale claims before claiming");
         }
     }
 
-    async fn by_hand(&self, act: Act) -> Result<Round<'_>, EngineError> {
-        let now = tries::ask(Tries::five(), || self.ledger.store.now()).await?;
-        let reach = Reach { act, tries: Tries::five(), reads_max: CALL_READS_MAX };
-        Ok(Round::new(&self.ledger, self.memory.rules, now, reach))
+    async fn requested_pass(&self, act: Act) -> Result<Pass<'_>, EngineError> {
+        let now = retry::read(Retries::standard(), || self.ledger.store.now()).await?;
+        let reach = Reach { act, retries: Retries::standard(), reads_max: CALL_READS_MAX };
+        Ok(Pass::new(&self.ledger, self.memory.rules, now, reach))
     }
 
-    async fn go_on(&self, now: Millis, reads_max: usize) -> Result<Tally, EngineError> {
+    async fn continue_pass(&self, now: Millis, reads_max: usize) -> Result<Tally, EngineError> {
         let remembered = || self.memory.cursors.lock().unwrap_or_else(PoisonError::into_inner);
-        let reach = Reach { act: Act::Heal, tries: Tries::once(), reads_max };
-        let mut round = Round::new(&self.ledger, self.memory.rules, now, reach);
+        let reach = Reach { act: Act::Heal, retries: Retries::none(), reads_max };
+        let mut pass = Pass::new(&self.ledger, self.memory.rules, now, reach);
         let mut cursors = remembered().clone();
-        let outcome = round.all(&mut cursors).await;
+        let outcome = pass.all(&mut cursors).await;
         *remembered() = cursors;
         outcome?;
-        Ok(round.tally)
+        Ok(pass.tally)
     }
 }

@@ -2,7 +2,7 @@ use super::super::sample::{started, wait_until};
 use super::*;
 
 #[test]
-fn every_fate_has_a_word() {
+fn every_fate_has_a_name() {
     let fates = [
         Fate::Healed,
         Fate::Young,
@@ -18,7 +18,7 @@ fn every_fate_has_a_word() {
 }
 
 #[test]
-fn what_later_ticks_did_is_added() {
+fn reports_of_ticks_add_up() {
     let foreign = |n: u64| ForeignReport {
         scanned: n,
         skipped: n + 1,
@@ -43,7 +43,7 @@ fn what_later_ticks_did_is_added() {
     report.add(tick(5, true));
     report.add(tick(6, false));
     let (stalled, unnamed) = (Vec::new(), vec!["5".to_owned(), "6".to_owned()]);
-    let others = ForeignReport { scanned: 11, skipped: 13, healthy: 15, healed: 17, stalled, unnamed };
+    let foreign = ForeignReport { scanned: 11, skipped: 13, healthy: 15, healed: 17, stalled, unnamed };
     let sum = SweepReport {
         scanned: 14,
         terminal: 17,
@@ -51,14 +51,14 @@ fn what_later_ticks_did_is_added() {
         healed: 23,
         rows_rewritten: 26,
         stalled: Vec::new(),
-        foreign: Some(others),
+        foreign: Some(foreign),
         more: false,
     };
     assert_eq!(report, sum);
 }
 
 #[tokio::test]
-async fn a_mark_changes_with_the_row_and_with_its_task() {
+async fn fingerprint_changes_with_row_and_task() {
     let (row, task) = started().await;
     let mut later = row.clone();
     later.updated_at = later.updated_at + Duration::from_millis(1);
@@ -66,19 +66,19 @@ async fn a_mark_changes_with_the_row_and_with_its_task() {
     longer.summary.as_of = longer.summary.as_of.next();
     let other = Task { version: task.version + 1, ..task.clone() };
     let marks = [
-        mark(&row, Some(&task)),
-        mark(&row, None),
-        mark(&row, Some(&other)),
-        mark(&later, Some(&task)),
-        mark(&longer, Some(&task)),
+        fingerprint(&row, Some(&task)),
+        fingerprint(&row, None),
+        fingerprint(&row, Some(&other)),
+        fingerprint(&later, Some(&task)),
+        fingerprint(&longer, Some(&task)),
     ];
     let different: std::collections::HashSet<u64> = marks.into_iter().collect();
-    assert_eq!((different.len(), mark(&row, Some(&task))), (5, marks[0]));
+    assert_eq!((different.len(), fingerprint(&row, Some(&task))), (5, marks[0]));
     assert_ne!(key(&RunId::new("r").unwrap()), key(&RunId::new("s").unwrap()));
 }
 
 #[tokio::test]
-async fn an_unchanged_run_is_quiet_while_time_cannot_have_stalled_it() {
+async fn unchanged_run_is_quiet_until_time_can_have_stalled_it() {
     let (row, task) = started().await;
     let nodes = Vec::new();
     let [silence_max, beat, doubt] = [Duration::from_secs(1); 3];
@@ -86,7 +86,7 @@ async fn an_unchanged_run_is_quiet_while_time_cannot_have_stalled_it() {
     let quiet = |due: Option<i64>, state: TaskState, run_at: i64| {
         let mut row = row.clone();
         row.summary.waits = due.into_iter().map(wait_until).collect();
-        let owner = Some("nobody-alive".to_owned());
+        let owner = Some("unknown-node".to_owned());
         is_quiet(&row, &Task { state, run_at: Millis(run_at), owner, ..task.clone() }, &liveness)
     };
     let ready = TaskState::Ready;
@@ -96,7 +96,7 @@ async fn an_unchanged_run_is_quiet_while_time_cannot_have_stalled_it() {
         (Some(100), 500, false),
         (Some(99), 500, false),
         (Some(99), 101, false),
-        // It could be claimed, and no live node has its version.
+        // Claimable, but no live node has its version.
         (Some(99), 100, false),
         (None, 99, false),
     ] {

@@ -1,4 +1,4 @@
-//! What a sweep does about rows that cannot be read, and its slow walk over runs that rest.
+//! Unreadable rows in a sweep, and the slow walk over ended, paused and parked runs.
 
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Diagnosis, Remedy};
@@ -10,8 +10,8 @@ use super::{Fate, Stalled, SweepReport, Sweeper};
 use crate::ledger::error::EngineError;
 
 impl Sweeper {
-    /// The rows of a page, and those of it that cannot be read: one that fails stops none of the others.
-    pub(super) async fn look_at_page(
+    /// Examines the rows of a page and its unreadable rows. A damaged record does not stop the page.
+    pub(super) async fn examine_page(
         &mut self,
         page: &goldseam_store::Page<Row>,
         liveness: &Liveness,
@@ -19,44 +19,44 @@ impl Sweeper {
     ) -> Result<(), EngineError> {
         stop_if_planted(page)?;
         for run in page.unreadable.iter().filter_map(Unreadable::run) {
-            self.look_at_lost(&run, liveness, report).await?;
+            self.examine_without_row(&run, liveness, report).await?;
         }
         for row in &page.items {
-            let looked = self.look(row, liveness, report).await;
-            self.spare(&row.summary.run, looked, liveness, report)?;
+            let examined = self.examine_row(row, liveness, report).await;
+            self.report_damage(&row.summary.run, examined, liveness, report)?;
         }
         Ok(())
     }
 
-    /// A run whose row tells nothing.
-    pub(super) async fn look_at_lost(
+    /// Examines a run without a usable row.
+    pub(super) async fn examine_without_row(
         &mut self,
         run: &RunId,
         liveness: &Liveness,
         report: &mut SweepReport,
     ) -> Result<(), EngineError> {
-        let looked = self.look_deep(run, None, liveness, report).await;
-        self.spare(run, looked, liveness, report)
+        let examined = self.examine_log(run, None, liveness, report).await;
+        self.report_damage(run, examined, liveness, report)
     }
 
-    /// What the store cannot read of one run is a finding of that run; a store that does not answer ends the tick.
-    fn spare(
+    /// Turns a damaged record of one run into a finding of that run. Any other error ends the tick.
+    fn report_damage(
         &self,
         run: &RunId,
-        looked: Result<(), EngineError>,
+        examined: Result<(), EngineError>,
         liveness: &Liveness,
         report: &mut SweepReport,
     ) -> Result<(), EngineError> {
-        let Err(EngineError::Store(StoreError::Damaged { detail })) = looked else { return looked };
-        let hint = "goldseam store check reads all of the store".to_owned();
+        let Err(EngineError::Store(StoreError::Damaged { detail })) = examined else { return examined };
+        let hint = "read the whole store with: goldseam store check".to_owned();
         let diagnosis = Diagnosis { rule: Code::U1, evidence: detail, remedy: Remedy::Tell { hint } };
         let found = Found { run: run.clone(), at: Seq::ZERO, diagnosis };
         report.stalled.push(Stalled { found, since: liveness.now, fate: Fate::NeedsHelp });
         Ok(())
     }
 
-    /// Compares a few rows of runs that rest with their logs. Lists go by rows, so a false one hides its run for as
-    /// long as nothing reads its log.
+    /// Compares a few rows of ended, paused or parked runs with their logs. Lists use rows, so a wrong row hides its
+    /// run until its log is read.
     pub(super) async fn walk(
         &mut self,
         liveness: &Liveness,
@@ -71,15 +71,15 @@ impl Sweeper {
         stop_if_planted(&page)?;
         let mut seen = SweepReport::default();
         for run in page.unreadable.iter().filter_map(Unreadable::run) {
-            self.look_at_lost(&run, liveness, &mut seen).await?;
+            self.examine_without_row(&run, liveness, &mut seen).await?;
         }
         for row in page.items.iter().filter(|row| !row.summary.status.is_active()) {
-            self.look_at_lost(&row.summary.run, liveness, &mut seen).await?;
+            self.examine_without_row(&row.summary.run, liveness, &mut seen).await?;
         }
         self.walked = page.next;
         report.rows_rewritten += seen.rows_rewritten;
         report.healed += seen.healed;
-        // A run that was parked is a finding of the look for parked runs.
+        // A parked run is reported by the option `parked`, not by the walk.
         let is_news =
             |stalled: &Stalled| stalled.found.diagnosis.rule == Code::K1 || stalled.fate == Fate::Healed;
         report.stalled.extend(seen.stalled.into_iter().filter(is_news));
@@ -87,7 +87,7 @@ impl Sweeper {
     }
 }
 
-/// Fails at what cannot be read; only where [`Bug::SweepStopsAtUnreadable`] is planted.
+/// Fails at an unreadable record; only if [`Bug::SweepStopsAtUnreadable`] is planted.
 fn stop_if_planted(page: &goldseam_store::Page<Row>) -> Result<(), EngineError> {
     match page.unreadable.first().filter(|_| planted::is(Bug::SweepStopsAtUnreadable)) {
         Some(first) => {
@@ -98,9 +98,9 @@ fn stop_if_planted(page: &goldseam_store::Page<Row>) -> Result<(), EngineError> 
     }
 }
 
-/// A row that a fix would write again.
+/// The finding of a row that a fix would rewrite.
 pub(super) fn off_row(run: &RunId, at: Seq, evidence: String, since: Millis) -> Stalled {
-    let hint = "write the row again from the log".to_owned();
+    let hint = "rewrite the row from the log".to_owned();
     let diagnosis = Diagnosis { rule: Code::C1, evidence, remedy: Remedy::Tell { hint } };
     Stalled { found: Found { run: run.clone(), at, diagnosis }, since, fate: Fate::Told }
 }

@@ -13,18 +13,18 @@ use crate::client::queue::Want;
 use crate::client::{Client, StartOptions};
 use crate::heal::Healed;
 
-/// Everything that was recorded: sums by name and labels.
+/// A recorder that sums values by name and labels.
 #[derive(Debug, Clone, Default)]
-struct Book(Arc<Mutex<BTreeMap<String, f64>>>);
+struct SumRecorder(Arc<Mutex<BTreeMap<String, f64>>>);
 
-/// One line of the book.
-struct Line(Book, String);
+/// One metric of the recorder.
+struct Metric(SumRecorder, String);
 
-impl Book {
-    fn line(&self, key: &Key) -> Arc<Line> {
+impl SumRecorder {
+    fn line(&self, key: &Key) -> Arc<Metric> {
         let labels: Vec<String> =
             key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-        Arc::new(Line(self.clone(), format!("{}{{{}}}", key.name(), labels.join(","))))
+        Arc::new(Metric(self.clone(), format!("{}{{{}}}", key.name(), labels.join(","))))
     }
 
     fn get(&self, line: &str) -> Option<f64> {
@@ -32,13 +32,13 @@ impl Book {
     }
 }
 
-impl Line {
+impl Metric {
     fn change(&self, change: impl FnOnce(&mut f64)) {
         change(self.0.0.lock().unwrap().entry(self.1.clone()).or_default());
     }
 }
 
-impl CounterFn for Line {
+impl CounterFn for Metric {
     fn increment(&self, value: u64) {
         self.change(|sum| *sum += value as f64);
     }
@@ -47,7 +47,7 @@ impl CounterFn for Line {
     }
 }
 
-impl GaugeFn for Line {
+impl GaugeFn for Metric {
     fn increment(&self, value: f64) {
         self.change(|sum| *sum += value);
     }
@@ -59,13 +59,13 @@ impl GaugeFn for Line {
     }
 }
 
-impl HistogramFn for Line {
+impl HistogramFn for Metric {
     fn record(&self, value: f64) {
         self.change(|sum| *sum += value);
     }
 }
 
-impl Recorder for Book {
+impl Recorder for SumRecorder {
     fn describe_counter(&self, key: KeyName, _: Option<Unit>, help: SharedString) {
         self.0.lock().unwrap().insert(format!("{}: {help}", key.as_str()), 0.0);
     }
@@ -102,8 +102,8 @@ fn task(id: &str) -> NewTask {
 }
 
 #[tokio::test]
-async fn a_reclaim_a_freed_lock_and_a_backlog_are_counted() {
-    let (book, (store, clock)) = (Book::default(), MemoryStore::manual());
+async fn counts_reclaims_freed_locks_and_backlog() {
+    let (book, (store, clock)) = (SumRecorder::default(), MemoryStore::manual());
     let _guard = metrics::set_default_local_recorder(&book);
     let client = Client::new(Arc::new(store));
     let queue = client.queue();
@@ -129,12 +129,12 @@ async fn a_reclaim_a_freed_lock_and_a_backlog_are_counted() {
     }
     queue.cancel(&TaskId::new("t").unwrap()).await.unwrap();
     queue.stats().await.unwrap();
-    assert_eq!(book.get("goldseam_queue_depth{queue=post}"), Some(0.0), "an empty queue says so");
+    assert_eq!(book.get("goldseam_queue_depth{queue=post}"), Some(0.0), "an empty queue reports 0");
 }
 
 #[tokio::test]
-async fn ten_thousand_queue_names_make_few_labels() {
-    let book = Book::default();
+async fn number_of_queue_labels_is_bounded() {
+    let book = SumRecorder::default();
     let _guard = metrics::set_default_local_recorder(&book);
     let client = Client::new(Arc::new(MemoryStore::manual().0));
     for n in 0..10_000 {
@@ -142,25 +142,25 @@ async fn ten_thousand_queue_names_make_few_labels() {
         client.queue().submit(NewTask { id, queue, ..task("t") }).await.unwrap();
     }
     client.queue().stats().await.unwrap();
-    let depths = |book: &Book| -> Vec<(String, f64)> {
-        let told = book.0.lock().unwrap();
-        told.iter().filter(|(line, _)| line.starts_with(QUEUE_DEPTH)).map(|(l, n)| (l.clone(), *n)).collect()
+    let depths = |book: &SumRecorder| -> Vec<(String, f64)> {
+        let sums = book.0.lock().unwrap();
+        sums.iter().filter(|(line, _)| line.starts_with(QUEUE_DEPTH)).map(|(l, n)| (l.clone(), *n)).collect()
     };
-    let told = depths(&book);
-    assert_eq!(told.len(), NAMES_MAX + 1);
-    assert_eq!(told.iter().map(|(_, due)| due).sum::<f64>(), 10_000.0, "no task is left out");
+    let depths_before = depths(&book);
+    assert_eq!(depths_before.len(), NAMES_MAX + 1);
+    assert_eq!(depths_before.iter().map(|(_, due)| due).sum::<f64>(), 10_000.0, "no task is left out");
     let rest = (10_000 - NAMES_MAX) as f64;
     assert_eq!(book.get("goldseam_queue_depth{queue=other}"), Some(rest));
     for n in 0..10_000 {
         client.queue().cancel(&TaskId::new(format!("t-{n}")).unwrap()).await.unwrap();
     }
     client.queue().stats().await.unwrap();
-    assert!(depths(&book).iter().all(|(_, due)| *due == 0.0), "empty queues say so");
+    assert!(depths(&book).iter().all(|(_, due)| *due == 0.0), "empty queues report 0");
 }
 
 #[test]
-fn made_up_workflow_names_make_few_labels() {
-    let (book, meter) = (Book::default(), Meter::default());
+fn number_of_workflow_labels_is_bounded() {
+    let (book, meter) = (SumRecorder::default(), Meter::default());
     metrics::with_local_recorder(&book, || {
         for n in 0..10_000 {
             meter.clone().attempts_exceeded(&format!("w-{n}"));
@@ -170,16 +170,16 @@ fn made_up_workflow_names_make_few_labels() {
 }
 
 #[test]
-fn every_name_is_described() {
-    let book = Book::default();
+fn every_metric_has_a_help_text() {
+    let book = SumRecorder::default();
     metrics::with_local_recorder(&book, describe);
-    let told = book.0.lock().unwrap();
-    assert_eq!(told.len(), 12);
-    assert!(told.keys().all(|line| line.starts_with("goldseam_") && line.len() > 40), "{told:?}");
+    let help = book.0.lock().unwrap();
+    assert_eq!(help.len(), 12);
+    assert!(help.keys().all(|line| line.starts_with("goldseam_") && line.len() > 40), "{help:?}");
 }
 
 #[test]
-fn every_metric_of_the_alerts_is_metered() {
+fn every_metric_of_the_alert_rules_exists() {
     let rules = include_str!("../../../../../docs/alerts/goldseam.rules.yml");
     let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
     let words = rules.split(|c: char| !is_name(c));
@@ -193,8 +193,8 @@ fn every_metric_of_the_alerts_is_metered() {
 }
 
 #[tokio::test]
-async fn what_a_healer_does_is_counted_by_rule_and_the_end_of_all_attempts_apart() {
-    let (book, (store, _)) = (Book::default(), MemoryStore::manual());
+async fn healing_is_counted_by_rule_and_giving_up_separately() {
+    let (book, (store, _)) = (SumRecorder::default(), MemoryStore::manual());
     let _guard = metrics::set_default_local_recorder(&book);
     let client = Client::new(Arc::new(store));
     let run = RunId::new("r").unwrap();

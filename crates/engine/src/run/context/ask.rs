@@ -1,4 +1,4 @@
-//! Questions to people. A question can stay open for ever; an answer that does not fit is refused.
+//! Questions to people. A question may stay open without limit; an answer that does not fit its form is refused.
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
@@ -17,9 +17,10 @@ use crate::ledger::error::{Error, Result};
 use crate::run::live_run::Spot;
 
 impl Context {
-    /// Asks a person and waits for the answer. Its form is derived from `T`, unless one is given.
+    /// Asks a person and waits for the answer. The form is derived from `T`, unless one is set.
     pub fn ask<T: DeserializeOwned>(&self, name: impl Into<Name>, prompt: impl Into<String>) -> Ask<'_, T> {
-        let (spot, prompt) = (self.spot(name), prompt.into());
+        let spot = self.spot(name);
+        let prompt = prompt.into();
         Ask { ctx: self, spot, prompt, form: None, timeout: None, value: PhantomData }
     }
 }
@@ -36,25 +37,25 @@ pub struct Ask<'a, T> {
 }
 
 impl<T> Ask<'_, T> {
-    /// The answer must be a text.
+    /// Requires a text.
     pub fn text(mut self) -> Self {
         self.form = Some(Form::Text);
         self
     }
 
-    /// The answer must be one of these.
+    /// Requires one of these choices.
     pub fn choice<C: Into<String>>(mut self, choices: impl IntoIterator<Item = C>) -> Self {
         self.form = Some(Form::Choice(choices.into_iter().map(Into::into).collect()));
         self
     }
 
-    /// The answer must be valid under this JSON Schema.
+    /// Requires an answer that satisfies this JSON Schema.
     pub fn schema(mut self, schema: serde_json::Value) -> Self {
         self.form = Some(Form::Schema(schema));
         self
     }
 
-    /// Gives up after `span`, with an error for which [`Error::is_timeout`] holds.
+    /// Sets a timeout, after which the question fails with an error for which [`Error::is_timeout`] holds.
     pub fn timeout(mut self, span: Duration) -> Self {
         self.timeout = Some(span);
         self

@@ -1,4 +1,4 @@
-//! Small changes inside one version: runs that are past the change keep the old path, all others get the new one.
+//! Small changes within one version: runs that are past the change keep the old path, all others take the new one.
 
 use goldseam_core::{Owned, StepName};
 
@@ -7,11 +7,11 @@ use crate::ledger::error::{Error, Result};
 use crate::run::live_run::Mode;
 
 impl Context {
-    /// Whether this run has a change of the code, given by name.
+    /// Whether this run has a named change of the code.
     ///
-    /// True for a run that has recorded nothing behind this place yet: a marker in its log then keeps the answer for
-    /// every later replay. False for a run that is past this place: its history was made without the change. The first
-    /// answer holds for later calls with the same name in the same arm. Each arm decides for itself.
+    /// True if the run has recorded nothing after this call yet; a marker in its log then keeps the answer for every
+    /// replay. False if the run is past this call, because its history was made without the change. The first answer
+    /// holds for later calls with the same name in the same arm. Each arm decides separately.
     ///
     /// ```no_run
     /// # use goldseam_engine::{Context, Result};
@@ -25,13 +25,13 @@ impl Context {
     /// # async fn charge(_: u32) -> Result<()> { Ok(()) }
     /// ```
     ///
-    /// The marker takes no place among the operations. Remove the call, and the old path with it, once no active run is
-    /// on the old path any more: a preflight of the code without it says so.
+    /// The marker is not counted among the operations. Remove the call and the old path once no active run is on the
+    /// old path: a preflight of the code without the call shows that.
     pub async fn changed(&self, name: &str) -> Result<bool> {
         let name = StepName::new(name)?;
         let answer = match self.decide_change(&name)? {
             Some(answer) => answer,
-            // A jump waits for its compensations, or this is a preflight: nothing is decided now.
+            // A jump waits for its compensations, or this is a preflight: decide later.
             None => {
                 self.live.gate().await?;
                 return Box::pin(self.changed(name.as_str())).await;
@@ -41,7 +41,7 @@ impl Context {
         Ok(answer)
     }
 
-    /// The answer, marked in the log where it is new; none if nothing new may begin now.
+    /// The answer, marked in the log if it is new; none if nothing new may begin now.
     fn decide_change(&self, name: &StepName) -> Result<Option<bool>> {
         let (path, ord) = {
             let mut inner = self.live.lock();
@@ -52,7 +52,7 @@ impl Context {
             if inner.mode.heeds_cancel() && inner.state.summary.cancel.is_some() {
                 return Err(Error::cancelled());
             }
-            // Undoing begins nothing, and the run failed without the change.
+            // Compensation begins nothing, and the run failed without the change.
             if inner.state.failure.is_some() {
                 return Ok(Some(false));
             }

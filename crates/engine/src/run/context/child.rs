@@ -1,4 +1,4 @@
-//! Child runs: wanted in the parent's log before they are created, so that none is ever lost or doubled.
+//! Child runs: recorded in the parent's log before they are created, so none is lost or duplicated.
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
@@ -45,7 +45,7 @@ pub struct Child<'a, T> {
     value: PhantomData<fn() -> T>,
 }
 
-/// A child that was started, to be waited for later.
+/// A started child.
 #[derive(Debug, Clone)]
 pub struct ChildHandle {
     run: RunId,
@@ -54,7 +54,7 @@ pub struct ChildHandle {
 }
 
 impl ChildHandle {
-    /// The child's id.
+    /// The id of the child.
     pub fn run_id(&self) -> &RunId {
         &self.run
     }
@@ -75,7 +75,10 @@ impl<'a, T: DeserializeOwned + 'a> Child<'a, T> {
 }
 
 async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
-    let (ctx, spot, workflow, input) = (child.ctx, child.spot?, child.workflow?, child.input?);
+    let ctx = child.ctx;
+    let spot = child.spot?;
+    let workflow = child.workflow?;
+    let input = child.input?;
     let run = match ctx.recorded(&spot, None).await {
         Some(OpKind::Wait(WaitOp { found: Some(_), child: Some(run), .. })) => return Ok((run, spot)),
         Some(OpKind::Wait(WaitOp { child: Some(run), .. })) => run,
@@ -91,16 +94,16 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
             run
         }
     };
-    // A child that was wanted and is not there is not wanted any more.
+    // During a replay for compensation, a child that was never created is no longer needed.
     if ctx.live.lock().mode != Mode::Replay {
         create(ctx, &run, workflow, input).await?;
     }
     Ok((run, spot))
 }
 
-/// Creates the child unless it is there. After a crash this may be the second time; that is harmless.
+/// Creates the child unless it exists. After a crash this may be a repeat, which is harmless.
 async fn create(ctx: &Context, run: &RunId, workflow: WorkflowName, input: Payload) -> Result<()> {
-    if ctx.live.lock().mode == Mode::Look {
+    if ctx.live.lock().mode == Mode::Preflight {
         return Ok(());
     }
     let _busy = ctx.live.busy();
@@ -130,36 +133,36 @@ async fn make(
     if started.records.is_empty() { fetch_end(live, run).await } else { Ok(()) }
 }
 
-/// A child that was there already may have ended while its parent was over, and could not be told: a retry
-/// of the parent asks again. Told twice, it counts once.
+/// Delivers the end of an existing child. It may have ended while the parent had ended and could not receive it; a
+/// retry of the parent asks again. A repeated delivery counts once.
 async fn fetch_end(live: &LiveRun, run: &RunId) -> Result<(), EngineError> {
     if live.lock().state.children.get(run).is_some_and(|child| child.ended) {
         return Ok(());
     }
-    let told = match live.ledger.load_surely(run).await.map(|loaded| loaded.state.outcome) {
+    let delivered = match live.ledger.load_surely(run).await.map(|loaded| loaded.state.outcome) {
         Ok(Some(outcome)) => live.ledger.commit(&live.run, &child_ended(run, outcome)).await.map(|_| ()),
         Ok(None) => return Ok(()),
         Err(error) => Err(error),
     };
     live.poke();
-    match told {
+    match delivered {
         Ok(()) | Err(EngineError::Refused { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Creates a child for code that is elsewhere. One that cannot be is told to its parent as failed.
+/// Creates a child for a remote worker. If that is refused, reports a failed child to the parent.
 pub(crate) async fn create_for(live: &LiveRun, child: ChildStarted) {
     let ChildStarted { run, workflow, input, .. } = child;
     let failure = match make(live, &run, workflow, input).await {
         Ok(()) => return,
         Err(EngineError::Refused { refusal, .. }) => Failure::terminal(refusal.to_string()),
-        // Whoever claims the run next creates it.
-        Err(error) => return tracing::warn!(%run, %error, "a child could not be created yet"),
+        // The next claimant of the run creates it.
+        Err(error) => return tracing::warn!(%run, %error, "failed to create child; will be retried"),
     };
-    let told = Command::ChildEnded { child: run.clone(), result: Err(failure) };
-    if let Err(error) = live.ledger.commit(&live.run, &told).await {
-        tracing::warn!(%run, %error, "a parent could not be told of a child that cannot be");
+    let failed = Command::ChildEnded { child: run.clone(), result: Err(failure) };
+    if let Err(error) = live.ledger.commit(&live.run, &failed).await {
+        tracing::warn!(%run, %error, "failed to report child-start failure to parent");
     }
     live.poke();
 }

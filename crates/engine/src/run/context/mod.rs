@@ -1,8 +1,7 @@
-//! What a workflow function holds: its way to do things durably.
+//! The context of a workflow function: everything that the function does durably.
 //!
-//! A run re-executes its function from the start; what is recorded returns at once. So a workflow
-//! must do the same for the same input and the same results: time, randomness and everything from
-//! outside come through the context.
+//! Replay calls the function from its start, and recorded operations return at once. So a workflow must do the same
+//! for the same input and the same results: time, randomness and all outside data come through the context.
 
 mod ask;
 mod changed;
@@ -32,7 +31,7 @@ pub use remote::Remote;
 pub use step::{Attempt, Group, Probe, Step};
 pub use wait::{Select, Selected, Signal};
 
-/// What a workflow function holds. Cheap to clone.
+/// The handle through which a workflow function does everything durable. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
     pub(crate) live: Arc<LiveRun>,
@@ -49,7 +48,7 @@ impl Context {
         &self.live.run
     }
 
-    /// The version of the workflow that this run is on.
+    /// The version of the workflow on which the run executes.
     pub fn version(&self) -> u32 {
         self.live.lock().state.summary.version
     }
@@ -59,13 +58,13 @@ impl Context {
         self.live.lock().state.summary.tags.get(key).cloned()
     }
 
-    /// A secret of the engine that runs this, by name. Take it where it is used, inside a step: inputs and definitions carry
-    /// the name, and the value is in no event.
+    /// Returns a secret of this engine by name. Call it inside the step that uses the value: inputs and definitions
+    /// contain the name, and no event contains the value.
     pub fn secret(&self, name: &str) -> Result<Secret> {
         self.live.ledger.secrets.named(name)
     }
 
-    /// A moment that is the same in every replay: the time of the last thing that this arm saw happen.
+    /// The time of the last event that this arm has seen; the same in every replay.
     pub fn now(&self) -> Millis {
         self.live.lock().arm_now(&self.arm)
     }
@@ -84,13 +83,14 @@ impl Context {
         format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 
-    /// A context for one of several parallel parts: what happens in one arm does not shift the other's names.
+    /// Returns a context for one of several concurrent parts. Operations in one arm do not change the paths of
+    /// another.
     pub fn arm(&self, name: impl Into<Name>) -> Result<Self> {
         let spot = self.spot(name)?;
         Ok(Self { live: Arc::clone(&self.live), arm: Path::new(&format!("{}~", spot.path))? })
     }
 
-    /// Runs all of them side by side and returns their results in order, or the first error in order.
+    /// Runs all parts concurrently and returns their results in order, or the first error in order.
     pub async fn join<I, F, T>(&self, parts: I) -> Result<Vec<T>>
     where
         I: IntoIterator<Item = F>,
@@ -105,13 +105,13 @@ impl Context {
         wait::sleep(self, spot, |now| now + span).await
     }
 
-    /// Sleeps until a moment. Survives restarts.
+    /// Sleeps until a point in time. Survives restarts.
     pub async fn sleep_until(&self, name: impl Into<Name>, due: Millis) -> Result<()> {
         let spot = self.spot(name)?;
         wait::sleep(self, spot, |_| due).await
     }
 
-    /// Tells people how far the run is; shown by `goldseam show`.
+    /// Records a progress message for people, shown by `goldseam show`.
     pub async fn progress(&self, message: impl Into<String>) -> Result<()> {
         let spot = self.spot("progress")?;
         match self.recorded(&spot, None).await {
@@ -121,15 +121,15 @@ impl Context {
         }
         self.live.gate().await?;
         let message: String = message.into();
-        // Before the cut: half a secret would not be found.
+        // Redact before shortening: half a secret would not be found.
         let message = self.live.ledger.secrets.redactor().text(&message);
         let message = message.chars().take(self.live.ledger.limits.text_bytes_max).collect();
         self.live.queue(Owned::Progress { path: spot.path, ord: spot.ord, message });
         Ok(())
     }
 
-    /// Begins the run anew with other input and an empty history. Return its result at once:
-    /// `return ctx.continue_as_new(&input);`
+    /// Continues the run with other input and an empty history. Return its result at once: `return
+    /// ctx.continue_as_new(&input);`
     pub fn continue_as_new<T>(&self, input: &impl Serialize) -> Result<T> {
         let input = Payload::of(input, &self.live.ledger.limits)?;
         self.live.lock().continue_with = Some(input);
@@ -141,7 +141,7 @@ impl Context {
         Ok(self.live.lock().spot(&self.arm, &name, key.as_ref()))
     }
 
-    /// What the log has for this operation. Never returns if the log has something else.
+    /// The recorded operation at `spot`. Never returns if the log has a different one.
     pub(crate) async fn recorded(&self, spot: &Spot, input: Option<goldseam_core::Hash>) -> Option<OpKind> {
         let found = self.live.lock().look(spot, input).map(|op| op.map(|op| op.kind.clone()));
         match found {
@@ -150,8 +150,8 @@ impl Context {
         }
     }
 
-    /// Reads what the log holds. Never returns if the code's type does not fit: that is a difference like any other, and
-    /// no failure of the run.
+    /// Reads a value of the log. Never returns if the code's type does not fit: that is a divergence, not a failure
+    /// of the run.
     pub(crate) async fn read_logged<T: DeserializeOwned>(&self, what: &str, value: &Payload) -> T {
         let detail = match value.read() {
             Ok(value) => return value,
@@ -162,7 +162,7 @@ impl Context {
 
     pub(crate) async fn mismatch<T>(&self, spot: &Spot) -> T {
         let path = &spot.path;
-        let detail = format!("{path} is another kind of operation in the log than in the code");
+        let detail = format!("{path} is one kind of operation in the log and another in the code");
         self.live.stop_and_hang(crate::run::live_run::Stop::Diverged(detail)).await
     }
 }

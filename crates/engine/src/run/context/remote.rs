@@ -1,7 +1,7 @@
-//! Remote steps: handed out as tasks, done by whoever claims them, with or without the workflow's code.
+//! Remote steps: executed as tasks by workers, with or without the workflow's code.
 //!
-//! The owner only waits. A result reaches the log from outside, so a run whose steps are all elsewhere leaves
-//! memory like any run that waits.
+//! The owner only waits. Results reach the log from outside, so a run with only remote steps leaves memory like any
+//! run that waits.
 
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -23,12 +23,12 @@ use crate::ledger::error::{Error, Result};
 use crate::run::live_run::{Slow, Spot, UndoFn};
 
 impl Context {
-    /// Has somebody else do a step: whoever claims its task from the queue, under the step's name as its kind.
+    /// Lets a worker execute a step. The step's name is the kind of its task.
     ///
-    /// The task is made in the append that starts the step. A worker claims it with
-    /// [`Queue::claim`](crate::client::queue::Queue::claim), says that it is alive with `heartbeat`, and ends it with
-    /// `complete` or `fail`; the result is in the run's log before the worker is told so. `task.step` has the
-    /// idempotency key to pass on to other systems: the same for every attempt.
+    /// The append that starts the step creates the task. A worker claims it with
+    /// [`Queue::claim`](crate::client::queue::Queue::claim), reports that it is alive with `heartbeat`, and ends it
+    /// with `complete` or `fail`; the result is in the run's log before the worker gets its reply. `task.step` has
+    /// the idempotency key to pass to other systems, the same for every attempt.
     pub fn remote<T: DeserializeOwned>(
         &self,
         name: impl Into<Name>,
@@ -48,7 +48,7 @@ impl Context {
     }
 }
 
-/// A step that somebody else does; see [`Context::remote`].
+/// A remote step; see [`Context::remote`].
 #[must_use = "nothing is handed out until it is awaited"]
 pub struct Remote<'a, T> {
     ctx: &'a Context,
@@ -63,32 +63,32 @@ pub struct Remote<'a, T> {
 }
 
 impl<T: DeserializeOwned> Remote<'_, T> {
-    /// The queue that its task stands in, `default` unless told otherwise.
+    /// Sets the queue of its task. Default: `default`.
     pub fn queue(mut self, queue: &str) -> Self {
         self.queue = QueueName::new(queue);
         self
     }
 
-    /// Larger goes first; 0 unless told otherwise.
+    /// Sets the priority; larger values go first. Default: 0.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// How often and how soon it is tried again. Without this, one failure fails the step. A worker that is
-    /// merely lost uses no try.
+    /// Sets the retry policy. Without it, one failure fails the step. A lost worker does not count as an attempt.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// How long whoever has claimed the task may be silent before the attempt is given up.
+    /// Sets how long the worker may be silent before the attempt is given up.
     pub fn heartbeat_timeout(mut self, span: Duration) -> Self {
         self.silence = span;
         self
     }
 
-    /// How to undo it, given what it returned. Runs here when the workflow fails or is cancelled, latest first.
+    /// Sets the compensation, which gets the step's output. Runs in this process when the workflow fails or is
+    /// cancelled, latest first.
     pub fn compensate<C, E, Fut>(mut self, undo: C) -> Self
     where
         C: Fn(T) -> Fut + Send + Sync + 'static,
@@ -101,10 +101,13 @@ impl<T: DeserializeOwned> Remote<'_, T> {
     }
 
     async fn run(self) -> Result<T> {
-        let (ctx, spot, queue, payload) = (self.ctx, self.spot?, self.queue?, self.input?);
+        let ctx = self.ctx;
+        let spot = self.spot?;
+        let queue = self.queue?;
+        let payload = self.input?;
         let input = Some(payload.hash());
         let undo = self.undo.is_some();
-        // At once: its result may come when nobody awaits it any more, and must be undone all the same.
+        // Registered at once: the result may come after the code stopped waiting, and must still be compensated.
         if let Some(undo) = self.undo {
             ctx.live.lock().undo.insert(spot.path.clone(), undo);
         }
@@ -129,7 +132,7 @@ impl<T: DeserializeOwned> Remote<'_, T> {
                 }
                 StepProgress::Started if remote.is_none() => return ctx.mismatch(&spot).await,
                 StepProgress::Started if call.is_open() => call.ended().await?,
-                // The run turned away from it and came back: it is begun anew, and no try is used.
+                // The run left this step and came back: start it again, without counting an attempt.
                 StepProgress::Started => call.hand_out(attempts + 1).await?,
             }
         }
@@ -158,7 +161,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Starts an attempt: its task is there once this returns.
+    /// Starts an attempt. Its task exists once this returns.
     async fn hand_out(&self, attempt: u32) -> Result<()> {
         let live = &self.ctx.live;
         live.gate().await?;
@@ -180,7 +183,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Whether somebody is to do it.
+    /// Whether the step still needs a worker.
     fn is_open(&self) -> bool {
         let inner = self.ctx.live.lock();
         match inner.state.ops.get(&self.spot.path).map(|op| &op.kind) {
@@ -189,7 +192,7 @@ impl Call<'_> {
         }
     }
 
-    /// Returns once the log says how the attempt ended, or that nobody waits for it any more.
+    /// Returns once the log has the end of the attempt, or the step no longer needs a worker.
     async fn ended(&self) -> Result<()> {
         let live = &self.ctx.live;
         let _waiting = live.waiting(Slow::No);

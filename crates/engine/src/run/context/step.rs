@@ -25,21 +25,21 @@ pub use crate::run::attempt::Attempt;
 type Body<'a, T> = Box<dyn FnMut(Attempt) -> BoxFuture<'a, Result<T>> + Send + 'a>;
 type ProbeFn<'a, T> = Box<dyn FnMut() -> BoxFuture<'a, Result<Probe<T>>> + Send + 'a>;
 
-/// What a probe found out about an attempt that a crash cut off.
+/// What a probe found about an attempt that a crash interrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe<T> {
-    /// It happened: adopt this result.
+    /// The effect happened with this result.
     Done(T),
-    /// It did not happen: run the step again.
+    /// The effect did not happen: run the step again.
     NotDone,
-    /// Nobody can tell but a person: ask one.
+    /// Unknown: ask a person.
     Ask,
 }
 
 impl Context {
-    /// Does something once: its result is durable before the next effect begins.
+    /// Executes a step once: its result is durable before the next effect begins.
     ///
-    /// After a crash in the middle it runs again, with the same idempotency key.
+    /// After a crash in the middle, it runs again with the same idempotency key.
     pub fn step<'a, T, E, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
     where
         F: FnMut() -> Fut + Send + 'a,
@@ -50,8 +50,7 @@ impl Context {
         self.step_with(name, move |_| body())
     }
 
-    /// Like [`Context::step`], for a body that wants to know its attempt: its number, its
-    /// idempotency key, and a way to heartbeat.
+    /// Like [`Context::step`], for a body that uses its attempt: the number, the idempotency key, and heartbeats.
     pub fn step_with<'a, T, E, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
     where
         F: FnMut(Attempt) -> Fut + Send + 'a,
@@ -75,7 +74,7 @@ impl Context {
         }
     }
 
-    /// A step that holds steps. Once it is complete, what is inside is not looked at again.
+    /// Executes a step that contains steps. Once it is complete, replay does not enter it again.
     pub fn group<'a, T, E, F, Fut>(&'a self, name: impl Into<Name>, body: F) -> Group<'a, T>
     where
         F: FnOnce(Context) -> Fut + Send + 'a,
@@ -91,7 +90,7 @@ impl Context {
     }
 }
 
-/// A step to be; see [`Context::step`].
+/// A configured step, which runs when awaited; see [`Context::step`].
 #[must_use = "a step does nothing until it is awaited"]
 pub struct Step<'a, T> {
     ctx: &'a Context,
@@ -106,32 +105,33 @@ pub struct Step<'a, T> {
 }
 
 impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
-    /// How often and how soon it is tried again. Without this, one failure fails the step.
+    /// Sets the retry policy. Without it, one failure fails the step.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// How long one attempt may take.
+    /// Sets how long one attempt may take.
     pub fn timeout(mut self, span: Duration) -> Self {
         self.limits.timeout = Some(span);
         self
     }
 
-    /// How long an attempt may be silent; the body says that it is alive with [`Attempt::heartbeat`].
+    /// Sets how long an attempt may be silent; the body reports that it is alive with [`Attempt::heartbeat`].
     pub fn heartbeat(mut self, silence_max: Duration) -> Self {
         self.limits.silence = Some(silence_max);
         self
     }
 
-    /// Declares what the step depends on: a replay with other input is then seen as a divergence.
+    /// Declares what the step depends on: a replay with different input then counts as a divergence.
     pub fn input(mut self, input: &impl Serialize) -> Self {
         let payload = Payload::of(input, &self.ctx.live.ledger.limits);
         self.input = Some(payload.map(|payload| payload.hash()).map_err(Error::from));
         self
     }
 
-    /// How to undo it, given what it returned. Runs when the workflow fails or is cancelled, latest first.
+    /// Sets the compensation, which gets the step's output. Runs when the workflow fails or is cancelled, latest
+    /// first.
     pub fn compensate<C, E, Fut>(mut self, undo: C) -> Self
     where
         C: Fn(T) -> Fut + Send + Sync + 'static,
@@ -143,7 +143,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         self
     }
 
-    /// After a crash in the middle of an attempt: find out whether it happened.
+    /// Sets a probe, which finds out after a crash in the middle of an attempt whether the effect happened.
     pub fn probe<P, E, Fut>(mut self, mut probe: P) -> Self
     where
         P: FnMut() -> Fut + Send + 'a,
@@ -157,8 +157,8 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         self
     }
 
-    /// Never begins it a second time: its start is durable first, and if a crash cuts it off, the
-    /// step fails with code `outcome-unknown` unless a probe knows better.
+    /// Never starts the step a second time: its start is durable first. If a crash interrupts it, the step fails with
+    /// code `outcome-unknown`, unless a probe knows the outcome.
     pub fn at_most_once(mut self) -> Self {
         self.at_most_once = true;
         self
@@ -176,13 +176,13 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             };
             match &step.progress {
                 StepProgress::Completed(output) => {
-                    self.remember(&spot);
+                    self.register_undo(&spot);
                     return Ok(ctx.read_result(&spot, output).await);
                 }
                 StepProgress::Failed(failure) => return Err(Error::of_step(&spot.path, failure.clone())),
                 StepProgress::Retry(due) if due.0 > 0 => wait::until(ctx, *due).await?,
                 StepProgress::Retry(_) => {}
-                // Somebody else is to do it, says the log.
+                // According to the log this is a remote step.
                 StepProgress::Started if step.remote.is_some() => return ctx.mismatch(&spot).await,
                 StepProgress::Started => {
                     ctx.live.gate().await?;
@@ -198,13 +198,13 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         }
     }
 
-    fn remember(&mut self, spot: &Spot) {
+    fn register_undo(&mut self, spot: &Spot) {
         if let Some(undo) = self.undo.take() {
             self.ctx.live.lock().undo.insert(spot.path.clone(), undo);
         }
     }
 
-    /// One attempt: its value, or nothing if another attempt is to follow.
+    /// Makes one attempt: its value, or none if another attempt is to follow.
     async fn attempt(&mut self, spot: &Spot, step: &StepOp, input: Option<Hash>) -> Result<Option<T>> {
         let live = &self.ctx.live;
         let number = step.attempts + 1;
@@ -212,7 +212,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let (path, ord) = (spot.path.clone(), spot.ord);
         let started = StepStarted { path, ord, attempt: number, input, remote: None };
         let traced = self.at_most_once && !planted::is(Bug::OnceWithoutTrace);
-        // Should this attempt take its process down, the log names it.
+        // If this attempt crashes the process, the log names it.
         let suspect = live.lock().is_suspect();
         if traced || self.probe.is_some() || self.limits.silence.is_some() || suspect {
             let ticket = live.queue(Owned::StepStarted(started.clone()));
@@ -259,10 +259,10 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         Ok(None)
     }
 
-    /// Queues the result and hands it back before it is durable; the next effect waits for that.
+    /// Queues the result before it is durable; the next effect waits for it.
     fn record(&mut self, spot: &Spot, output: Payload, facts: Facts) {
         let undo = self.undo.is_some();
-        self.remember(spot);
+        self.register_undo(spot);
         let completed = StepCompleted {
             path: spot.path.clone(),
             ord: spot.ord,
@@ -277,7 +277,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         self.ctx.live.queue_seen(spot, Owned::StepCompleted(completed));
     }
 
-    /// An attempt began and a crash cut it off: what is known of it.
+    /// Handles an attempt that a crash interrupted.
     async fn after_crash(&mut self, spot: &Spot, step: &StepOp, input: Option<Hash>) -> Result<Option<T>> {
         let live = &self.ctx.live;
         let found = match &mut self.probe {
@@ -298,7 +298,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             }
             Probe::Ask if self.probe.is_some() => self.ask_person(spot, facts).await,
             Probe::Ask => {
-                let message = "a crash cut off its only attempt; nobody knows whether it happened";
+                let message = "a crash interrupted its only attempt; it is unknown whether it happened";
                 let failure = Failure::terminal(message).with_code("outcome-unknown");
                 let failed = StepFailed {
                     path: spot.path.clone(),
@@ -319,7 +319,8 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
 
     async fn ask_person(&mut self, spot: &Spot, facts: Facts) -> Result<Option<T>> {
         let ctx = self.ctx.arm(("after-crash", facts.number))?;
-        let prompt = format!("A crash cut off step {}. Did it happen? If so, with which result?", spot.path);
+        let prompt =
+            format!("A crash interrupted step {}. Did it happen? If so, with which result?", spot.path);
         let result = shapes::of::<T>().schema().unwrap_or_default();
         let result = if result.is_null() { true.into() } else { result };
         let schema = serde_json::json!({
@@ -341,7 +342,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
 }
 
 impl Context {
-    /// Reads what a step returned, as the log has it.
+    /// Reads the recorded result of a step.
     pub(super) async fn read_result<T: DeserializeOwned>(&self, spot: &Spot, output: &Payload) -> T {
         self.read_logged(&result_of(&spot.path), output).await
     }
@@ -351,7 +352,7 @@ fn result_of(path: &Path) -> String {
     format!("the result of {path}")
 }
 
-/// The undoing of a step with its types erased.
+/// A compensation with its types erased.
 pub(super) fn undo_with<T, C, E, Fut>(undo: C) -> UndoFn
 where
     C: Fn(T) -> Fut + Send + Sync + 'static,
@@ -383,7 +384,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Step<'a, T>
     }
 }
 
-/// A step that holds steps; see [`Context::group`].
+/// A step that contains steps; see [`Context::group`].
 #[must_use = "a group does nothing until it is awaited"]
 pub struct Group<'a, T> {
     ctx: &'a Context,

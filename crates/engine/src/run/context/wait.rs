@@ -1,7 +1,7 @@
-//! Waiting: signals, timers, and the first of several things.
+//! Waits: signals, timers, and the first of several.
 //!
-//! Parking is the append of `wait.started`: a signal that came first makes it conflict and is looked
-//! at. So nothing is lost between looking and sleeping.
+//! A wait begins with the append of `wait.started`. A signal that arrives first makes the append conflict, and is
+//! then read, so no signal is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::IntoFuture;
@@ -37,13 +37,13 @@ pub(super) async fn sleep(ctx: &Context, spot: Spot, due: impl FnOnce(Millis) ->
     resolved(ctx, &spot, Some(due), true).await.map(|_| ())
 }
 
-/// Whether a wait may leave memory at once: only people and distant times are that slow.
+/// Whether a wait may leave memory at once: only waits for people and distant times may.
 fn pace(ctx: &Context, due: Option<Millis>, only_slow: bool) -> Slow {
     let near = due.is_some_and(|due| due <= ctx.live.now() + ctx.live.config.linger);
     if only_slow && !near { Slow::Yes } else { Slow::No }
 }
 
-/// Opens a wait unless the log has it, and returns what resolved it. What it looks for is made only if it is opened.
+/// Opens a wait unless the log has it, and returns what resolved it. `wanted` is called only if the wait is opened.
 pub(super) async fn wait(
     ctx: &Context,
     spot: &Spot,
@@ -70,10 +70,10 @@ fn is_slow(wanted: &WaitStarted) -> bool {
     wanted.signals.is_empty() && wanted.children.is_empty()
 }
 
-/// A wait as it stands now.
+/// The current state of a wait.
 struct Seen {
     found: Option<Found>,
-    there: bool,
+    is_resolvable: bool,
     cancelled: bool,
     due: Option<Millis>,
     revision: u64,
@@ -88,17 +88,17 @@ fn see(ctx: &Context, spot: &Spot, due: Option<Millis>) -> Option<Seen> {
     let state = &inner.state;
     let mail = wait.wanted.as_ref().and_then(|wanted| state.mail_for(wanted, &BTreeSet::new()));
     let due = due.filter(|_| live);
-    let there = live && mail.is_some() || due.is_some_and(|due| due <= ctx.live.now());
+    let is_resolvable = live && mail.is_some() || due.is_some_and(|due| due <= ctx.live.now());
     let cancelled = state.summary.cancel.is_some() && inner.mode.heeds_cancel();
-    Some(Seen { found: wait.found, there, cancelled, due, revision })
+    Some(Seen { found: wait.found, is_resolvable, cancelled, due, revision })
 }
 
-/// Returns once the log says what resolved the wait at `spot`.
+/// Returns once the log has what resolved the wait at `spot`.
 async fn resolved(ctx: &Context, spot: &Spot, due: Option<Millis>, only_slow: bool) -> Result<Found> {
     let live = &ctx.live;
     let _waiting = live.waiting(pace(ctx, due, only_slow));
     loop {
-        let Some(Seen { found, there, cancelled, due, revision }) = see(ctx, spot, due) else {
+        let Some(Seen { found, is_resolvable, cancelled, due, revision }) = see(ctx, spot, due) else {
             return ctx.mismatch(spot).await;
         };
         if let Some(found) = found {
@@ -107,7 +107,7 @@ async fn resolved(ctx: &Context, spot: &Spot, due: Option<Millis>, only_slow: bo
         if cancelled {
             return Err(Error::cancelled());
         }
-        if there {
+        if is_resolvable {
             let ticket = live.queue(Owned::Check(spot.path.clone()));
             live.durable(ticket).await;
             continue;
@@ -125,7 +125,7 @@ async fn resolved(ctx: &Context, spot: &Spot, due: Option<Millis>, only_slow: bo
     }
 }
 
-/// Returns once `due` has come; the run may leave memory meanwhile.
+/// Returns once `due` has come. The run may leave memory meanwhile.
 pub(super) async fn until(ctx: &Context, due: Millis) -> Result<()> {
     let live = &ctx.live;
     let _waiting = live.waiting(pace(ctx, Some(due), true));
@@ -147,7 +147,8 @@ pub(super) async fn until(ctx: &Context, due: Millis) -> Result<()> {
 }
 
 impl Context {
-    /// Waits for a signal. One that came before is found; each is delivered once, in order. Its content must fit `T`.
+    /// Waits for a signal. A signal that arrived earlier counts; each is delivered once, in order. Its content must
+    /// fit `T`.
     pub fn signal<T: DeserializeOwned>(&self, name: &str) -> Signal<'_, T> {
         Signal {
             ctx: self,
@@ -159,7 +160,7 @@ impl Context {
         }
     }
 
-    /// Waits for the first of several things.
+    /// Waits for the first of several events: signals, ends of children, an answer, a timeout.
     pub fn select(&self, name: impl Into<Name>) -> Select<'_> {
         let spot = self.spot(name);
         let (signals, schemas, children) = (vec![], BTreeMap::new(), vec![]);
@@ -179,16 +180,16 @@ pub struct Signal<'a, T> {
 }
 
 impl<T> Signal<'_, T> {
-    /// Its content must be valid under this JSON Schema; without it, under one that is derived from the type.
+    /// Sets the JSON Schema that the content must satisfy. Default: derived from `T`.
     ///
-    /// A signal that is not is refused while the run waits for it. One that came earlier stays unread, and the next one that
-    /// fits is taken.
+    /// A signal that does not satisfy it is refused while the run waits. One that arrived earlier stays unread, and
+    /// the wait takes the next one that fits.
     pub fn schema(mut self, schema: serde_json::Value) -> Self {
         self.schema = Some(schema);
         self
     }
 
-    /// Gives up after `span`, with an error for which [`Error::is_timeout`] holds.
+    /// Sets a timeout, after which the wait fails with an error for which [`Error::is_timeout`] holds.
     pub fn timeout(mut self, span: Duration) -> Self {
         self.timeout = Some(span);
         self
@@ -202,7 +203,8 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for Signal<'a, T> {
     fn into_future(self) -> Self::IntoFuture {
         let Self { ctx, name, schema, timeout, spot, value: _ } = self;
         Box::pin(async move {
-            let (spot, name) = (spot?, name?);
+            let spot = spot?;
+            let name = name?;
             let wanted = |now: Millis| {
                 let schema = schema.or_else(|| crate::run::shapes::of::<T>().schema());
                 let wanted = WaitStarted {
@@ -227,7 +229,7 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for Signal<'a, T> {
     }
 }
 
-/// A wait for the first of several things; see [`Context::select`].
+/// A wait for the first of several events; see [`Context::select`].
 #[must_use = "nothing is waited for until it is awaited"]
 pub struct Select<'a> {
     ctx: &'a Context,
@@ -240,7 +242,7 @@ pub struct Select<'a> {
     flaw: Option<Error>,
 }
 
-/// What came first.
+/// The event that came first.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Selected {
     /// A signal.
@@ -250,21 +252,21 @@ pub enum Selected {
         /// Its content.
         payload: Payload,
     },
-    /// A person answered.
+    /// An answer.
     Answer(Payload),
     /// A child ended.
     Child {
-        /// Which.
+        /// The child.
         run: RunId,
-        /// How.
+        /// Its result.
         result: Result<Payload, Failure>,
     },
-    /// Nothing in time.
+    /// Nothing happened in time.
     Timeout,
 }
 
 impl Select<'_> {
-    /// Also takes this signal.
+    /// Waits also for this signal.
     pub fn signal(mut self, name: &str) -> Self {
         match SignalName::new(name) {
             Ok(name) => self.signals.push(name),
@@ -273,7 +275,7 @@ impl Select<'_> {
         self
     }
 
-    /// Also takes this signal, if its content is valid under this JSON Schema.
+    /// Waits also for this signal, if its content satisfies this JSON Schema.
     pub fn signal_with(mut self, name: &str, schema: serde_json::Value) -> Self {
         match SignalName::new(name) {
             Ok(name) => {
@@ -285,19 +287,19 @@ impl Select<'_> {
         self
     }
 
-    /// Also takes the end of this child.
+    /// Waits also for the end of this child.
     pub fn child(mut self, child: &ChildHandle) -> Self {
         self.children.push(child.run_id().clone());
         self
     }
 
-    /// Also asks a person; the question is known by the name of the wait.
+    /// Also asks a person. The question has the name of the wait.
     pub fn ask(mut self, prompt: impl Into<String>, form: Form) -> Self {
         self.ask = Some((prompt.into(), form));
         self
     }
 
-    /// Gives up after `span`.
+    /// Sets a timeout.
     pub fn timeout(mut self, span: Duration) -> Self {
         self.timeout = Some(span);
         self

@@ -1,5 +1,4 @@
-//! From a worker's words to what an owner does. Code in this process cannot say nonsense; what comes from elsewhere is
-//! compared with the log first.
+//! Validates the doings of a remote worker against the log and turns them into actions of an owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,25 +19,25 @@ use super::wire::{Doing, Giving, Question, Timeout, Trouble};
 use crate::ledger::config::default_queue;
 use crate::run::live_run::{Inner, Spot, Stop};
 
-/// Doings in one append.
+/// Maximum number of doings in one append.
 pub const DOINGS_MAX: usize = 1_000;
-/// Things that one wait looks for.
+/// Maximum number of signals or children in one wait.
 pub const WANTED_MAX: usize = 1_000;
-/// An attempt cannot have begun longer before its run was queued than this, whatever the clocks say.
-const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
+/// Maximum time by which an attempt may seem to begin before its run was queued, because clocks differ.
+const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 
-/// Why doings cannot be taken.
+/// Why doings are not accepted.
 #[derive(Debug)]
 pub(super) enum Flaw {
-    /// Nobody could take them.
+    /// Invalid in any state of the log.
     Malformed(String),
     /// A payload is too large or too deep.
     Payload(PayloadError),
-    /// The log has something else (rule V1).
+    /// The log has a different operation (rule V1).
     Diverged(String),
-    /// The worker must look at the log again.
+    /// The worker must read the log and replay.
     Again(String),
-    /// The credential may not do it.
+    /// The credential lacks the permission.
     Forbidden(RemoteRefusal),
 }
 
@@ -54,7 +53,7 @@ impl From<PayloadError> for Flaw {
     }
 }
 
-/// What an operation is.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Step,
@@ -73,7 +72,17 @@ impl Kind {
     }
 }
 
-/// Reads doings against the run as it is now.
+/// The task that a worker requests for a remote step.
+struct Handout {
+    payload: Payload,
+    queue: QueueName,
+    priority: i32,
+    retry: Option<Policy>,
+    silence_ms: Option<u64>,
+    undo: bool,
+}
+
+/// Validates doings against the current state of the run.
 pub(super) struct Reader<'a> {
     inner: &'a mut Inner,
     holder: &'a Holder,
@@ -91,35 +100,33 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(
-        (inner, holder): (&'a mut Inner, &'a Holder),
+        inner: &'a mut Inner,
+        holder: &'a Holder,
         now: Millis,
         limits: &'a Limits,
         silence: Duration,
     ) -> Self {
-        let (asked, places, opened) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        let (undone, to_undo, children) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let attempts = BTreeMap::new();
         Self {
             inner,
             holder,
             now,
             limits,
             silence,
-            asked,
-            places,
-            opened,
-            undone,
-            to_undo,
-            children,
-            attempts,
+            asked: BTreeMap::new(),
+            places: BTreeMap::new(),
+            opened: BTreeSet::new(),
+            undone: BTreeSet::new(),
+            to_undo: BTreeSet::new(),
+            children: BTreeSet::new(),
+            attempts: BTreeMap::new(),
         }
     }
 
     pub(super) fn read(mut self, doings: Vec<Doing>) -> Result<Vec<Owned>, Flaw> {
         match doings.len() {
-            0 => return Err(Flaw::Malformed("an append has at least one doing".to_owned())),
+            0 => return Err(Flaw::Malformed("an append needs at least one doing".to_owned())),
             many if many > DOINGS_MAX => {
-                return Err(Flaw::Malformed(format!("an append has at most {DOINGS_MAX} doings")));
+                return Err(Flaw::Malformed(format!("an append may have at most {DOINGS_MAX} doings")));
             }
             _ => {}
         }
@@ -187,15 +194,17 @@ impl<'a> Reader<'a> {
                 let queue = queue.unwrap_or_else(default_queue);
                 self.holder.check_queue(&queue)?;
                 check_kind(path.name())?;
-                let remote = self.remote(&path, attempt, (payload, queue, priority), (retry, silence_ms));
-                let remote = Some(Box::new(Remote { undo, ..remote }));
+                let handout = Handout { payload, queue, priority, retry, silence_ms, undo };
+                let remote = Some(Box::new(self.remote(&path, attempt, handout)));
                 Owned::StepStarted(StepStarted { path, ord, attempt, input, remote })
             }
             Doing::Wait { path, ord, signals, schemas, children, ask, timeout_ms } => {
                 self.place(&path, ord, Kind::Wait, None)?;
                 self.opens(&path, |wait| wait.wanted.is_none())?;
                 if signals.len().max(children.len()) > WANTED_MAX {
-                    return Err(Flaw::Malformed(format!("a wait looks for at most {WANTED_MAX} things")));
+                    return Err(Flaw::Malformed(format!(
+                        "a wait may have at most {WANTED_MAX} signals or children"
+                    )));
                 }
                 if signals.is_empty() && children.is_empty() && ask.is_none() && timeout_ms.is_none() {
                     return Err(Flaw::Malformed(format!("{path} waits for nothing")));
@@ -215,7 +224,7 @@ impl<'a> Reader<'a> {
                 let due = match (span_ms, until) {
                     (Some(span), None) => self.after(span),
                     (None, Some(until)) => until,
-                    _ => return Err(Flaw::Malformed("a sleep has either span_ms or until".to_owned())),
+                    _ => return Err(Flaw::Malformed("a sleep needs either span_ms or until".to_owned())),
                 };
                 Owned::Sleep { path, ord, due }
             }
@@ -223,7 +232,7 @@ impl<'a> Reader<'a> {
             Doing::Child { path, ord, workflow, input } => {
                 self.place(&path, ord, Kind::Wait, None)?;
                 self.opens(&path, |_| false)?;
-                // A child stands in the queue of its parent.
+                // A child is queued in the queue of its parent.
                 self.holder.check_queue(&self.state().summary.queue)?;
                 let (run, input) = (child_id(self.state(), &path), self.payload(&input)?);
                 self.children.insert(run.clone());
@@ -235,7 +244,7 @@ impl<'a> Reader<'a> {
                 Owned::Progress { path, ord, message: self.text(&message) }
             }
             Doing::Change { path, ord } => {
-                self.predates_nothing(&path, ord)?;
+                self.ends_history(&path, ord)?;
                 Owned::Change { path, ord }
             }
             Doing::UndoStarted { path, failure } => {
@@ -262,17 +271,17 @@ impl<'a> Reader<'a> {
                 self.nothing_left()?;
                 Owned::EndCancelled
             }
-            // That one worker lacks a version is no reason to park a run.
+            // A worker that lacks a version releases the run; it does not park it.
             Doing::Park { code: Trouble::Version, .. } => Owned::Release(Release::Unfit),
-            Doing::Park { code, reason } => Owned::Park { code: word(code), reason: self.text(&reason) },
+            Doing::Park { code, reason } => Owned::Park { code: code_of(code), reason: self.text(&reason) },
             Doing::Release { reason } => Owned::Release(release(reason)),
         })
     }
 
-    /// The operation stands where the log has it, and is what it is there.
+    /// Checks that the log has the same operation at this position, if it has one.
     fn place(&mut self, path: &Path, ord: u32, kind: Kind, input: Option<Hash>) -> Result<(), Flaw> {
         if path.leaf().is_empty() {
-            return Err(Flaw::Malformed("an operation has a name".to_owned()));
+            return Err(Flaw::Malformed("an operation needs a name".to_owned()));
         }
         let spot = Spot { path: path.clone(), ord };
         let found =
@@ -281,22 +290,24 @@ impl<'a> Reader<'a> {
             Ok(true) => {}
             Err(Stop::Diverged(detail)) => return Err(Flaw::Diverged(detail)),
             _ => {
-                let detail = format!("{path} is another kind of operation in the log than in the code");
+                let detail = format!("{path} is one kind of operation in the log and another in the code");
                 return Err(Flaw::Diverged(detail));
             }
         }
         let before = self.asked.insert(path.clone(), ord);
         let there = self.places.insert((path.arm().to_owned(), ord), path.clone());
         if before.is_some_and(|before| before != ord) || there.is_some_and(|there| there != *path) {
-            return Err(Flaw::Malformed(format!("{path} does not stand in one place, or not alone")));
+            return Err(Flaw::Malformed(format!(
+                "{path} has two positions in its arm, or shares its position"
+            )));
         }
         Ok(())
     }
 
-    /// A change is marked only where the arm's history ends: what is recorded behind it was made without the change.
-    fn predates_nothing(&self, path: &Path, ord: u32) -> Result<(), Flaw> {
+    /// Checks that a change is marked at the end of the arm's history: later operations were made without the change.
+    fn ends_history(&self, path: &Path, ord: u32) -> Result<(), Flaw> {
         if path.leaf().is_empty() {
-            return Err(Flaw::Malformed("a change has a name".to_owned()));
+            return Err(Flaw::Malformed("a change needs a name".to_owned()));
         }
         let state = self.state();
         match state.goes_on(path.arm(), ord) && !state.changes.contains(path) {
@@ -305,7 +316,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The operation is opened once: it is not in the log yet, or `fits` what is there of it.
+    /// Checks that the operation is opened once: the log does not have it, or `fits` accepts what the log has.
     fn opens(&mut self, path: &Path, fits: impl Fn(&WaitOp) -> bool) -> Result<(), Flaw> {
         let free = match self.state().ops.get(path).map(|op| &op.kind) {
             None => true,
@@ -313,7 +324,7 @@ impl<'a> Reader<'a> {
             Some(OpKind::Step(_) | OpKind::Progress) => false,
         };
         if !free {
-            return Err(Flaw::Again(format!("{path} is in the log already")));
+            return Err(Flaw::Again(format!("{path} is already in the log")));
         }
         match self.opened.insert(path.clone()) {
             true => Ok(()),
@@ -321,7 +332,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A run waits for the ends of its own children only.
+    /// Checks that a run waits only for its own children.
     fn are_children(&self, wanted: &[RunId]) -> Result<(), Flaw> {
         let known = |run: &&RunId| self.state().children.contains_key(*run) || self.children.contains(*run);
         match wanted.iter().find(|run| !known(run)) {
@@ -338,7 +349,7 @@ impl<'a> Reader<'a> {
         text.chars().take(self.limits.text_bytes_max).collect()
     }
 
-    /// An attempt is one that the log or this append has, or the one after.
+    /// Checks that the attempt is known to the log or this append, or is the next one.
     fn follows(&mut self, path: &Path, attempt: u32) -> Result<(), Flaw> {
         let logged = match self.state().ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => step.attempts,
@@ -353,11 +364,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// When an attempt began that took so long: not before its run.
+    /// When an attempt of this duration began. It cannot have begun before its run.
     fn before(&self, took_ms: u64) -> Result<Millis, Flaw> {
-        let (took, age) = (Duration::from_millis(took_ms), self.now.since(self.state().summary.created_at));
-        match took > age.saturating_add(CLOCKS_DIFFER) {
-            true => Err(Flaw::Malformed(format!("took_ms is {took_ms}, longer than the run is there"))),
+        let took = Duration::from_millis(took_ms);
+        let age = self.now.since(self.state().summary.created_at);
+        match took > age.saturating_add(CLOCK_SKEW_MAX) {
+            true => {
+                Err(Flaw::Malformed(format!("took_ms is {took_ms}, which is longer than the age of the run")))
+            }
             false => Ok(self.now - took),
         }
     }
@@ -366,7 +380,7 @@ impl<'a> Reader<'a> {
         self.now + Duration::from_millis(span_ms)
     }
 
-    /// Attempts that are left, and when the next one begins: by the policy that the worker sends, and the store's clock.
+    /// Attempts left, and when the next one begins: by the worker's retry policy and the store's clock.
     fn next_try(&self, path: &Path, failure: &Failure, policy: Option<Policy>) -> (u32, Option<Millis>) {
         let failures = match self.state().ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => step.failures.saturating_add(1),
@@ -379,13 +393,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn remote(
-        &self,
-        path: &Path,
-        attempt: u32,
-        (payload, queue, priority): (Payload, QueueName, i32),
-        (retry, silence_ms): (Option<Policy>, Option<u64>),
-    ) -> Remote {
+    fn remote(&self, path: &Path, attempt: u32, handout: Handout) -> Remote {
+        let Handout { payload, queue, priority, retry, silence_ms, undo } = handout;
         let (task, delivery) = next_task(self.state(), path, attempt);
         let silence_ms = silence_ms.unwrap_or(u64::try_from(self.silence.as_millis()).unwrap_or(u64::MAX));
         Remote {
@@ -396,7 +405,7 @@ impl<'a> Reader<'a> {
             retry: retry.unwrap_or_else(|| Policy::from(&Retry::never())),
             silence_ms,
             delivery,
-            undo: false,
+            undo,
         }
     }
 
@@ -407,11 +416,11 @@ impl<'a> Reader<'a> {
     fn has_undo(&self, path: &Path) -> Result<(), Flaw> {
         match self.state().undo.contains(path) || self.to_undo.contains(path) {
             true => Ok(()),
-            false => Err(Flaw::Malformed(format!("{path} is no completed step with a compensation"))),
+            false => Err(Flaw::Malformed(format!("{path} is not a completed step with a compensation"))),
         }
     }
 
-    /// A run ends once everything that has a compensation is undone.
+    /// Checks that every step with a compensation is compensated before the run ends.
     fn nothing_left(&self) -> Result<(), Flaw> {
         let recorded = self.state().to_undo(Seq::ZERO);
         let left = recorded.iter().chain(&self.to_undo).find(|path| !self.undone.contains(*path));
@@ -422,7 +431,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The children that doings want.
+/// The children that the doings start.
 pub(super) fn children(doings: &[Owned]) -> Vec<ChildStarted> {
     let wanted = |doing: &Owned| match doing {
         Owned::Child(child) => Some(child.clone()),
@@ -431,13 +440,13 @@ pub(super) fn children(doings: &[Owned]) -> Vec<ChildStarted> {
     doings.iter().filter_map(wanted).collect()
 }
 
-/// The children that must be asked to stop before these doings end the run.
+/// The children to cancel before these doings end the run.
 pub(super) fn orphans(state: &State, doings: &[Owned]) -> Vec<RunId> {
     let ends = |doing: &Owned| matches!(doing, Owned::Fail(_) | Owned::EndCancelled);
     if doings.iter().any(ends) { state.open_children() } else { Vec::new() }
 }
 
-fn word(code: Trouble) -> &'static str {
+fn code_of(code: Trouble) -> &'static str {
     match code {
         Trouble::Diverged => "V1",
         Trouble::Version => "E2",

@@ -1,4 +1,4 @@
-//! Healing by hand: one run at a time, by somebody who wants to know what was done.
+//! Recovery of single runs at the request of an operator.
 
 use goldseam_core::command::Migrate;
 use goldseam_core::decide::Refusal;
@@ -13,42 +13,43 @@ use crate::ledger::config::Config;
 use crate::ledger::error::EngineError;
 use crate::ledger::error::refused;
 
-/// How one run is to be recovered.
+/// Options of the recovery of one run.
 #[derive(Debug, Clone, Default)]
 pub struct RecoverOptions {
-    /// Only by this rule.
+    /// Apply only this rule.
     pub rule: Option<Code>,
-    /// Only tell.
+    /// Report only.
     pub dry_run: bool,
-    /// Undo completed steps that a cut would leave standing, before it is made.
+    /// Before the cut, compensate completed steps that it would leave standing.
     pub compensate: bool,
 }
 
-/// What a recovery by hand found and did.
+/// The result of a requested recovery.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recovery {
-    /// The run's status before.
+    /// The status of the run before.
     pub status: Status,
-    /// What was wrong; none: nothing, and nothing was changed.
+    /// The finding; none: nothing was found and nothing changed.
     pub found: Option<Found>,
-    /// What became of it; none: it was only told, or there was nothing to do.
+    /// What the remedy did; none: dry run, or nothing to do.
     pub healed: Option<Healed>,
-    /// Completed steps with a compensation that the cut leaves standing. They run again under the same keys.
+    /// Completed steps with a compensation that the cut leaves standing. They run again with the same idempotency
+    /// keys.
     pub standing: Vec<Path>,
 }
 
 impl Recovery {
-    /// Whether something was wrong.
+    /// Whether a rule applied.
     pub fn was_needed(&self) -> bool {
         self.found.is_some()
     }
 
-    /// Whether something was done about it.
+    /// Whether a remedy was applied.
     pub fn has_healed(&self) -> bool {
         matches!(self.healed, Some(Healed::Done { .. }))
     }
 
-    /// The branch that the run is on now, if the recovery opened one.
+    /// The branch that the recovery opened, if any.
     pub fn branch(&self) -> Option<BranchId> {
         match &self.healed {
             Some(Healed::Done { branch, .. }) => *branch,
@@ -57,25 +58,25 @@ impl Recovery {
     }
 }
 
-/// What a resume did: it looks for something to recover first.
+/// The result of a resume, which first recovers the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resumed {
     /// Where the log ends now.
     pub end: Seq,
     /// Whether the run was paused or parked; if not, it was only recovered.
     pub rested: bool,
-    /// What was recovered on the way.
+    /// The recovery before the resume.
     pub recovery: Recovery,
 }
 
-/// The operation that a cut would make the run do again first.
+/// The first operation that the run repeats after a cut.
 fn first_after(state: &State, remedy: &Remedy) -> Option<Path> {
     let Remedy::Branch { cutoff } = remedy else { return None };
     let after = state.ops.iter().filter(|(_, op)| op.first > *cutoff);
     after.min_by_key(|(_, op)| op.first).map(|(path, _)| path.clone())
 }
 
-/// Whether a cut would have healed the run, and its log has no event to cut at.
+/// Whether the rule would cut the log, but the log has no stable event.
 fn lacks_stable_event(found: &Found) -> bool {
     match &found.diagnosis.remedy {
         Remedy::Park { reason } => reason == NO_STABLE_EVENT,
@@ -89,7 +90,7 @@ fn no_stable_event(run: &RunId, found: &Found, before: Status) -> EngineError {
 }
 
 impl Client {
-    /// Somebody who mends runs because a person asked.
+    /// Returns a healer for recoveries that an operator requests.
     pub fn healer(&self) -> Healer {
         self.healer_for(Reason::Manual)
     }
@@ -100,24 +101,24 @@ impl Client {
         Healer::new(self.ledger().clone(), rules, reason)
     }
 
-    /// A sweeper over this store: tells what is stalled and, unless it is a dry run, heals it.
+    /// Returns a sweeper of this store, which reports stalled runs and, unless it is a dry run, heals them.
     pub fn sweeper(&self, options: SweepOptions) -> Sweeper {
         Sweeper::new(self.healer_for(Reason::StaleDetection), options)
     }
 
-    /// A heartbeat monitor over this store, looking at `batch` silent tasks per tick.
+    /// Returns a heartbeat monitor of this store that examines `batch` silent tasks per tick.
     pub fn monitor(&self, batch: u32) -> Monitor {
         Monitor::new(self.healer_for(Reason::StaleDetection), batch)
     }
 
-    /// What is wrong with a run, touching nothing.
+    /// Examines a run without changing it.
     pub async fn examine(&self, run: &RunId) -> Result<Examined, EngineError> {
         let healer = self.healer();
         let liveness = healer.liveness().await?;
         healer.examine(run, &liveness).await
     }
 
-    /// Recovers one run by the first rule that applies, or by the one that is asked for.
+    /// Recovers one run by the first rule that applies, or by the requested rule.
     pub async fn recover(&self, run: &RunId, options: RecoverOptions) -> Result<Recovery, EngineError> {
         let healer = self.healer();
         let liveness = healer.liveness().await?;
@@ -135,8 +136,8 @@ impl Client {
             }
             return Ok(recovery);
         };
-        // A deploy may bring the version: only a sweep that has watched for long enough, or an operator who names the rule,
-        // goes on without it.
+        // A deploy may bring the version. Only a sweep that has watched long enough, or an operator who names the
+        // rule, continues without it.
         let found = match &examined.state {
             Some(state) if options.rule != Some(Code::E2) => found.before_grace(&state.summary),
             _ => found,
@@ -168,7 +169,7 @@ impl Client {
         Ok(recovery)
     }
 
-    /// Completed steps with a compensation that a jump to `to` leaves standing unless it compensates, latest first.
+    /// Completed steps with a compensation that a jump to `to` without compensation leaves standing, latest first.
     pub async fn standing(&self, run: &RunId, to: &Path) -> Result<Vec<Path>, EngineError> {
         let state = self.state(run).await?;
         let missing = || refused(run, Refusal::NoSuchStep { step: to.clone() });
@@ -176,13 +177,13 @@ impl Client {
         Ok(state.to_undo(op.first.before()))
     }
 
-    /// Goes back to the other side of the latest seam, on a new branch: nothing is deleted.
+    /// Undoes the latest seam by a new branch that continues before it. Nothing is deleted.
     pub async fn undo_recovery(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
-        self.tell(run, Command::UndoSeam(note)).await
+        self.send_command(run, Command::UndoSeam(note)).await
     }
 
-    /// Gives a run a new task, due now. One that a live node has needs none.
+    /// Creates a new advance task of a run, due now. Refused if a live node owns the run.
     pub async fn requeue(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let healer = self.healer();
         let liveness = healer.liveness().await?;
@@ -193,37 +194,37 @@ impl Client {
             return Err(refused(run, Refusal::Owned { owner: owner.clone() }));
         }
         let note = self.note(by);
-        self.tell(run, Command::Requeue(note)).await
+        self.send_command(run, Command::Requeue(note)).await
     }
 
-    /// Moves a run to another version of its workflow, without asking whether its history fits: if it does not, the run
-    /// parks (rule V1) and can be moved back. A run that a live node executes is refused: pause it first.
+    /// Moves a run to another version of its workflow, without a preflight. If its history does not fit, the run
+    /// parks (rule V1) and can be moved back. Refused if a live node executes the run: pause it first.
     pub async fn migrate(&self, run: &RunId, to: u32, by: By) -> Result<Seq, EngineError> {
         let liveness = self.healer().liveness().await?;
         let summary = self.get(run).await?;
         let gone = |owner: &NodeId| !liveness.owner(Some(owner), summary.claimed_at).is_alive();
         let lost = summary.owner.clone().filter(gone);
         let note = self.note(by);
-        self.tell(run, Command::Migrate(Migrate { note, to, lost })).await
+        self.send_command(run, Command::Migrate(Migrate { note, to, lost })).await
     }
 
-    /// Takes back what has not settled: it runs again from the last stable event, on a new branch.
+    /// Cuts the log at the last stable event: the run repeats everything after it, on a new branch.
     pub async fn reset(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
-        self.tell(run, Command::Reset(note)).await
+        self.send_command(run, Command::Reset(note)).await
     }
 
-    /// Lets a paused or parked run go on. Whatever else is wrong with it is recovered first.
+    /// Resumes a paused or parked run. Recovers it first if a rule applies.
     pub async fn resume(&self, run: &RunId, by: By) -> Result<Resumed, EngineError> {
         let nothing = |status| Recovery { status, found: None, healed: None, standing: Vec::new() };
         let recovery = match self.recover(run, RecoverOptions::default()).await {
-            // A run that is parked already goes on as the operator wants.
+            // A run that is already parked is only resumed.
             Err(EngineError::NoStableEvent { before: Status::Parked, .. }) => nothing(Status::Parked),
             Ok(recovery) if recovery.status == Status::Parked => nothing(Status::Parked),
             recovery => recovery?,
         };
         let note = self.note(by);
-        match self.tell(run, Command::Resume(note)).await {
+        match self.send_command(run, Command::Resume(note)).await {
             Ok(end) => Ok(Resumed { end, rested: true, recovery }),
             Err(EngineError::Refused { refusal: Refusal::NothingToDo { .. }, .. })
                 if recovery.has_healed() =>

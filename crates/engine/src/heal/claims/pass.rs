@@ -1,4 +1,4 @@
-//! One round over claims and locks, page by page.
+//! One pass over claims and locks, page by page.
 
 use std::time::Duration;
 
@@ -8,38 +8,39 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, TaskId};
 use goldseam_store::{Expect, LockFilter, StoreError, TaskFilter, Written};
 
-use super::judge::{self, NODE_PREFIX, Roster, Stale};
+use super::staleness::{self, NODE_PREFIX, Roster, Stale};
 use super::{RecoveryStats, StaleLock, StaleTask};
 use crate::ledger::commit::Ledger;
 use crate::ledger::config::ClaimRules;
-use crate::ledger::tries::{self, Tries};
+use crate::ledger::meter::RecoveryTimes;
+use crate::ledger::retry::{self, Retries};
 
-/// Records read and healed at a time.
+/// Records per read of the store.
 const PAGE: usize = 200;
-/// The look for tasks of nodes that are gone; the two before it look for silence.
+/// Index of the search for tasks of lost nodes; the two before it search for silence.
 const OF_NODES: usize = 2;
 
-/// Where each look for tasks goes on.
+/// The cursors of the searches for tasks.
 pub(super) type Cursors = [Option<TaskId>; 3];
 
-/// Whether anything is touched.
+/// Whether a pass writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
-    /// Only look.
-    Look,
+    /// Only find.
+    Find,
     /// Heal.
     Heal,
 }
 
-/// How far a round goes.
+/// The limits of a pass.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reach {
     pub(super) act: Act,
-    pub(super) tries: Tries,
+    pub(super) retries: Retries,
     pub(super) reads_max: usize,
 }
 
-/// What a round found and did.
+/// The counts of a pass.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) locks_found: u64,
@@ -58,9 +59,9 @@ impl Tally {
     }
 }
 
-/// A round on its way.
+/// A pass in progress.
 #[derive(Debug)]
-pub(super) struct Round<'a> {
+pub(super) struct Pass<'a> {
     ledger: &'a Ledger,
     rules: ClaimRules,
     now: Millis,
@@ -68,25 +69,26 @@ pub(super) struct Round<'a> {
     reach: Reach,
     reads_left: usize,
     pub(super) tally: Tally,
-    /// Stale locks that were only looked at.
+    /// Stale locks found by a pass that does not heal.
     pub(super) listed: Vec<StaleLock>,
-    /// The same for tasks.
+    /// Stale tasks found by a pass that does not heal.
     pub(super) entries: Vec<StaleTask>,
 }
 
-impl<'a> Round<'a> {
+impl<'a> Pass<'a> {
     pub(super) fn new(ledger: &'a Ledger, rules: ClaimRules, now: Millis, reach: Reach) -> Self {
         let begun = ledger.clock.elapsed();
-        let (tally, reads_left) = (Tally::default(), reach.reads_max);
+        let tally = Tally::default();
+        let reads_left = reach.reads_max;
         Self { ledger, rules, now, begun, reach, reads_left, tally, listed: Vec::new(), entries: Vec::new() }
     }
 
-    /// What it did; if it only looked, what it would have done.
+    /// The counts of the pass; if it did not heal, what it would have done.
     pub(super) fn stats(&self) -> RecoveryStats {
         let Tally { locks_found, entries_found, .. } = self.tally;
         match self.reach.act {
             Act::Heal => self.tally.stats(self.now),
-            Act::Look => RecoveryStats {
+            Act::Find => RecoveryStats {
                 locks_cleaned: locks_found,
                 entries_reclaimed: entries_found,
                 recovery_timestamp: self.now,
@@ -95,7 +97,7 @@ impl<'a> Round<'a> {
     }
 
     pub(super) async fn roster(&self) -> Result<Roster, StoreError> {
-        let nodes = tries::ask(self.reach.tries, || self.ledger.store.nodes()).await?;
+        let nodes = retry::read(self.reach.retries, || self.ledger.store.nodes()).await?;
         Ok(Roster::new(&nodes, self.ledger.process.node().map(|node| node.as_str())))
     }
 
@@ -110,14 +112,15 @@ impl<'a> Round<'a> {
         PAGE.min(self.reads_left)
     }
 
-    /// Locks past their expiry, and those held through nodes that are gone.
+    /// Expired locks, and locks held by lost nodes.
     pub(super) async fn locks(&mut self, roster: &Roster) -> Result<(), StoreError> {
         let expired = LockFilter { stale_at: Some(self.now), ..LockFilter::default() };
         let of_nodes = LockFilter { node_none_of: Some(roster.alive()), ..LockFilter::default() };
         for mut filter in [expired, of_nodes] {
             while self.page() > 0 {
                 filter.limit = u32::try_from(self.page()).unwrap_or(u32::MAX);
-                let page = tries::ask(self.reach.tries, || self.ledger.store.locks(filter.clone())).await?;
+                let page =
+                    retry::read(self.reach.retries, || self.ledger.store.locks(filter.clone())).await?;
                 let last = self.count(&mut filter.after, page.last().map(|lock| &lock.name), page.len());
                 self.free(page, filter.stale_at.is_none()).await?;
                 if last {
@@ -128,25 +131,25 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Tasks that are silent past their own limit, quiet past the lease, or held by nodes that are gone.
+    /// Tasks silent past their own limit, silent past the lease, or held by lost nodes.
     pub(super) async fn tasks(&mut self, roster: &Roster, cursors: &mut Cursors) -> Result<(), StoreError> {
         let users = TaskFilter { advance: Some(false), ..TaskFilter::default() };
         let quiet_since = Some(self.now - self.rules.lease);
         let others = TaskFilter { owner_none_of: Some(roster.alive()), ..users.clone() };
-        let looks = [
+        let searches = [
             TaskFilter { silent_at: Some(self.now), ..users },
             TaskFilter { quiet_since, ..others.clone() },
             TaskFilter { owner_prefix: Some(NODE_PREFIX.to_owned()), ..others },
         ];
-        for (look, filter) in looks.into_iter().enumerate() {
+        for (search, filter) in searches.into_iter().enumerate() {
             while self.page() > 0 {
-                let page = self.read(&filter, &mut cursors[look]).await?;
-                // What was silent has been looked at already.
+                let page = self.read(&filter, &mut cursors[search]).await?;
+                // The earlier searches found the silent ones.
                 let tasks =
-                    page.into_iter().filter(|task| look < OF_NODES || !self.is_silent(task)).collect();
+                    page.into_iter().filter(|task| search < OF_NODES || !self.is_silent(task)).collect();
                 let lease = self.rules.lease;
-                self.reclaim(tasks, |task, roster, now| judge::task(task, roster, (now, lease))).await?;
-                if cursors[look].is_none() {
+                self.reclaim(tasks, |task, roster, now| staleness::task(task, roster, now, lease)).await?;
+                if cursors[search].is_none() {
                     break;
                 }
             }
@@ -154,7 +157,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Whether the looks for silence find it.
+    /// Whether the searches for silence find the task.
     fn is_silent(&self, task: &Task) -> bool {
         let allowed = task.silence_max.unwrap_or(self.rules.lease);
         task.last_sign() + allowed <= self.now
@@ -166,7 +169,8 @@ impl<'a> Round<'a> {
         let mut cursor = None;
         while self.page() > 0 {
             let page = self.read(&filter, &mut cursor).await?;
-            self.reclaim(page, |task, roster, now| judge::by_hand(task, roster, (now, threshold))).await?;
+            self.reclaim(page, |task, roster, now| staleness::silent_past(task, roster, now, threshold))
+                .await?;
             if cursor.is_none() {
                 break;
             }
@@ -174,7 +178,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// One page after the cursor, which is none after the last one.
+    /// Reads one page after the cursor, which becomes none after the last page.
     async fn read(
         &mut self,
         filter: &TaskFilter,
@@ -182,17 +186,17 @@ impl<'a> Round<'a> {
     ) -> Result<Vec<Task>, StoreError> {
         let limit = u32::try_from(self.page()).unwrap_or(u32::MAX);
         let filter = TaskFilter { after: cursor.clone(), limit, ..filter.clone() };
-        let page = tries::ask(self.reach.tries, || self.ledger.store.tasks(filter.clone())).await?;
+        let page = retry::read(self.reach.retries, || self.ledger.store.tasks(filter.clone())).await?;
         if self.count(cursor, page.last().map(|task| &task.id), page.len()) {
             *cursor = None;
         }
         for (task, flaw) in page.iter().filter_map(|task| Some((task, task.flaw()?))) {
-            tracing::error!(task = %task.id, flaw, "the record of a task contradicts itself");
+            tracing::error!(task = %task.id, flaw, "task record is inconsistent");
         }
         Ok(page)
     }
 
-    /// Moves a cursor behind a page and counts it. Whether it was the last one.
+    /// Moves a cursor to the end of a page and counts its records. Returns whether it was the last page.
     fn count<T: Clone>(&mut self, cursor: &mut Option<T>, last: Option<&T>, len: usize) -> bool {
         let short = len < self.page();
         self.reads_left -= len.min(self.reads_left);
@@ -204,13 +208,14 @@ impl<'a> Round<'a> {
         if page.is_empty() {
             return Ok(());
         }
-        // After the locks: a node beats before it takes one, so a node that is missing here is gone.
-        let (roster, now) = (self.roster().await?, self.now);
+        // Read the nodes after the locks: a node beats before it acquires one, so a node missing here is gone.
+        let roster = self.roster().await?;
+        let now = self.now;
         let new = page.into_iter().filter(|lock| !(expired_are_done && lock.is_stale(now)));
         let stale: Vec<(Lock, Stale)> =
-            new.filter_map(|lock| judge::lock(&lock, &roster, now).map(|stale| (lock, stale))).collect();
+            new.filter_map(|lock| staleness::lock(&lock, &roster, now).map(|stale| (lock, stale))).collect();
         self.tally.locks_found += stale.len() as u64;
-        if self.reach.act == Act::Look {
+        if self.reach.act == Act::Find {
             self.listed.extend(stale.into_iter().map(|(lock, Stale { why, .. })| StaleLock { lock, why }));
             return Ok(());
         }
@@ -223,11 +228,11 @@ impl<'a> Round<'a> {
         let expect = Expect::Version(lock.version);
         let holder = lock.holder.clone();
         let freed = lock.cleaned(&stale.why, self.now);
-        let put = tries::put(&freed, self.reach.tries, |lock| self.ledger.store.put_lock(lock, expect));
+        let put = retry::write(&freed, self.reach.retries, |lock| self.ledger.store.put_lock(lock, expect));
         let done = self.settle("L1", &stale, put.await)?;
         if done {
             self.ledger.meter.lock_cleaned();
-            tracing::info!(lock = %freed.name, holder, why = stale.why, "a stale lock was freed");
+            tracing::info!(lock = %freed.name, holder, why = stale.why, "freed stale lock");
         }
         Ok(done)
     }
@@ -240,12 +245,13 @@ impl<'a> Round<'a> {
         if page.is_empty() {
             return Ok(());
         }
-        // After the tasks, for the same reason.
-        let (roster, now) = (self.roster().await?, self.now);
+        // Read the nodes after the tasks, for the same reason.
+        let roster = self.roster().await?;
+        let now = self.now;
         let found = page.into_iter().filter_map(|task| judge(&task, &roster, now).map(|stale| (task, stale)));
         let stale: Vec<(Task, Stale)> = found.collect();
         self.tally.entries_found += stale.len() as u64;
-        if self.reach.act == Act::Look {
+        if self.reach.act == Act::Find {
             self.entries.extend(stale.into_iter().map(|(task, Stale { why, .. })| StaleTask { task, why }));
             return Ok(());
         }
@@ -257,23 +263,23 @@ impl<'a> Round<'a> {
     async fn reclaim_one(&self, task: Task, stale: Stale) -> Result<bool, StoreError> {
         let expect = Expect::Version(task.version);
         let owner = task.owner.clone();
-        // The engine's own mail never dies: the end of a child must reach its parent, however many nodes fall.
-        let most = if judge::is_mail(&task) { u32::MAX } else { self.rules.deliveries_max };
+        // Deliveries never become dead: the end of a child must reach its parent, however many nodes die.
+        let most = if staleness::is_mail(&task) { u32::MAX } else { self.rules.deliveries_max };
         let back = task.reclaimed(&stale.why, most, self.now);
-        let put = tries::put(&back, self.reach.tries, |task| self.ledger.store.put_task(task, expect));
+        let put = retry::write(&back, self.reach.retries, |task| self.ledger.store.put_task(task, expect));
         let done = self.settle("L2", &stale, put.await)?;
         if done {
             self.ledger.meter.entry_reclaimed();
-            tracing::info!(task = %back.id, owner, why = stale.why, "a task was taken back");
+            tracing::info!(task = %back.id, owner, why = stale.why, "reclaimed task");
         }
         if done && back.state == TaskState::Dead {
             self.ledger.meter.attempts_exceeded("");
-            tracing::warn!(task = %back.id, deliveries = back.deliveries, "a task took too many claimants down");
+            tracing::warn!(task = %back.id, deliveries = back.deliveries, "task is dead: its claimants crashed too often");
         }
         Ok(done)
     }
 
-    /// Whether this healer did it; losing to another, or to a sign of life, is no error.
+    /// Whether this healer wrote the record. Losing to another writer is not an error.
     fn settle<T>(
         &self,
         rule: &'static str,
@@ -283,7 +289,12 @@ impl<'a> Round<'a> {
         match written {
             Ok(Written::Done) => {
                 let heal = self.ledger.clock.elapsed().saturating_sub(self.begun);
-                self.ledger.meter.recovered(rule, "", stale.reason, (stale.span, heal));
+                self.ledger.meter.recovered(
+                    rule,
+                    "",
+                    stale.reason,
+                    RecoveryTimes { stale: stale.span, heal },
+                );
                 Ok(true)
             }
             Ok(Written::Lost(_)) => Ok(false),
@@ -295,7 +306,7 @@ impl<'a> Round<'a> {
     }
 }
 
-/// How many were done. One that failed hides none that were: they are all carried out before it is told.
+/// Counts the writes. Returns the first error only after all writes have finished.
 fn counted(healed: Vec<Result<bool, StoreError>>) -> Result<u64, StoreError> {
     let mut count = 0;
     for done in healed {

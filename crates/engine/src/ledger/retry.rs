@@ -1,4 +1,4 @@
-//! Trying again: five tries, with a pause that doubles. The kind of an error decides, never its text.
+//! Retries of store calls: five attempts with a pause that doubles. The variant of an error decides, never its text.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use goldseam_store::{StoreError, Written};
 
 use crate::ledger::clock::pause;
 
-/// Tries at what others keep winning, or at a store that is busy.
-pub const TRIES: u32 = 5;
-/// First pause between two tries; it doubles.
+/// Attempts at a contended write, or at a busy store.
+pub const ATTEMPTS_MAX: u32 = 5;
+/// First pause between two attempts; it doubles.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
-/// How often something is still tried.
+/// The retries left for one store call.
 #[derive(Debug, Clone, Copy)]
-pub struct Tries {
+pub struct Retries {
     left: u32,
     pause: Duration,
 }
 
-impl Tries {
-    /// As often as anything is tried.
-    pub fn five() -> Self {
-        Self { left: TRIES - 1, pause: PAUSE }
+impl Retries {
+    /// All attempts.
+    pub fn standard() -> Self {
+        Self { left: ATTEMPTS_MAX - 1, pause: PAUSE }
     }
 
-    /// Once: somebody will come by again.
-    pub fn once() -> Self {
+    /// One attempt; the caller comes back later.
+    pub fn none() -> Self {
         Self { left: 0, pause: PAUSE }
     }
 
-    /// Pauses before another try; `false` if there is none.
-    async fn again(&mut self) -> bool {
+    /// Pauses before the next attempt; `false` if none is left.
+    async fn next_attempt(&mut self) -> bool {
         if self.left == 0 {
             return false;
         }
@@ -41,15 +41,15 @@ impl Tries {
     }
 }
 
-/// Asks the store until it is not busy.
-pub async fn ask<T, F>(mut tries: Tries, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+/// Reads from the store; retries while it is busy.
+pub async fn read<T, F>(mut retries: Retries, mut read: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
 {
     loop {
-        match ask().await {
+        match read().await {
             Err(error @ StoreError::Busy { .. }) => {
-                if !tries.again().await {
+                if !retries.next_attempt().await {
                     return Err(error);
                 }
             }
@@ -58,11 +58,11 @@ where
     }
 }
 
-/// One compare-and-set. If its outcome is unknown, it is tried again, and what is there then tells.
-pub async fn put<T, F>(
+/// Writes a record by compare-and-set. If the outcome is unknown, writes again and judges by the record found.
+pub async fn write<T, F>(
     record: &T,
-    mut tries: Tries,
-    mut write: impl FnMut(T) -> F,
+    mut retries: Retries,
+    mut put: impl FnMut(T) -> F,
 ) -> Result<Written<T>, StoreError>
 where
     T: Clone + PartialEq,
@@ -70,12 +70,12 @@ where
 {
     let mut unsure = false;
     loop {
-        match write(record.clone()).await {
-            // Only then: two who write the same at the same moment must not both have won.
+        match put(record.clone()).await {
+            // Only after an unknown outcome: of two writers with identical records, only one may win.
             Ok(Written::Lost(Some(found))) if unsure && found == *record => return Ok(Written::Done),
             Err(error @ (StoreError::Busy { .. } | StoreError::Unknown { .. })) => {
                 unsure |= matches!(error, StoreError::Unknown { .. });
-                if !tries.again().await {
+                if !retries.next_attempt().await {
                     return Err(error);
                 }
             }
@@ -100,33 +100,33 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     #[expect(clippy::disallowed_methods, reason = "the paused clock is what is measured")]
-    async fn a_busy_store_is_asked_five_times_with_a_pause_that_doubles() {
+    async fn busy_store_gets_five_attempts_with_doubling_pauses() {
         let (asked, begun) = (Cell::new(0), tokio::time::Instant::now());
-        let told = ask::<(), _>(Tries::five(), || {
+        let result = read::<(), _>(Retries::standard(), || {
             asked.set(asked.get() + 1);
             std::future::ready(Err(busy()))
         });
-        assert!(matches!(told.await, Err(StoreError::Busy { .. })));
+        assert!(matches!(result.await, Err(StoreError::Busy { .. })));
         assert_eq!((asked.get(), begun.elapsed()), (5, Duration::from_millis(50 + 100 + 200 + 400)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_kind_of_an_error_decides_not_its_text() {
+    async fn error_variant_decides_not_its_text() {
         let asked = Cell::new(0);
-        let told = ask::<(), _>(Tries::five(), || {
+        let result = read::<(), _>(Retries::standard(), || {
             asked.set(asked.get() + 1);
             std::future::ready(Err(StoreError::Damaged {
                 detail: "busy, locked, UNIQUE constraint".to_owned(),
             }))
         });
-        assert!(matches!(told.await, Err(StoreError::Damaged { .. })));
+        assert!(matches!(result.await, Err(StoreError::Damaged { .. })));
         assert_eq!(asked.get(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_unknown_outcome_is_settled_by_what_is_there() {
+    async fn unknown_outcome_is_settled_by_the_record_found() {
         let tried = Cell::new(0);
-        let write = |record: u8| {
+        let put = |record: u8| {
             tried.set(tried.get() + 1);
             std::future::ready(if tried.get() == 1 {
                 Err(unknown())
@@ -134,12 +134,12 @@ mod tests {
                 Ok(Written::Lost(Some(record)))
             })
         };
-        assert_eq!(put(&7, Tries::five(), write).await.unwrap(), Written::Done);
+        assert_eq!(write(&7, Retries::standard(), put).await.unwrap(), Written::Done);
     }
 
     #[tokio::test]
-    async fn who_finds_his_own_words_written_by_another_has_lost() {
-        let write = |record: u8| std::future::ready(Ok(Written::Lost(Some(record))));
-        assert_eq!(put(&7, Tries::five(), write).await.unwrap(), Written::Lost(Some(7)));
+    async fn identical_record_from_another_writer_is_a_lost_race() {
+        let put = |record: u8| std::future::ready(Ok(Written::Lost(Some(record))));
+        assert_eq!(write(&7, Retries::standard(), put).await.unwrap(), Written::Lost(Some(7)));
     }
 }

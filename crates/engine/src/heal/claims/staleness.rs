@@ -1,4 +1,4 @@
-//! When a claim or a lock is stale. Pure: what is known of nodes, and the store's clock, decide.
+//! Decides whether a claim or a lock is stale. Pure: the known nodes and the store's clock decide.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,32 +10,32 @@ use goldseam_store::{NodeSeen, NodeState};
 
 use crate::ledger::config::{QUEUE_DETAILS, QUEUE_MAIL};
 
-/// How the ids of nodes begin; sixteen hexadecimal digits follow.
+/// Prefix of node ids; sixteen hexadecimal digits follow.
 pub(crate) const NODE_PREFIX: &str = "n-";
 
-/// The id of a new node.
+/// Creates the id of a new node.
 pub(crate) fn node_name(random: u64) -> String {
     format!("{NODE_PREFIX}{random:016x}")
 }
 
-/// Whether only a node is called like this.
+/// Whether the name is a node id.
 pub fn is_node_name(name: &str) -> bool {
     let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
     name.strip_prefix(NODE_PREFIX).is_some_and(|rest| rest.len() == 16 && rest.chars().all(hex))
 }
 
-/// Why something is stale.
+/// Why a record is stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stale {
-    /// One of few words, for metrics.
+    /// A label for metrics; few values.
     pub(super) reason: &'static str,
-    /// For the audit and for people.
+    /// The reason, for the audit and for people.
     pub(crate) why: String,
-    /// For how long, where that is known.
+    /// For how long, if known.
     pub(super) span: Option<Duration>,
 }
 
-/// The nodes of a store, as they were seen at one moment.
+/// The nodes of a store at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     known: HashMap<String, Seen>,
@@ -49,7 +49,7 @@ struct Seen {
 }
 
 impl Roster {
-    /// Of `nodes`; `own` is the node of this process, which lives.
+    /// Creates a roster of `nodes`; `own` is the node of this process, which is alive.
     pub(crate) fn new(nodes: &[NodeSeen], own: Option<&str>) -> Self {
         let seen = |node: &NodeSeen| {
             let gone = node.is_gone() || node.record.state == NodeState::Left;
@@ -58,23 +58,19 @@ impl Roster {
         Self { known: nodes.iter().map(seen).collect(), own: own.map(str::to_owned) }
     }
 
-    /// Nodes that are not proven gone: silence proves nothing.
+    /// Nodes that are not proven gone. Silence is not a proof.
     pub(super) fn alive(&self) -> Vec<String> {
         let alive = self.known.iter().filter(|(_, seen)| !seen.gone).map(|(name, _)| name.clone());
         alive.chain(self.own.clone()).collect()
     }
 
-    /// What proves that this node is gone, if anything does.
+    /// The proof that a node is gone, if there is one.
     fn proof(&self, node: &str, now: Millis) -> Option<Stale> {
         if self.own.as_deref() == Some(node) {
             return None;
         }
         match self.known.get(node) {
-            None => Some(Stale {
-                reason: "node_gone",
-                why: format!("its node {node} is not there any more"),
-                span: None,
-            }),
+            None => Some(Stale { reason: "node_gone", why: format!("its node {node} is gone"), span: None }),
             Some(seen) if seen.gone => Some(Stale {
                 reason: "node_gone",
                 why: format!("the process of its node {node} is gone"),
@@ -89,18 +85,18 @@ impl Roster {
     }
 }
 
-/// Why a lock is stale (rule L1): past its expiry, or held through a node that is proven gone.
+/// Why a lock is stale (rule L1): expired, or held by a node that is proven gone.
 pub(super) fn lock(lock: &Lock, roster: &Roster, now: Millis) -> Option<Stale> {
     if lock.is_stale(now) {
         let span = now.since(lock.expires_at);
-        return Some(Stale { reason: "expired", why: "it had expired".to_owned(), span: Some(span) });
+        return Some(Stale { reason: "expired", why: "it expired".to_owned(), span: Some(span) });
     }
     let node = lock.node.as_deref().filter(|_| lock.holder.is_some())?;
     roster.proof(node, now)
 }
 
-/// Why a user's task is claimed by nobody alive (rule L2).
-pub(crate) fn task(task: &Task, roster: &Roster, (now, lease): (Millis, Duration)) -> Option<Stale> {
+/// Why a user's task has no live claimant (rule L2).
+pub(crate) fn task(task: &Task, roster: &Roster, now: Millis, lease: Duration) -> Option<Stale> {
     if task.state != TaskState::Claimed || is_engines_own(task) {
         return None;
     }
@@ -118,13 +114,13 @@ pub(crate) fn task(task: &Task, roster: &Roster, (now, lease): (Millis, Duration
         None if node => return None,
         None => lease,
     };
-    // The silence of a run's remote step is first of all its step's matter (rule H1).
+    // The silence of a remote step is judged by its step first (rule H1).
     let allowed = if task.run.is_some() { allowed.saturating_add(lease) } else { allowed };
     (quiet >= allowed).then(|| silent(quiet, "silent"))
 }
 
-/// Why a task is taken back by hand: silent for as long as somebody says. The engine's own are left to living nodes.
-pub(super) fn by_hand(task: &Task, roster: &Roster, (now, threshold): (Millis, Duration)) -> Option<Stale> {
+/// Why a task is reclaimed on request: silent for `threshold`. The engine's own tasks are left to live nodes.
+pub(super) fn silent_past(task: &Task, roster: &Roster, now: Millis, threshold: Duration) -> Option<Stale> {
     let quiet = now.since(task.last_sign());
     if task.state != TaskState::Claimed || quiet < threshold || task.queue.as_str() == QUEUE_DETAILS {
         return None;
@@ -139,12 +135,12 @@ fn silent(quiet: Duration, reason: &'static str) -> Stale {
     Stale { reason, why, span: Some(quiet) }
 }
 
-/// Whether the engine made this task for itself: keepers and drivers look after those.
+/// Whether the engine created this task for itself. Takeover and drivers handle those.
 pub(super) fn is_engines_own(task: &Task) -> bool {
     task.is_advance() || is_mail(task) || task.queue.as_str() == QUEUE_DETAILS
 }
 
-/// Whether this is the engine's own mail.
+/// Whether the task delivers the end of a child to its parent.
 pub(super) fn is_mail(task: &Task) -> bool {
     task.queue.as_str() == QUEUE_MAIL
 }

@@ -1,7 +1,7 @@
-//! Looking after others and oneself: dead nodes' tasks go back to their queues, lost pokes are found.
+//! Takeover: returns tasks of dead nodes to their queues, and finds runs and pokes that this node itself has lost.
 //!
-//! A dead process is noticed by the lock that the system drops; silence is only the fallback, judged
-//! by watching a counter stand still.
+//! The operating system drops the lock of a dead process, which proves its death. Silence is only the fallback,
+//! judged by a beat counter that does not change.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -19,60 +19,69 @@ use crate::ledger::delivery::is_delivery;
 use crate::ledger::error::EngineError;
 use crate::ledger::spawn::spawn;
 
-/// Tasks read at a time.
+/// Tasks per read of the store.
 const PAGE: u32 = 200;
-/// The same once the first of a crowd of orphans can be claimed: each page is a walk over what is left.
+/// Tasks per read once the first orphans can be claimed: each page scans the remaining tasks.
 const PAGE_LATER: u32 = 2_000;
 
-/// Nodes that look at one another as often as they are told to; more of them share the looks.
+/// Number of nodes that watch each other at the configured interval. Larger fleets share the reads.
 const WATCHERS: usize = 4;
 
-/// Runs that this node owns and does not execute: how far each of them is, and since when.
+/// Runs that this node owns and does not execute: their progress, and since when.
 type Unheld = HashMap<RunId, (u64, Millis)>;
 
-/// How a node looks from here.
+/// The liveness of a node as this node sees it.
 enum Verdict {
     Alive,
     Gone(&'static str),
     Silent,
 }
 
+/// Why a node counts as lost, and whether its death is proven.
+#[derive(Clone, Copy)]
+struct Loss<'a> {
+    why: &'a str,
+    proven: bool,
+}
+
 impl Node {
     pub(super) async fn keep_watch(self: &Arc<Self>) {
         let begun = self.ledger.clock.elapsed();
-        let (mut reconciled, mut requeued) = (begun, begun);
+        let mut reconciled = begun;
+        let mut requeued = begun;
         let reconcile_every = self.config.silence_max.max(self.pace.reconcile);
-        // As often as a sweep, which looks at the same rows: on some stores each of them is a question.
+        // As often as a sweep, which reads the same rows: on some stores each row is a request.
         let requeue_every = self.config.silence_max.max(self.pace.sweep);
-        let (mut looked, mut unheld): (Option<Duration>, Unheld) = (None, Unheld::new());
+        let mut read_at: Option<Duration> = None;
+        let mut unheld = Unheld::new();
         while !self.is_closed() {
             let now = self.ledger.clock.elapsed();
-            // Suspects are let in out of memory: they need not wait until the store may be asked again.
-            if looked.is_none_or(|at| now.saturating_sub(at) >= self.watch_pace()) {
-                looked = Some(now);
-                self.look_around().await;
+            // Suspects are admitted from memory and need not wait for the store's pace.
+            if read_at.is_none_or(|at| now.saturating_sub(at) >= self.watch_pace()) {
+                read_at = Some(now);
+                self.take_over_lost_nodes().await;
             }
-            self.tell_alive().await;
-            self.let_in();
-            self.rest_from_watching().await;
+            self.beat_for_suspects().await;
+            self.admit_suspects();
+            self.rest_between_checks().await;
             if self.ledger.clock.elapsed().saturating_sub(reconciled) >= reconcile_every {
                 reconciled = self.ledger.clock.elapsed();
                 if let Err(error) = self.reconcile().await {
-                    tracing::warn!(node = %self.id, %error, "comparing tasks with runs failed");
+                    tracing::warn!(node = %self.id, %error, "failed to reconcile tasks with runs");
                 }
             }
             if self.ledger.clock.elapsed().saturating_sub(requeued) >= requeue_every {
                 requeued = self.ledger.clock.elapsed();
                 if let Err(error) = self.requeue_unheld(&mut unheld).await {
-                    tracing::warn!(node = %self.id, %error, "looking for runs that are not executed failed");
+                    tracing::warn!(node = %self.id, %error, "failed to search for owned runs that are not executed");
                 }
             }
         }
     }
 
-    /// Rests until the next look. A node without other nodes and without runs has nothing to look after but suspects.
-    async fn rest_from_watching(&self) {
-        let is_idle = self.others() == 0 && self.live_runs().hot_count() == 0 && self.held_back_count() == 0;
+    /// Rests until the next check. A node without other nodes and without runs only has suspects to check.
+    async fn rest_between_checks(&self) {
+        let is_idle = self.others() == 0 && self.live_runs().live_count() == 0 && self.held_back_count() == 0;
         if is_idle && self.pace.watch.is_zero() {
             let span = self.watch_every().max(self.config.beat);
             tokio::select! {
@@ -92,53 +101,53 @@ impl Node {
         }
     }
 
-    /// Number of other nodes that are taken to be alive.
+    /// Number of other nodes that count as alive.
     fn others(&self) -> usize {
         let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         all.values().filter(|sight| !sight.gone && !sight.silent).count()
     }
 
-    /// A large fleet takes turns: however many nodes look at one another, the store is asked no more often.
+    /// The pause between two checks. In a large fleet it grows, so the store gets no more reads.
     fn watch_every(&self) -> Duration {
         let share = u32::try_from(self.others() / WATCHERS).unwrap_or(u32::MAX).max(1);
         self.config.watch.saturating_mul(share).min(self.config.silence_max / 4).max(self.config.watch)
     }
 
-    /// What a restart begins with: the first of the orphans can be claimed before anything else is done.
+    /// At start-up, makes the first orphans claimable before anything else.
     pub(super) async fn recover_first(&self) {
-        self.take_over_from_lost(Some(1)).await;
+        self.take_over_pages(Some(1)).await;
     }
 
     /// Takes over from every node that is gone or silent.
-    pub(super) async fn look_around(&self) {
-        self.take_over_from_lost(None).await;
+    pub(super) async fn take_over_lost_nodes(&self) {
+        self.take_over_pages(None).await;
     }
 
-    async fn take_over_from_lost(&self, pages_max: Option<u32>) {
+    async fn take_over_pages(&self, pages_max: Option<u32>) {
         let nodes = match self.ledger.store.nodes().await {
             Ok(nodes) => nodes,
             Err(error) => {
-                tracing::warn!(node = %self.id, %error, "could not look at other nodes");
+                tracing::warn!(node = %self.id, %error, "failed to read other nodes");
                 self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 return;
             }
         };
         for seen in nodes.iter().filter(|seen| seen.record.id != self.id) {
-            let (why, proven) = match self.judge(seen) {
+            let (why, proven) = match self.verdict(seen) {
                 Verdict::Alive => continue,
                 Verdict::Gone(why) => (why, true),
                 Verdict::Silent => ("its node has not beaten for too long", false),
             };
-            match self.take_over(seen, (why, proven), pages_max).await {
-                Ok(()) if proven => self.forget_orphaner(&seen.record.id).await,
+            match self.return_tasks(seen, Loss { why, proven }, pages_max).await {
+                Ok(()) if proven => self.forget_dead_node(&seen.record.id).await,
                 Ok(()) => {}
-                Err(error) => tracing::warn!(node = %seen.record.id, %error, "a takeover failed half-way"),
+                Err(error) => tracing::warn!(node = %seen.record.id, %error, "takeover failed"),
             }
         }
     }
 
-    /// Forgets a dead node once nobody needs to know when it last beat: no run names it as its owner.
-    async fn forget_orphaner(&self, node: &NodeId) {
+    /// Removes the record of a dead node once no run names it as owner, so its last beat is no longer needed.
+    async fn forget_dead_node(&self, node: &NodeId) {
         let statuses = Status::ALL.into_iter().filter(|status| status.is_active()).collect();
         let filter = RunFilter { owner: Some(node.clone()), statuses, limit: 1, ..RunFilter::default() };
         let forgotten = match self.ledger.store.runs(filter).await {
@@ -147,11 +156,11 @@ impl Node {
             Err(error) => Err(error),
         };
         if let Err(error) = forgotten {
-            tracing::debug!(%error, "a dead node could not be forgotten");
+            tracing::debug!(%error, "failed to remove the record of a dead node");
         }
     }
 
-    fn judge(&self, seen: &NodeSeen) -> Verdict {
+    fn verdict(&self, seen: &NodeSeen) -> Verdict {
         let now = self.ledger.clock.elapsed();
         let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let new = Sight { beats: seen.beats, since: now, suspect_since: None, silent: false, gone: false };
@@ -185,13 +194,13 @@ impl Node {
         if sight.silent { Verdict::Silent } else { Verdict::Alive }
     }
 
-    /// Crashes that a task may cause before it is dead; a run's own limit is counted in its log. The engine's own mail
-    /// never dies: the end of a child must reach its parent, however many nodes fall.
+    /// Number of crashes after which a task is dead. Advance tasks are limited by the log of their run instead.
+    /// Deliveries never become dead: the end of a child must reach its parent, however many nodes die.
     fn deliveries_max(&self, task: &Task) -> u32 {
         if is_delivery(task) { u32::MAX } else { self.config.deliveries_max }
     }
 
-    /// Whether the node's process was found gone, by a lock that was dropped for longer than a moment.
+    /// Whether the process of the node is gone: its lock was dropped for longer than the grace.
     pub(super) fn is_gone(&self, node: &NodeId) -> bool {
         let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(node).is_some_and(|sight| sight.gone)
@@ -202,13 +211,14 @@ impl Node {
         all.get(node).is_some_and(|sight| sight.silent)
     }
 
-    /// Puts everything that a lost node had back into its queue. Losing a race to another healer is no error.
-    async fn take_over(
+    /// Returns all tasks of a lost node to their queues. Losing a race to another healer is not an error.
+    async fn return_tasks(
         &self,
         seen: &NodeSeen,
-        (why, proven): (&str, bool),
+        loss: Loss<'_>,
         pages_max: Option<u32>,
     ) -> Result<(), EngineError> {
+        let Loss { why, proven } = loss;
         let node = &seen.record.id;
         let mut after = None;
         for _ in 0..pages_max.unwrap_or(u32::MAX) {
@@ -224,13 +234,13 @@ impl Node {
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.id.clone());
             let now = self.ledger.store.now().await?;
-            // Side by side: writes that wait together share a commit.
+            // Concurrently: writes that wait together share a commit.
             let back = page.into_iter().map(|task| {
                 let expect = Expect::Version(task.version);
                 let limit = self.deliveries_max(&task);
                 let back = match proven {
                     true => task.reclaimed(why, limit, now),
-                    // Who is only silent may live: nothing is charged for it.
+                    // A silent node may be alive, so no delivery is counted.
                     false => task.taken_back(why, now),
                 };
                 self.ledger.store.put_task(back, expect)
@@ -242,12 +252,12 @@ impl Node {
         Ok(())
     }
 
-    /// Runs of this node whose log was touched by somebody else look at it.
-    pub(super) async fn look_at_pokes(&self) -> Result<(), EngineError> {
+    /// Pokes runs of this node that other processes have written to.
+    pub(super) async fn handle_pokes(&self) -> Result<(), EngineError> {
         let filter = TaskFilter { poked: true, ..self.own_tasks() };
         for task in self.ledger.store.tasks(filter).await? {
             let Some(run) = task.run.clone() else { continue };
-            // The run looks before the mark is taken away: the reply to that may be lost.
+            // Poke before clearing the mark: the reply to the write may be lost.
             self.poke(&run);
             let expect = Expect::Version(task.version);
             let version = task.version + 1;
@@ -257,7 +267,7 @@ impl Node {
         Ok(())
     }
 
-    /// The run looks at its log now, or once it is in memory.
+    /// Makes the run read its log now, or once it is in memory.
     pub(super) fn poke(&self, run: &RunId) {
         if let Some(poked) = self.taking().get_mut(run) {
             *poked = true;
@@ -275,8 +285,8 @@ impl Node {
         }
     }
 
-    /// Runs that have this node as their owner and that it does not execute, because it dropped them, and whose task
-    /// is lost or sleeps: nobody else may take them, and no task brings them back.
+    /// Requeues runs that this node owns but dropped from memory, and whose task is lost or dormant: no other node
+    /// may claim them, and no task brings them back.
     async fn requeue_unheld(&self, unheld: &mut Unheld) -> Result<(), EngineError> {
         let mut before = std::mem::take(unheld);
         let healer = self.healer(Reason::StaleDetection);
@@ -293,15 +303,16 @@ impl Node {
                 if self.has(run) || healer.has_moving_task(&row).await? {
                     continue;
                 }
-                // What others write to it meanwhile does not make it younger.
-                let (moves, last) = (row.summary.moves(), row.summary.last_event_at);
+                // Appends of other writers do not restart the time.
+                let moves = row.summary.moves();
+                let last = row.summary.last_event_at;
                 let known = before.remove(run).filter(|(then, _)| *then == moves);
                 let since = known.map_or(last, |(_, since)| since.min(last));
                 unheld.insert(run.clone(), (moves, since));
                 if now.since(since) < self.config.silence_max {
                     continue;
                 }
-                let evidence = "its owner does not execute it, and no task brings it back".to_owned();
+                let evidence = "its owner does not execute it, and it has no live task".to_owned();
                 let diagnosis =
                     Diagnosis { rule: Code::O1, evidence, remedy: Remedy::Requeue { run_at: now } };
                 let end = self.ledger.store.head(run).await?.map_or(row.summary.as_of, |head| head.end);
@@ -314,12 +325,12 @@ impl Node {
         }
     }
 
-    /// What no other look ever finds: tasks that this node holds without knowing it, because the reply to
-    /// its claim was lost, tasks that a dead node's last claim took after it was forgotten, and runs in memory that
-    /// another node has taken over: a step that runs for hours would not notice before its end.
+    /// Compares all claimed tasks with this node's runs. Finds tasks that this node holds without knowing it because
+    /// the reply to its claim was lost, tasks of nodes that have no record, and live runs that another node has taken
+    /// over: a step that runs for hours would notice only at its end.
     async fn reconcile(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut after = None;
-        let mut unheld = self.live_runs().hot_runs();
+        let mut unheld = self.live_runs().run_ids();
         loop {
             let filter = TaskFilter {
                 state: Some(TaskState::Claimed),
@@ -330,7 +341,7 @@ impl Node {
             let page = self.ledger.store.tasks(filter).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.id.clone());
-            // After the tasks: a node beats before it claims, so an owner that is missing here is gone.
+            // Read the nodes after the tasks: a node beats before it claims, so an owner missing here is gone.
             let nodes = self.ledger.store.nodes().await?;
             let now = self.ledger.store.now().await?;
             for task in page.into_iter().filter(|task| task.is_advance() || is_delivery(task)) {
@@ -346,13 +357,14 @@ impl Node {
                     if old && (is_delivery(&task) || missing && self.live_runs().is_leaving()) {
                         self.ledger.store.put_task(task.returned(now, now), expect).await?;
                     } else if old && missing {
-                        // Taken at once: in the queue, others who may not have the run could be faster for ever.
+                        // Claimed at once: from the queue, nodes that may not have the run could claim it again and
+                        // again.
                         let node = Arc::clone(self);
                         self.adopt(spawn(async move { node.take(task).await }));
                     }
                 } else if !known {
                     let limit = self.deliveries_max(&task);
-                    let back = task.reclaimed("its node is not known", limit, now);
+                    let back = task.reclaimed("its node has no record", limit, now);
                     self.ledger.store.put_task(back, expect).await?;
                 }
             }
@@ -374,8 +386,8 @@ mod tests {
     use super::*;
     use crate::testing::{SimClock, TrueTime};
 
-    /// The first moment at which the run was brought back, if it was within so many signals, one every half second.
-    async fn found_within(signals: u32) -> Option<u32> {
+    /// The number of the signal, sent every half second, at which the run was requeued; none if it was not.
+    async fn requeued_within(signals: u32) -> Option<u32> {
         let time = TrueTime::begin();
         let store = Arc::new(MemoryStore::new(time.store_clock()));
         let node = node_on(Arc::clone(&store) as Arc<dyn Store>, Arc::new(SimClock::new(time, 0, 0)));
@@ -403,8 +415,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_run_that_its_owner_dropped_is_found_although_others_write_to_it() {
-        let found = found_within(120).await.expect("it is found");
+    async fn dropped_run_is_requeued_although_others_write_to_it() {
+        let found = requeued_within(120).await.expect("it is requeued");
         let silence =
             u32::try_from(crate::ledger::config::Config::default().silence_max.as_millis() / 500).unwrap();
         assert!((silence..silence + 3).contains(&found), "found after {found} signals");

@@ -44,21 +44,21 @@ fn claimed(owner: &str) -> Task {
 }
 
 fn reason(task: &Task, now: i64) -> Option<&'static str> {
-    super::task(task, &roster(), (Millis(now), LEASE)).map(|stale| stale.reason)
+    super::task(task, &roster(), Millis(now), LEASE).map(|stale| stale.reason)
 }
 
 #[test]
-fn a_plain_claimant_has_the_lease_and_a_node_has_its_life() {
+fn claimant_has_the_lease_and_node_is_judged_by_its_pulse() {
     assert_eq!(reason(&claimed("worker-1"), 299_999), None);
     assert_eq!(reason(&claimed("worker-1"), 300_000), Some("silent"));
     assert_eq!(reason(&claimed(LIVES), i64::MAX / 2), None);
     assert_eq!(reason(&claimed(DEAD), 0), Some("node_gone"));
     assert_eq!(reason(&claimed(FORGOTTEN), 0), Some("node_gone"));
-    assert_eq!(reason(&claimed("n-1"), 0), None, "not every name that begins so is a node's");
+    assert_eq!(reason(&claimed("n-1"), 0), None, "the prefix alone does not make a node id");
 }
 
 #[test]
-fn a_limit_of_its_own_counts_for_everybody() {
+fn limit_of_a_task_applies_to_every_claimant() {
     let strict = |owner| Task { silence_max: Some(Duration::from_secs(1)), ..claimed(owner) };
     for owner in ["worker-1", LIVES] {
         assert_eq!(reason(&strict(owner), 999), None);
@@ -70,17 +70,17 @@ fn a_limit_of_its_own_counts_for_everybody() {
 }
 
 #[test]
-fn a_silent_or_suspect_node_is_not_a_gone_one() {
+fn silent_or_suspect_node_is_not_gone() {
     for pulse in [Pulse::Held, Pulse::Suspect, Pulse::Unknown] {
         let roster = Roster::new(&[seen(LIVES, pulse)], None);
-        assert_eq!(super::task(&claimed(LIVES), &roster, (Millis(i64::MAX / 2), LEASE)), None);
+        assert_eq!(super::task(&claimed(LIVES), &roster, Millis(i64::MAX / 2), LEASE), None);
     }
     let own = Roster::new(&[], Some(LIVES));
-    assert_eq!(super::task(&claimed(LIVES), &own, (Millis(0), LEASE)), None, "whoever looks is alive");
+    assert_eq!(super::task(&claimed(LIVES), &own, Millis(0), LEASE), None, "the own node is alive");
 }
 
 #[test]
-fn the_engines_own_tasks_are_left_to_their_keepers() {
+fn tasks_of_the_engine_itself_are_not_judged() {
     let advance = Task { kind: Task::advance_kind("order", 1), ..claimed(DEAD) };
     let queue = |name| Task { queue: QueueName::new(name).unwrap(), ..claimed(DEAD) };
     for task in [&advance, &queue(QUEUE_MAIL), &queue(QUEUE_DETAILS)] {
@@ -89,7 +89,7 @@ fn the_engines_own_tasks_are_left_to_their_keepers() {
 }
 
 #[test]
-fn a_remote_step_is_first_of_all_its_steps_matter() {
+fn remote_step_has_its_own_limit_before_the_lease() {
     let remote = Task { run: Some(RunId::new("r").unwrap()), ..claimed("worker-1") };
     let remote = Task { silence_max: Some(Duration::from_secs(60)), ..remote };
     assert_eq!(reason(&remote, 60_000), None);
@@ -98,7 +98,7 @@ fn a_remote_step_is_first_of_all_its_steps_matter() {
 }
 
 #[test]
-fn only_claims_are_judged_and_one_without_an_owner_is_nobodys() {
+fn only_claimed_tasks_are_stale_and_a_claim_without_owner_is() {
     assert_eq!(reason(&claimed(DEAD).returned(Millis(0), Millis(0)), 0), None);
     let flawed = Task { owner: None, ..claimed("x") };
     assert!(flawed.flaw().is_some());
@@ -106,23 +106,23 @@ fn only_claims_are_judged_and_one_without_an_owner_is_nobodys() {
 }
 
 #[test]
-fn by_hand_the_threshold_decides_but_living_nodes_keep_what_is_the_engines() {
-    let hand = |task: &Task, now: i64| {
-        by_hand(task, &roster(), (Millis(now), Duration::from_secs(10))).map(|stale| stale.reason)
+fn requested_threshold_spares_engine_tasks_of_live_nodes() {
+    let requested = |task: &Task, now: i64| {
+        silent_past(task, &roster(), Millis(now), Duration::from_secs(10)).map(|stale| stale.reason)
     };
     let patient = |owner| Task { silence_max: Some(LEASE), ..claimed(owner) };
-    assert_eq!(hand(&patient("worker-1"), 9_999), None);
-    assert_eq!(hand(&patient("worker-1"), 10_000), Some("manual"));
-    assert_eq!(hand(&patient(LIVES), 10_000), Some("manual"));
+    assert_eq!(requested(&patient("worker-1"), 9_999), None);
+    assert_eq!(requested(&patient("worker-1"), 10_000), Some("manual"));
+    assert_eq!(requested(&patient(LIVES), 10_000), Some("manual"));
     let advance = |owner| Task { kind: Task::advance_kind("order", 1), ..claimed(owner) };
-    assert_eq!(hand(&advance(LIVES), 10_000), None);
-    assert_eq!(hand(&advance(DEAD), 10_000), Some("manual"));
+    assert_eq!(requested(&advance(LIVES), 10_000), None);
+    assert_eq!(requested(&advance(DEAD), 10_000), Some("manual"));
     let details = Task { queue: QueueName::new(QUEUE_DETAILS).unwrap(), ..claimed(DEAD) };
-    assert_eq!(hand(&details, 10_000), None, "nobody's work");
+    assert_eq!(requested(&details, 10_000), None, "details are never work");
 }
 
 #[test]
-fn a_lock_is_stale_at_its_expiry_or_with_its_node() {
+fn lock_is_stale_when_expired_or_its_node_is_gone() {
     let held = |node: Option<&str>| {
         let name = LockName::new("l").unwrap();
         let ask = Ask { name: &name, holder: "ana", node, ttl: Duration::from_secs(1) };
@@ -139,7 +139,7 @@ fn a_lock_is_stale_at_its_expiry_or_with_its_node() {
 }
 
 #[test]
-fn names_of_nodes_are_recognised() {
+fn recognizes_node_ids() {
     assert!(is_node_name(&node_name(0)) && is_node_name(&node_name(u64::MAX)));
     for name in ["n-", "n-1", "n-000000000000000g", "n-00000000000000000", "worker", "N-0000000000000001"] {
         assert!(!is_node_name(name), "{name}");
