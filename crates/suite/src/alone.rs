@@ -15,7 +15,7 @@ use goldseam_engine::client::By;
 use goldseam_engine::client::queue::Want;
 use goldseam_engine::client::recover::RecoverOptions;
 use goldseam_engine::heal::sweeper::{Fate, SweepOptions};
-use crate::{Client, OsEntropy, SystemClock};
+use goldseam_engine::{Client, OsEntropy, SystemClock};
 
 fn at_once() -> SweepOptions {
     SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() }

@@ -8,7 +8,7 @@ use super::{Fixture, eventually};
 use goldseam_engine::client::recover::RecoverOptions;
 use goldseam_engine::client::{By, Jump};
 use goldseam_engine::run::context::Context;
-use crate::{Engine, Error};
+use goldseam_engine::{Engine, Error};
 
 fn by(id: &str) -> By {
     By { who: Some("ada".to_owned()), reason: format!("because of {id}"), id: Some(id.to_owned()) }

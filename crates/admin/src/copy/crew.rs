@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::side::Pages;
 use goldseam_engine::ledger::error::EngineError;
-use goldseam_engine::ledger::spawn::Workers;
+use goldseam_engine::ledger::spawn::TaskSet;
 
 /// Things done at once.
 const SIDE_BY_SIDE: usize = 64;
@@ -21,9 +21,9 @@ where
     Fut: Future<Output = Result<T, EngineError>> + Send + 'static,
     T: Send + 'static,
 {
-    let (mut crew, mut waiting, mut more) = (Workers::default(), VecDeque::new(), true);
+    let (mut crew, mut waiting, mut more) = (TaskSet::default(), VecDeque::new(), true);
     loop {
-        while crew.len() < SIDE_BY_SIDE {
+        while crew.in_progress() < SIDE_BY_SIDE {
             if waiting.is_empty() && more {
                 match pages.next().await? {
                     Some(page) => waiting.extend(page),

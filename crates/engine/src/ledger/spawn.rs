@@ -50,22 +50,22 @@ where
 
 /// Concurrent work that is aborted when this is dropped.
 #[derive(Debug)]
-pub struct Workers<T>(JoinSet<T>);
+pub struct TaskSet<T>(JoinSet<T>);
 
-impl<T> Default for Workers<T> {
+impl<T> Default for TaskSet<T> {
     fn default() -> Self {
         Self(JoinSet::new())
     }
 }
 
-impl<T: Send + 'static> Workers<T> {
+impl<T: Send + 'static> TaskSet<T> {
     /// Starts `work`.
     pub fn add(&mut self, work: impl Future<Output = T> + Send + 'static) {
         self.0.spawn(work);
     }
 
     /// Number of futures in progress.
-    pub fn len(&self) -> usize {
+    pub fn in_progress(&self) -> usize {
         self.0.len()
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goldseam_api::Api;
+use goldseam_api::CommandsApi;
 use goldseam_api::doc::change::{Done, Reason};
 use goldseam_api::doc::ending::{Cancelled, NewRetry, NewWithdrawal, Terminated, Withdrawn};
 use utoipa_axum::router::OpenApiRouter;
