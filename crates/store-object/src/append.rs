@@ -46,7 +46,7 @@ impl Inner {
         });
         let summary = row.map(|row| *row);
         if let Err(error) = self.follow(&run, &appended, (summary.clone(), active), tasks).await {
-            tracing::warn!(%run, %error, "an append was done, but not all that should follow from it: again later");
+            tracing::warn!(%run, %error, "failed to update row and tasks after an append; retrying later");
             let since = Moment::now();
             self.put_off(&run, Late { summary, batch: appended.batch, unmade, wake, since });
         }
@@ -64,7 +64,7 @@ impl Inner {
         let Some(found) = found? else { return Ok(None) };
         let refused = || StoreError::Refused {
             code: "GS0222",
-            what: format!("{key} is the state of somebody else's workflow"),
+            what: format!("{key} is the state of another system's workflow"),
             hint: "start the run under another id".to_owned(),
         };
         // What cannot be read is ours if there is a log beside it.
@@ -268,7 +268,7 @@ fn come_back(store: Weak<Inner>) {
         let Some(inner) = store.upgrade() else { return };
         let runs = inner.rows.long_put_off();
         if let Err(error) = inner.write_these(&runs).await {
-            tracing::warn!(%error, "rows that were put off could not be written");
+            tracing::warn!(%error, "failed to write deferred rows");
         }
         if inner.rows.is_more_put_off() {
             come_back(store);

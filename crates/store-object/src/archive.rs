@@ -37,14 +37,14 @@ impl Archive for BucketArchive {
             Put::Done(_) => Ok(()),
             Put::Lost(_) => Err(StoreError::Refused {
                 code: "GS0133",
-                what: format!("{} is there already", self.place(name)),
+                what: format!("{} already exists", self.place(name)),
                 hint: "prune again: the next batch gets another name".to_owned(),
             }),
         }
     }
 
     async fn get(&self, name: &str) -> Result<Vec<u8>, StoreError> {
-        let found = self.bucket.get(name).await?.ok_or_else(|| damaged(name, "it is not there"))?;
+        let found = self.bucket.get(name).await?.ok_or_else(|| damaged(name, "the object does not exist"))?;
         Ok(found.body.to_vec())
     }
 }

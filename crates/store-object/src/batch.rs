@@ -87,15 +87,15 @@ impl Batch {
         let line = object
             .iter()
             .position(|byte| *byte == b'\n')
-            .ok_or_else(|| damaged(key, "it has no first line"))?;
+            .ok_or_else(|| damaged(key, "the header line is missing"))?;
         let (head, mut rest) = (&object[..line], &object[line + 1..]);
         let header: Header = serde_json::from_slice(head).map_err(|error| damaged(key, error))?;
         let mut records = Vec::with_capacity(header.events.len());
         for (seq, length) in header.events {
-            let cut = || damaged(key, format_args!("event {seq} is cut off"));
-            let body = rest.get(..length).ok_or_else(cut)?;
+            let truncated = || damaged(key, format_args!("event {seq} is truncated"));
+            let body = rest.get(..length).ok_or_else(truncated)?;
             let body = std::str::from_utf8(body).map_err(|error| damaged(key, error))?.to_owned();
-            rest = rest.get(length + 1..).ok_or_else(cut)?;
+            rest = rest.get(length + 1..).ok_or_else(truncated)?;
             records.push(Record { seq, body });
         }
         let Header { batch, first, epoch, write, before, kept, .. } = header;

@@ -83,10 +83,10 @@ pub async fn migrate(options: Options) -> Result<Migrated, StoreError> {
 /// What the server showed of itself.
 fn tried_facts(tried: Option<&Tried>) -> Vec<(&'static str, Fact)> {
     let Some(tried) = tried else {
-        return vec![("conditions", Fact::Text("not tried: these keys may not write".to_owned()))];
+        return vec![("conditions", Fact::Text("not tested: these access keys may not write".to_owned()))];
     };
     let listed = if tried.listed { "at once" } else { "late" };
-    let kept = format!("kept in {} races and {} counted updates", tried.races, tried.updates);
+    let kept = format!("enforced in {} races and {} counted updates", tried.races, tried.updates);
     vec![
         ("conditions", Fact::Text(kept)),
         ("versioned", Fact::Text(if tried.versioned { "yes" } else { "no" }.to_owned())),
@@ -193,7 +193,7 @@ impl Found {
             // Beside no log of ours, it is not ours.
             self.foreign += strange.len() as u64;
         } else {
-            strange.iter().for_each(|key| self.complain(format!("{key:?} is no object of the store")));
+            strange.iter().for_each(|key| self.complain(format!("{key:?} is not an object of this store")));
         }
         if batches.is_empty() && !state {
             return Ok(());
@@ -201,7 +201,7 @@ impl Found {
         if batches.is_empty() && state {
             let key = keys::state(&run);
             match bucket.get(&key).await?.map(|object| Known::read(&key, object)).transpose() {
-                Ok(Some(Some(_))) => self.complain(format!("the run {run} has a row and no log")),
+                Ok(Some(Some(_))) => self.complain(format!("run {run} has a row but no log")),
                 Ok(Some(None)) => {
                     self.foreign += 1;
                     return Ok(());
@@ -242,7 +242,8 @@ impl Found {
                 end = Link { batch: kept - 1, end: None, hash: Some(before) };
             }
             if number != end.batch + 1 {
-                self.complain(format!("the log {run} has no batch {} before batch {number}", end.batch + 1));
+                let missing = end.batch + 1;
+                self.complain(format!("the log of run {run} has no batch {missing} before batch {number}"));
                 end.hash = None;
             }
             end.batch = number;
@@ -250,7 +251,8 @@ impl Found {
             match Batch::decode(&key, &found.body) {
                 Ok(batch) => {
                     if let Some(complaint) = end.complaint(&batch) {
-                        self.complain(format!("the log {run} is broken at batch {number}: {complaint}"));
+                        let what = format!("the log of run {run} is broken at batch {number}: {complaint}");
+                        self.complain(what);
                     }
                     self.events += batch.records.len() as u64;
                     end.end = end.end.max(Some(batch.end()));
@@ -280,14 +282,14 @@ impl Link {
     /// What is wrong with a batch that should follow.
     fn complaint(&self, batch: &Batch) -> Option<String> {
         if batch.batch != self.batch {
-            return Some(format!("it says that it is batch {}", batch.batch));
+            return Some(format!("its header names batch {}", batch.batch));
         }
         // What is left of a trimmed log tells where it goes on, and follows nothing.
         if batch.kept.is_some() {
-            return (!batch.records.is_empty()).then(|| "it is trimmed, and yet has events".to_owned());
+            return (!batch.records.is_empty()).then(|| "it is trimmed but has events".to_owned());
         }
         if self.hash.is_some_and(|hash| hash != batch.before) {
-            return Some("it does not follow the one before it".to_owned());
+            return Some("it does not follow the batch before it".to_owned());
         }
         let mut expected = self.end.map_or(batch.first, Seq::next);
         for record in &batch.records {

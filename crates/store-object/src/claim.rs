@@ -153,12 +153,12 @@ impl Inner {
                     Ok(Taken::No) => {}
                     // A record that cannot be read is passed over; it is named by a look for such records.
                     Err(error @ StoreError::Damaged { .. }) => {
-                        tracing::debug!(%error, "a task cannot be claimed and is passed over");
+                        tracing::debug!(%error, "skipped an unreadable task");
                         self.board.doubt(&offer.key);
                     }
                     // What was taken already is told; what failed is found by the next look.
                     Err(error) if tasks.is_empty() => return Err(error),
-                    Err(error) => tracing::warn!(%error, "a task could not be claimed"),
+                    Err(error) => tracing::warn!(%error, "failed to claim a task"),
                 }
             }
         }

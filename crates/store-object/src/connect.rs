@@ -78,7 +78,7 @@ pub(crate) fn connect(
 fn misconfigured(options: &Options, why: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0206",
-        what: format!("s3://{}/{} cannot be used: {why}", options.bucket, options.prefix),
-        hint: "look at the URL and at the variables of the environment that begin with AWS_".to_owned(),
+        what: format!("cannot use s3://{}/{}: {why}", options.bucket, options.prefix),
+        hint: "check the URL and the environment variables that begin with AWS_".to_owned(),
     }
 }

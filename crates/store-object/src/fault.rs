@@ -247,49 +247,49 @@ impl Failure {
             Nature::Full => return StoreError::Full { doing, source: words.into() },
             Nature::Keys => (
                 "GS0217",
-                "the server does not accept these keys",
-                "look at access_key_id and secret_access_key in the URL, or at AWS_ACCESS_KEY_ID, \
-                 AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; keys for a session end after a while",
+                "the server rejects these access keys",
+                "check access_key_id and secret_access_key in the URL, or AWS_ACCESS_KEY_ID, \
+                 AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; session keys expire",
             ),
             Nature::NoKeys => (
                 "GS0217",
-                "there are no keys for the bucket",
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, run where a role gives keys, or put access_key_id \
+                "there are no access keys for the bucket",
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, run on a machine with a role, or put access_key_id \
                  and secret_access_key into the URL",
             ),
             Nature::NoBucket | Nature::Absent => (
                 "GS0218",
-                "there is no such bucket",
-                "create it, or look at the bucket, endpoint and region in the URL",
+                "the bucket does not exist",
+                "create it, or check bucket, endpoint and region in the URL",
             ),
             Nature::Rights => (
                 "GS0219",
-                "these keys may not do that in the bucket",
+                "these access keys lack a permission in the bucket",
                 "allow s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket",
             ),
-            Nature::Unable => ("GS0220", "the server cannot do what the store needs of it", CONDITIONS_HINT),
+            Nature::Unable => ("GS0220", "the server lacks a feature that the store needs", CONDITIONS_HINT),
             Nature::Skewed => (
                 "GS0221",
                 "this machine's clock is too far from the server's",
-                "set the clock of this machine, and have it kept by NTP",
+                "correct this machine's clock, for example with NTP",
             ),
             Nature::Foreign => (
                 "GS0222",
-                "the prefix holds objects of something else",
-                "use a prefix of its own: s3://BUCKET/ANOTHER",
+                "the prefix holds objects of another program",
+                "use another prefix, as in s3://BUCKET/ANOTHER",
             ),
             Nature::Elsewhere(region) => {
                 let hint = match region {
                     Some(region) => format!("write region={region} in the URL"),
-                    None => "look at region and endpoint in the URL: the bucket lives elsewhere".to_owned(),
+                    None => "check region and endpoint in the URL: the bucket is elsewhere".to_owned(),
                 };
                 let what = format!("the bucket is not at this server or in this region: {words}");
                 return StoreError::Refused { code: "GS0223", what, hint };
             }
             _ => (
                 "GS0223",
-                "the server does not answer as S3 does",
-                "look at endpoint in the URL: it must be the address of an S3 service",
+                "the server's response is not valid S3",
+                "check endpoint in the URL: it must be the address of an S3 service",
             ),
         };
         let what = format!("{what}, while {doing}: {words}");
@@ -298,8 +298,8 @@ impl Failure {
 }
 
 /// What to do about a server that cannot write under a condition.
-pub(crate) const CONDITIONS_HINT: &str = "use a server that keeps If-None-Match and If-Match on writes: Amazon S3, \
-    Cloudflare R2, MinIO, Ceph, SeaweedFS";
+pub(crate) const CONDITIONS_HINT: &str = "use a server that enforces If-None-Match and If-Match on writes: \
+    Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS";
 
 pub(crate) fn busy(doing: &'static str, source: BoxError) -> StoreError {
     StoreError::Busy { doing, source }
@@ -323,8 +323,8 @@ pub(crate) fn at_opening(error: StoreError, place: &str) -> StoreError {
         Ok(failure) if failure.nature == Nature::NoKeys => failure.refused(doing),
         Ok(failure) if failure.nature == Nature::Throttled => StoreError::Refused {
             code: "GS0205",
-            what: format!("the server of {place} has too much to do: {failure}"),
-            hint: "try again in a while; nothing was changed".to_owned(),
+            what: format!("the server of {place} is overloaded: {failure}"),
+            hint: "try again later; nothing was changed".to_owned(),
         },
         Ok(failure) => unreachable_at(place, &failure),
         Err(source) => unreachable_at(place, &source),
@@ -335,9 +335,9 @@ pub(crate) fn at_opening(error: StoreError, place: &str) -> StoreError {
 pub(crate) fn unreachable_at(place: &str, words: &dyn fmt::Display) -> StoreError {
     StoreError::Refused {
         code: "GS0205",
-        what: format!("{place} cannot be reached: {words}"),
+        what: format!("cannot reach {place}: {words}"),
         hint:
-            "look whether the server runs, and at endpoint and region in the URL: host, port, http or https"
+            "check that the server runs, and check endpoint and region in the URL: host, port, http or https"
                 .to_owned(),
     }
 }
@@ -435,13 +435,13 @@ mod tests {
 
     #[test]
     fn missing_keys_are_waited_for_but_not_while_opening() {
-        let source = HttpError::new(HttpErrorKind::Connect, NoKeys("nobody has any".to_owned()));
+        let source = HttpError::new(HttpErrorKind::Connect, NoKeys("no keys".to_owned()));
         let failure = Failure::of(&Error::Generic { store: "S3", source: source.into() });
         assert_eq!(failure.verdict(), Verdict::Failed { done: Some(false) });
         let error = at_opening(busy("reading an object", failure.into()), "there");
         assert!(matches!(error, StoreError::Refused { code: "GS0217", .. }), "{error:?}");
         let error = at_opening(unknown("writing an object", "no answer".into()), "bucket \"b\"");
-        assert_eq!(error.to_string(), "bucket \"b\" cannot be reached: no answer");
+        assert_eq!(error.to_string(), "cannot reach bucket \"b\": no answer");
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Inner {
                 Put::Lost(other) => found = other,
             }
         }
-        Err(crate::fault::busy("taking a key", "too many others want it".into()))
+        Err(crate::fault::busy("taking an idempotency key", "too many concurrent writers".into()))
     }
 
     /// The task that was meant to have the key, if it has it. One that is missing was about to be written.

@@ -84,7 +84,7 @@ impl Inner {
                 Put::Lost(other) => found = other,
             }
         }
-        Err(crate::fault::busy("taking a lane", "too many others want it".into()))
+        Err(crate::fault::busy("taking a lane", "too many concurrent writers".into()))
     }
 
     /// The holder of a lane, if it is claimed or may be about to be.
@@ -118,7 +118,7 @@ impl Inner {
     pub(crate) async fn leave_lane(&self, task: &Task) {
         let Some(lane) = lane_held(task) else { return };
         if let Err(error) = self.free_lane(lane, &task.id).await {
-            tracing::debug!(%lane, %error, "a lane could not be left");
+            tracing::debug!(%lane, %error, "failed to release a lane");
         }
     }
 

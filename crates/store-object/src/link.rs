@@ -44,7 +44,7 @@ pub(crate) fn later(span: Duration, work: impl Future<Output = ()> + Send + 'sta
             tokio::time::sleep(span).await;
             work.await;
         })),
-        Err(error) => tracing::warn!(%error, "there is no thread for what is to be done later"),
+        Err(error) => tracing::warn!(%error, "failed to start the HTTP thread; deferred work is dropped"),
     }
 }
 
@@ -184,7 +184,8 @@ impl Line {
     async fn keys(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let host = request.uri().host().unwrap_or_default().to_owned();
         let failed = |kind, why: String| {
-            HttpError::new(kind, NoKeys(format!("the environment has none, and {host} gives none: {why}")))
+            let message = format!("the environment has no access keys, and {host} provides none: {why}");
+            HttpError::new(kind, NoKeys(message))
         };
         let answer = self.inner.execute(request).await;
         let answer = answer.map_err(|error| failed(error.kind(), fault::words(&error)))?;
@@ -192,7 +193,7 @@ impl Line {
             // Where to ask next is decided by this one.
             403 if self.older_way => Ok(answer),
             _ if answer.status().is_success() => Ok(answer),
-            status => Err(failed(HttpErrorKind::Unknown, format!("it answers {status}"))),
+            status => Err(failed(HttpErrorKind::Unknown, format!("it responds with {status}"))),
         }
     }
 }
@@ -251,7 +252,8 @@ mod tests {
     async fn where_nobody_gives_keys_nothing_is_sent() {
         let failure = asked_for_keys_at("http://127.0.0.1:1").await;
         assert_eq!(failure.verdict(), Verdict::Failed { done: Some(false) });
-        assert!(failure.to_string().starts_with("the environment has none, and 127.0.0.1 gives none: "));
+        let expected = "the environment has no access keys, and 127.0.0.1 provides none: ";
+        assert!(failure.to_string().starts_with(expected), "{failure}");
     }
 
     #[tokio::test]
@@ -265,6 +267,8 @@ mod tests {
             tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await.unwrap();
         };
         let (failure, ()) = tokio::join!(asked_for_keys_at(&endpoint), refusing);
-        assert_eq!(failure.to_string(), "the environment has none, and 127.0.0.1 gives none: it answers 403");
+        let expected =
+            "the environment has no access keys, and 127.0.0.1 provides none: it responds with 403";
+        assert_eq!(failure.to_string(), expected);
     }
 }

@@ -126,7 +126,7 @@ impl Opening {
             (None, Older::Refuse) => Err(StoreError::Refused {
                 code: "GS0205",
                 what: format!("there is no store at {}", self.place),
-                hint: "start an engine, which makes it, or run goldseam store migrate with this URL"
+                hint: "start an engine, which creates it, or run goldseam store migrate with this URL"
                     .to_owned(),
             }),
         }
@@ -144,8 +144,8 @@ impl Opening {
         if !self.clock.is_set() {
             return Err(StoreError::Refused {
                 code: "GS0223",
-                what: format!("the server of {} does not say what time it is", self.place),
-                hint: "its answers have no Date: look whether something between here and there takes it out"
+                what: format!("the server of {} sends no Date header", self.place),
+                hint: "check whether a proxy between this machine and the server removes the Date header"
                     .to_owned(),
             });
         }
@@ -159,8 +159,8 @@ impl Opening {
         }
         Err(StoreError::Refused {
             code: "GS0222",
-            what: format!("{} is in use by something else: it holds {foreign:?}, and no {MARK}", self.place),
-            hint: "use a prefix of its own: s3://BUCKET/ANOTHER; nothing was changed here".to_owned(),
+            what: format!("{} is in use by another program: it holds {foreign:?} but no {MARK}", self.place),
+            hint: "use another prefix, as in s3://BUCKET/ANOTHER; nothing was changed here".to_owned(),
         })
     }
 
@@ -174,8 +174,11 @@ impl Opening {
         if format > FORMAT {
             return Err(StoreError::Refused {
                 code: "GS0202",
-                what: format!("{} has format {format}; this program knows up to {FORMAT}", self.place),
-                hint: "use a newer goldseam; an older one must not write what it does not understand"
+                what: format!(
+                    "{} has format {format}; this program supports formats up to {FORMAT}",
+                    self.place
+                ),
+                hint: "use a newer goldseam; an older one must not write to a format that it does not know"
                     .to_owned(),
             });
         }
@@ -206,7 +209,7 @@ impl Opening {
         probe::probe(&self.bucket).await.map(drop).map_err(|error| match error {
             StoreError::Refused { code: "GS0219", what, hint } => {
                 let words = what.split_once(": ").map_or(what.as_str(), |(_, words)| words);
-                let what = format!("these keys may not write to {}: {words}", self.place);
+                let what = format!("these access keys may not write to {}: {words}", self.place);
                 StoreError::Refused { code: "GS0219", what, hint }
             }
             error => error,

@@ -111,13 +111,13 @@ impl<'a> Trial<'a> {
         match (first?, second?) {
             (Put::Done(tag), Put::Lost(Some(found))) if found.body == left => Ok(tag),
             (Put::Lost(Some(found)), Put::Done(tag)) if found.body == right => Ok(tag),
-            (Put::Done(_), Put::Done(_)) => {
-                Err(broken(&format!("two writers {doing} the same object, and both were told that they did")))
-            }
-            (Put::Lost(_), Put::Lost(_)) => {
-                Err(broken(&format!("two writers {doing} the same object, and neither was told that it did")))
-            }
-            _ => Err(broken(&format!("what a writer {doing} was not there for the next reader"))),
+            (Put::Done(_), Put::Done(_)) => Err(broken(&format!(
+                "two writers {doing} the same object, and both writes were acknowledged"
+            ))),
+            (Put::Lost(_), Put::Lost(_)) => Err(broken(&format!(
+                "two writers {doing} the same object, and neither write was acknowledged"
+            ))),
+            _ => Err(broken(&format!("a read did not return the object that a writer had just {doing}"))),
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a> Trial<'a> {
     async fn update_missing(&self, key: &str, tag: Tag) -> Result<(), StoreError> {
         match self.bucket.put_if(key, self.content(), When::Is(tag)).await? {
             Put::Lost(None) => Ok(()),
-            _ => Err(broken("an object that was not there was changed")),
+            _ => Err(broken("an update of a missing object succeeded")),
         }
     }
 
@@ -137,7 +137,7 @@ impl<'a> Trial<'a> {
             Err(_) => false,
         };
         if made && let Err(error) = self.bucket.delete(key).await {
-            tracing::debug!(key, %error, "an object of a probe may be left behind");
+            tracing::debug!(key, %error, "failed to remove an object of a probe");
         }
     }
 }
@@ -148,7 +148,7 @@ const BROKEN: &str = "GS0220";
 pub(crate) fn broken(found: &str) -> StoreError {
     StoreError::Refused {
         code: BROKEN,
-        what: format!("the server does not keep conditions: {found}"),
+        what: format!("the server does not enforce conditional writes: {found}"),
         hint: fault::CONDITIONS_HINT.to_owned(),
     }
 }

@@ -246,7 +246,7 @@ impl Inner {
                 Err(there) => known = there,
             }
         }
-        Err(crate::fault::busy("writing a row", "too many others write it".into()))
+        Err(crate::fault::busy("writing a row", "too many concurrent writers".into()))
     }
 
     /// Writes a row over `before`. What makes the run findable is written first, what no longer does is taken away
@@ -300,7 +300,7 @@ impl Inner {
                 if foreign {
                     return Err(damaged(
                         &key,
-                        "it is the state of somebody else's workflow of the same name",
+                        "the object is the state of another system's workflow with the same id",
                     ));
                 }
                 self.rows.see(&run, known.clone());
@@ -352,7 +352,7 @@ impl Inner {
     pub(crate) async fn unmark_run(&self, known: &Known) {
         let key = self.active_marker(&known.row.summary, known.active).key();
         if let Err(error) = self.bucket.delete(&key).await {
-            tracing::debug!(key, %error, "the marker of a run that is over could not be removed");
+            tracing::debug!(key, %error, "failed to remove the marker of a finished run");
         }
     }
 

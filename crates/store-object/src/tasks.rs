@@ -114,7 +114,7 @@ impl Inner {
         let there = self.board.place_of(&marker).unwrap_or_else(|| marker.key(old.changed_at));
         self.board.removed(&there);
         if let Err(error) = self.bucket.delete(&there).await {
-            tracing::debug!(key = there, %error, "a marker that is over could not be removed");
+            tracing::debug!(key = there, %error, "failed to remove a stale marker");
         }
     }
 
@@ -164,7 +164,7 @@ impl Inner {
     pub(crate) async fn drop_marker(&self, key: &str) {
         self.board.removed(key);
         if let Err(error) = self.bucket.delete(key).await {
-            tracing::debug!(key, %error, "a marker that is over could not be removed");
+            tracing::debug!(key, %error, "failed to remove a stale marker");
         }
     }
 

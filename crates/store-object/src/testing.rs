@@ -153,7 +153,7 @@ impl Damage for Vandal {
             Target::Lock(lock) => keys::lock(lock),
             Target::Node(node) => keys::node(node),
         };
-        let found = self.get(&key).await.unwrap_or_else(|| panic!("there is no {what:?} to garble"));
+        let found = self.get(&key).await.unwrap_or_else(|| panic!("{what:?} does not exist"));
         let text = String::from_utf8(found.body.to_vec()).unwrap();
         let body = match (how, what) {
             (Garble::Torn, _) => text.as_bytes()[..text.len() / 2].to_vec(),
@@ -167,7 +167,7 @@ impl Damage for Vandal {
             (Garble::Bytes, _) => b"M\xfcller".to_vec(),
             (Garble::Type, _) => b"17".to_vec(),
         };
-        assert_ne!(body, text.as_bytes(), "{what:?} is as it was");
+        assert_ne!(body, text.as_bytes(), "{what:?} did not change");
         self.bucket.put(&key, body.into()).await.unwrap();
         self.store.forget_all();
     }

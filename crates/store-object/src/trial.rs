@@ -127,7 +127,7 @@ async fn updates(trial: &Trial<'_>) -> Result<u64, StoreError> {
     match trial.bucket.get(&key).await?.and_then(|found| number(&found.body)) {
         Some(there) if there == told => Ok(told),
         there => Err(broken(&format!(
-            "a counter says {} after {told} updates that were acknowledged",
+            "a counter is {} after {told} acknowledged updates",
             there.map_or_else(|| "nothing".to_owned(), |there| there.to_string())
         ))),
     }
@@ -138,7 +138,7 @@ async fn count(trial: &Trial<'_>, key: &str, begun: Moment) -> Result<u64, Store
     let mut told = 0;
     while begun.elapsed() < SPAN && told < RACES_MAX {
         let Some(found) = trial.bucket.get(key).await? else {
-            return Err(broken("an object that was written is not there"));
+            return Err(broken("a written object is missing"));
         };
         let next = number(&found.body).unwrap_or_default() + 1;
         match trial.bucket.put_if(key, counted(trial, next), When::Is(found.tag)).await? {

@@ -48,7 +48,7 @@ impl Inner {
             let put = self.bucket.put_if(&key, left, when).await;
             self.logs.drop_batch(&key);
             if let Put::Lost(_) = put? {
-                return Err(busy("trimming a log", "somebody else trims it".into()));
+                return Err(busy("trimming a log", "another process is trimming it".into()));
             }
         }
         let listed = self.bucket.list(&keys::log(run), None, usize::MAX).await?;

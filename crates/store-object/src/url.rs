@@ -131,7 +131,7 @@ impl Said {
         // The value may be a secret: it is not repeated.
         let value = percent_decode_str(value)
             .decode_utf8()
-            .map_err(|_| format!("the value of {name} is no text"))?
+            .map_err(|_| format!("the value of {name} is not UTF-8 text"))?
             .into_owned();
         if value.is_empty() {
             return Err(format!("{name} has no value"));
@@ -148,7 +148,7 @@ impl Said {
                     "free" => Requests::Free,
                     _ => {
                         return Err(format!(
-                            "{value:?} is not understood: write requests=paid or requests=free"
+                            "unknown value requests={value:?}: write requests=paid or requests=free"
                         ));
                     }
                 };
@@ -159,13 +159,13 @@ impl Said {
                 return Ok(());
             }
             "insecure" => {
-                return Err(format!("{value:?} is not understood: write insecure=allow, or nothing"));
+                return Err(format!("unknown value insecure={value:?}: write insecure=allow, or omit it"));
             }
-            _ => return Err(format!("{name:?} is no option; it has {KNOWN}")),
+            _ => return Err(format!("unknown option {name:?}; the options are {KNOWN}")),
         };
         match place.replace(value) {
             None => Ok(()),
-            Some(_) => Err(format!("{name} is said twice")),
+            Some(_) => Err(format!("{name} occurs twice")),
         }
     }
 
@@ -173,8 +173,8 @@ impl Said {
         match (self.id.take(), self.secret.take(), self.token.take()) {
             (Some(id), Some(secret), token) => Ok(Some(Keys { id, secret, token })),
             (None, None, None) => Ok(None),
-            (None, _, _) => Err("it has keys but no access_key_id".to_owned()),
-            (_, None, _) => Err("it has keys but no secret_access_key".to_owned()),
+            (None, _, _) => Err("secret_access_key or session_token is set without access_key_id".to_owned()),
+            (_, None, _) => Err("access_key_id is set without secret_access_key".to_owned()),
         }
     }
 }
@@ -191,11 +191,13 @@ fn check_bucket(name: &str) -> Result<String, String> {
         return Ok(name.to_owned());
     }
     if name.contains('@') {
-        return Err("keys do not stand before the bucket: use access_key_id= and secret_access_key=, \
+        return Err(
+            "access keys cannot precede the bucket name: use access_key_id= and secret_access_key=, \
             or the environment"
-            .to_owned());
+                .to_owned(),
+        );
     }
-    Err(format!("{name:?} is no name of a bucket: 3 to 63 lower-case letters, digits, dots and hyphens"))
+    Err(format!("invalid bucket name {name:?}: use 3 to 63 lower-case letters, digits, dots and hyphens"))
 }
 
 /// Segments that mean the same to every server and every tool.
@@ -209,8 +211,8 @@ fn check_prefix(prefix: &str) -> Result<String, String> {
         return Ok(prefix.to_owned());
     }
     Err(format!(
-        "{prefix:?} cannot be the prefix: use letters, digits, dots, underscores and hyphens, with single \
-         slashes between, 256 at most"
+        "invalid prefix {prefix:?}: use at most 256 letters, digits, dots, underscores and hyphens, with single \
+         slashes between"
     ))
 }
 
@@ -225,24 +227,24 @@ pub(crate) fn check_endpoint(endpoint: &str, insecure: bool) -> Result<(), Strin
     };
     if rest.is_empty() || rest.contains(|c: char| c.is_whitespace() || c.is_control() || "@?#%\\".contains(c))
     {
-        return Err("the endpoint is no plain address: write https://HOST:PORT, without keys".to_owned());
+        return Err("the endpoint is not a plain address: write https://HOST:PORT, without keys".to_owned());
     }
     let authority = rest.split('/').next().unwrap_or_default();
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if port.chars().all(|c| c.is_ascii_digit()) => {
-            port.parse::<u16>().map_err(|_| format!("{port:?} is no port"))?;
+            port.parse::<u16>().map_err(|_| format!("invalid port {port:?}"))?;
             host
         }
         _ => authority,
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     if host.is_empty() {
-        return Err(format!("endpoint {endpoint:?} names no host"));
+        return Err(format!("endpoint {endpoint:?} has no host"));
     }
     let here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     if plain && !here && !insecure {
         return Err(format!(
-            "endpoint {endpoint:?} would send everything in the clear: use https://, or add insecure=allow on a \
+            "endpoint {endpoint:?} would send all data unencrypted: use https://, or add insecure=allow on a \
              network that you trust"
         ));
     }
@@ -252,8 +254,8 @@ pub(crate) fn check_endpoint(endpoint: &str, insecure: bool) -> Result<(), Strin
 pub(crate) fn refused(url: &str, why: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0206",
-        what: format!("{} is not understood: {why}", shown_url(url)),
-        hint: "write s3://BUCKET/PREFIX?region=NAME, with endpoint=URL for a server that is not Amazon's"
+        what: format!("invalid store URL {}: {why}", shown_url(url)),
+        hint: "write s3://BUCKET/PREFIX?region=NAME; add endpoint=URL for a server other than Amazon S3"
             .to_owned(),
     }
 }
@@ -321,7 +323,7 @@ mod tests {
     fn nothing_travels_in_the_clear_unless_it_is_said() {
         for host in ["minio", "10.0.0.1", "localhost.evil.example", "127.0.0.1.evil.example", "[fe80::1]:1"] {
             let error = parse(&format!("s3://bucket/a?endpoint=http://{host}")).unwrap_err().to_string();
-            assert!(error.contains("in the clear"), "{host}: {error}");
+            assert!(error.contains("unencrypted"), "{host}: {error}");
         }
         for host in ["localhost:1", "127.0.0.1:9000", "127.1.2.3", "[::1]:9000"] {
             parse(&format!("s3://bucket/a?endpoint=http://{host}")).unwrap();

@@ -87,7 +87,7 @@ impl Inner {
             match self.board.refresh(self, every.mul_f64(0.9)).await {
                 Ok(true) => return self.watch.bump(),
                 Ok(false) => {}
-                Err(error) => tracing::debug!(%error, "could not look for work"),
+                Err(error) => tracing::debug!(%error, "failed to list the markers of ready tasks"),
             }
         }
     }

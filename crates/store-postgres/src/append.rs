@@ -96,7 +96,7 @@ impl Prepared {
 
 fn json(value: &impl Serialize) -> Result<Value, StoreError> {
     serde_json::to_value(value)
-        .map_err(|error| StoreError::Damaged { detail: format!("a task cannot be written: {error}") })
+        .map_err(|error| StoreError::Damaged { detail: format!("cannot encode a task: {error}") })
 }
 
 /// A change as the call takes it.
@@ -181,7 +181,7 @@ impl Group for Appends {
             (&rows.tags as _, Type::JSONB_ARRAY),
         ];
         let answer = link.query(APPEND, &values).await?;
-        let row = answer.first().ok_or_else(|| Fault::Damaged("an append had no answer".to_owned()))?;
+        let row = answer.first().ok_or_else(|| Fault::Damaged("the append returned no row".to_owned()))?;
         me.clock.heard(column(row, 1)?, sent);
         me.watch.bump();
         let ends: Option<Vec<Option<i64>>> = column(row, 0)?;

@@ -24,7 +24,7 @@ const ABOUT: &str = "SELECT current_setting('server_version'), current_setting('
     (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class AS c \
         JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r')";
 /// A log may begin with a tombstone: what came before it is archived.
-const GAPS: &str = "SELECT coalesce(r.id, 'of no run'), l.count, l.last FROM (\
+const GAPS: &str = "SELECT coalesce(r.id, '(unknown)'), l.count, l.last FROM (\
         SELECT e.rid, count(*) AS count, min(e.seq) AS first, max(e.seq) AS last FROM goldseam.events AS e \
         GROUP BY e.rid) AS l \
     LEFT JOIN goldseam.runs AS r ON r.rid = l.rid \
@@ -76,12 +76,12 @@ pub async fn check(options: Options) -> Result<Report, StoreError> {
 }
 
 fn one(rows: Vec<Row>) -> Result<Row, Fault> {
-    rows.into_iter().next().ok_or_else(|| Fault::Damaged("the server gave no answer".to_owned()))
+    rows.into_iter().next().ok_or_else(|| Fault::Damaged("the server returned no row".to_owned()))
 }
 
 fn complaint(row: &Row) -> Result<String, Fault> {
     let (run, count, end): (String, i64, i64) = (column(row, 0)?, column(row, 1)?, column(row, 2)?);
-    Ok(format!("the log {run} has {count} events but ends at {end}"))
+    Ok(format!("the log of run {run} has {count} events but ends at {end}"))
 }
 
 /// Brings a schema up to date, or makes a new one.

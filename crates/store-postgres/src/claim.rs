@@ -29,14 +29,14 @@ async fn take(link: &Link, claim: &Claim) -> Result<ClaimedTasks, Fault> {
         (&claim.now.0 as _, Type::INT8),
     ];
     let answer = link.query(CLAIM, &values).await?;
-    let row = answer.first().ok_or_else(|| Fault::Damaged("a claim had no answer".to_owned()))?;
+    let row = answer.first().ok_or_else(|| Fault::Damaged("the claim returned no row".to_owned()))?;
     let texts: Vec<String> = column(row, 0)?;
     let mut tasks = Vec::with_capacity(texts.len());
     for text in texts {
         match Flat::parse(&text) {
             Ok(task) => tasks.push(task),
             // It stays claimed, for a person to look at; others must not wait for it.
-            Err(fault) => tracing::error!(?fault, "a task cannot be read and is passed over"),
+            Err(fault) => tracing::error!(?fault, "skipped an unreadable task"),
         }
     }
     let next: Option<i64> = column(row, 1)?;

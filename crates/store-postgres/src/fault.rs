@@ -149,7 +149,7 @@ impl Fault {
 
     /// A record that cannot be read.
     pub(crate) fn unreadable(what: &str, error: &dyn std::fmt::Display) -> Self {
-        Self::Damaged(format!("{what} cannot be understood: {error}"))
+        Self::Damaged(format!("cannot decode {what}: {error}"))
     }
 
     /// Whether certainly nothing was done and the same call may do better in a moment. What has waited in vain is
@@ -204,40 +204,40 @@ impl Failure {
                 return StoreError::Busy { doing, source: source() };
             }
             Nature::ReadOnly => {
-                let source = format!("{words}; is this a standby, or a failover under way?").into();
+                let source = format!("{words}; is this a standby, or is a failover in progress?").into();
                 return StoreError::Busy { doing, source };
             }
             Nature::Full => return StoreError::Full { doing, source: source() },
             Nature::Other => return StoreError::Damaged { detail: words.clone() },
             Nature::Login => (
                 "GS0213",
-                "Postgres does not let this user in",
+                "Postgres rejects this login",
                 "check user and password in the URL, and the server's pg_hba.conf",
             ),
             Nature::NoDatabase => (
                 "GS0213",
-                "Postgres has no such database",
+                "the database does not exist",
                 "create it (createdb NAME), or name another one in the URL",
             ),
             Nature::Certificate => (
                 "GS0213",
-                "the server's certificate does not prove whose server it is",
-                "name the certificate of its issuer with sslrootcert=FILE; on a network that you trust, sslmode=disable",
+                "cannot verify the server's certificate",
+                "pass its issuer's certificate with sslrootcert=FILE; on a network that you trust, use sslmode=disable",
             ),
             Nature::Rights => (
                 "GS0214",
-                "this user may not do that in the database",
-                "grant what docs/guides/from-one-machine-to-many.md lists, or use another user",
+                "this user lacks a privilege in the database",
+                "grant the privileges that docs/guides/from-one-machine-to-many.md lists, or use another user",
             ),
             Nature::Shared => (
                 "GS0215",
-                "something between here and Postgres shares its sessions",
-                "add pooler=transaction to the URL, and direct=HOST:PORT so that dead nodes are noticed at once",
+                "a pooler between this process and Postgres shares sessions",
+                "add pooler=transaction to the URL, and direct=HOST:PORT to detect dead nodes at once",
             ),
             Nature::NoSchema => (
                 "GS0205",
-                "the tables or the calls of the store are not there",
-                "did somebody drop the schema? Restore it from a backup, or run goldseam store migrate",
+                "tables or functions of the store are missing",
+                "the schema may have been dropped: restore it from a backup, or run goldseam store migrate",
             ),
         };
         StoreError::Refused { code, what: format!("{what}: {words}"), hint: hint.to_owned() }

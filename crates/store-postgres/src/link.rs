@@ -194,10 +194,12 @@ where
     loop {
         match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
             Some(Ok(AsyncMessage::Notification(note))) => heard(Some(note)),
-            Some(Ok(AsyncMessage::Notice(notice))) => tracing::debug!(%notice, "Postgres says"),
+            Some(Ok(AsyncMessage::Notice(notice))) => {
+                tracing::debug!(%notice, "received a notice from Postgres")
+            }
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                tracing::debug!(%error, "a connection to Postgres broke");
+                tracing::debug!(%error, "lost a connection to Postgres");
                 break;
             }
             None => break,
@@ -294,7 +296,7 @@ impl Link {
         let connecting = self.home.spawn(async move { target.connect(Role::Work, drop).await });
         let made = match connecting.await {
             Ok(made) => made?,
-            Err(_) => return Err(unreachable_server("the runtime of this store has ended".to_owned())),
+            Err(_) => return Err(unreachable_server("the runtime of this store has shut down".to_owned())),
         };
         let session = Arc::new(Session::new(made, &self.target.options));
         *place = Some(Arc::clone(&session));
@@ -337,7 +339,7 @@ impl Link {
             if tried >= TRIES_MAX || late || !again(&fault) {
                 return Err(fault);
             }
-            tracing::debug!(?fault, tried, "a call to Postgres is tried again");
+            tracing::debug!(?fault, tried, "retrying a Postgres statement");
             tokio::time::sleep(jittered(PAUSE * 2_u32.pow(tried - 1))).await;
         }
     }

@@ -110,10 +110,10 @@ impl Live {
             };
             match found {
                 Some(session) => act(session).await,
-                None => Err(away("there is no liveness session")),
+                None => Err(away("no liveness session is open")),
             }
         });
-        acting.await.unwrap_or_else(|_| Err(away("the store has ended")))
+        acting.await.unwrap_or_else(|_| Err(away("the store is closed")))
     }
 }
 
@@ -149,7 +149,7 @@ impl Keeper {
             match self.stand(first).await {
                 Ok(()) => pause = PAUSE,
                 Err(fault) => {
-                    tracing::warn!(?fault, "the liveness session could not be made");
+                    tracing::warn!(?fault, "failed to open the liveness session");
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }

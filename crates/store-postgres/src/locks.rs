@@ -62,14 +62,14 @@ impl Flat {
 /// Writes a lock if it is as expected, or says what is there instead.
 pub(crate) async fn put(link: &Link, lock: &Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
     let flat = serde_json::to_value(Flat::of(lock)?)
-        .map_err(|error| StoreError::Damaged { detail: format!("a lock cannot be written: {error}") })?;
+        .map_err(|error| StoreError::Damaged { detail: format!("cannot encode a lock: {error}") })?;
     let version = match expect {
         Expect::Absent => None,
         Expect::Version(version) => Some(sql_int(version)),
     };
     let write = async {
         let answer = link.query(PUT, &[(&flat as _, Type::JSONB), (&version as _, Type::INT8)]).await?;
-        let row = answer.first().ok_or_else(|| Fault::Damaged("a lock's write had no answer".to_owned()))?;
+        let row = answer.first().ok_or_else(|| Fault::Damaged("put_lock returned no row".to_owned()))?;
         let lost: Option<String> = column(row, 0)?;
         Ok(match lost.as_deref() {
             None => Written::Done,

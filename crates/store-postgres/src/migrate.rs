@@ -90,7 +90,8 @@ pub(crate) async fn identify(client: &Client, target: &Target) -> Result<(Found,
             ours: column::<i64>(row, 4)? == 3,
         })
     };
-    let row = rows.first().ok_or_else(|| StoreError::Damaged { detail: "no answer".to_owned() })?;
+    let no_row = || StoreError::Damaged { detail: "the server returned no row".to_owned() };
+    let row = rows.first().ok_or_else(no_row)?;
     let found = read(row).map_err(failed)?;
     suits(&found, target)?;
     if !found.ours {
@@ -116,7 +117,7 @@ pub(crate) fn suits(found: &Found, target: &Target) -> Result<(), StoreError> {
     if found.encoding != "UTF8" {
         return Err(refused(
             "GS0216",
-            format!("{} is encoded in {}; Goldseam needs UTF8", target.options.place(), found.encoding),
+            format!("{} has encoding {}; Goldseam needs UTF8", target.options.place(), found.encoding),
             "create another database: createdb --encoding=UTF8 --template=template0 NAME",
         ));
     }
@@ -124,8 +125,8 @@ pub(crate) fn suits(found: &Found, target: &Target) -> Result<(), StoreError> {
         let schema = &target.options.schema;
         return Err(refused(
             "GS0201",
-            format!("schema {schema:?} of {} holds somebody else's tables", target.options.place()),
-            "name another one with schema=NAME in the URL; Goldseam makes it if it is not there",
+            format!("schema {schema:?} of {} holds tables of another program", target.options.place()),
+            "pass another schema with schema=NAME in the URL; Goldseam creates it if it does not exist",
         ));
     }
     Ok(())
@@ -138,8 +139,8 @@ fn known(applied: &[(i64, String)], target: &Target) -> Result<i64, StoreError> 
     if newest > latest() {
         return Err(refused(
             "GS0202",
-            format!("{place} has schema {newest}; this program knows up to {}", latest()),
-            "use a newer goldseam; an older one must not write what it does not understand",
+            format!("{place} has schema {newest}; this program supports schemas up to {}", latest()),
+            "use a newer goldseam; an older one must not write to a schema that it does not know",
         ));
     }
     for (number, applied) in applied {
@@ -147,8 +148,8 @@ fn known(applied: &[(i64, String)], target: &Target) -> Result<i64, StoreError> 
         if known.is_none_or(|migration| hash(migration) != *applied) {
             return Err(refused(
                 "GS0204",
-                format!("migration {number} of {place} is not the one that this program knows"),
-                "use the goldseam that made this schema; a released migration is never changed",
+                format!("migration {number} of {place} differs from this program's"),
+                "use the goldseam release that created this schema; a released migration never changes",
             ));
         }
     }
@@ -162,14 +163,14 @@ pub(crate) async fn refuse_older(client: &Client, target: &Target) -> Result<(),
     match number {
         0 => Err(refused(
             "GS0205",
-            format!("there is no schema {:?} of Goldseam in {place}", target.options.schema),
-            "start an engine, which makes it, or run goldseam store migrate with this URL",
+            format!("{place} has no Goldseam schema {:?}", target.options.schema),
+            "start an engine, which creates it, or run goldseam store migrate with this URL",
         )),
         number if number == latest() => Ok(()),
         number => Err(refused(
             "GS0212",
-            format!("{place} has schema {number}; this program works with {}", latest()),
-            "run goldseam store migrate with this URL; older programs cannot use it any more then",
+            format!("{place} has schema {number}; this program needs schema {}", latest()),
+            "run goldseam store migrate with this URL; older programs cannot use the database after that",
         )),
     }
 }

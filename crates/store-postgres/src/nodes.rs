@@ -112,7 +112,7 @@ impl Beat {
 
     /// The database's clock, from the answer.
     pub(crate) fn answer(rows: &[tokio_postgres::Row]) -> Result<i64, Fault> {
-        column(rows.first().ok_or_else(|| Fault::Damaged("a beat had no answer".to_owned()))?, 0)
+        column(rows.first().ok_or_else(|| Fault::Damaged("the beat returned no row".to_owned()))?, 0)
     }
 }
 
@@ -156,7 +156,7 @@ fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, Fault> {
     let state = STATES
         .into_iter()
         .find(|known| word(*known) == state)
-        .ok_or_else(|| damaged(&format!("{state:?} is no state")))?;
+        .ok_or_else(|| damaged(&format!("unknown node state {state:?}")))?;
     let (slots, beats): (i64, i64) = (column(row, 4)?, column(row, 6)?);
     let record = NodeRecord {
         id: NodeId::new(id).map_err(|error| damaged(&error))?,

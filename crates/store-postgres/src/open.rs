@@ -24,9 +24,9 @@ pub(crate) async fn alone(target: &Target) -> Result<(Client, Ended), StoreError
             let hint = if fault.is_crowded() {
                 "a node needs up to six connections: raise max_connections or the limit of this user, or use a pooler"
             } else {
-                "check that the server runs, and host and port in the URL"
+                "check that the server runs, and check host and port in the URL"
             };
-            refused("GS0205", format!("{} cannot be reached: {source}", target.options.place()), hint)
+            refused("GS0205", format!("cannot reach {}: {source}", target.options.place()), hint)
         }
         error => error,
     })

@@ -26,7 +26,7 @@ pub(crate) struct RowText {
 impl RowText {
     pub(crate) fn new(summary: Box<Summary>) -> Result<Self, StoreError> {
         let failed = |error: serde_json::Error| StoreError::Damaged {
-            detail: format!("a row cannot be written: {error}"),
+            detail: format!("cannot encode a row: {error}"),
         };
         let text = serde_json::to_string(&summary).map_err(failed)?;
         let tags = match summary.tags.is_empty() {
@@ -133,7 +133,7 @@ async fn put_at(
         (&row.tags() as _, Type::JSONB),
     ];
     let answer = link.query(PUT, &values).await?;
-    let found = answer.first().ok_or_else(|| Fault::Damaged("a row's write had no answer".to_owned()))?;
+    let found = answer.first().ok_or_else(|| Fault::Damaged("put_row returned no row".to_owned()))?;
     if column(found, 0)? {
         return Ok(Lost::Nothing);
     }
@@ -177,10 +177,10 @@ impl RawRow {
         if let Some((status, as_of)) = self.columns {
             let status = status.unwrap_or_default();
             if status != summary.status.as_str() {
-                return Err(format!("its column status says {status:?}, its summary {}", summary.status));
+                return Err(format!("column status is {status:?}, but the summary says {}", summary.status));
             }
             if as_of != sql_int(summary.as_of.0) {
-                return Err(format!("its column as_of says {as_of}, its summary {}", summary.as_of));
+                return Err(format!("column as_of is {as_of}, but the summary says {}", summary.as_of));
             }
         }
         Ok(Row { summary, task, updated_at: Millis(self.updated_at) })

@@ -121,8 +121,10 @@ impl PostgresStore {
         let mut place = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if place.is_none() {
             let started = Live::start(Arc::clone(&self.target), Arc::clone(&self.me.watch));
-            let failed =
-                |error: std::io::Error| open::refused("GS0205", error.to_string(), "allow more threads");
+            let failed = |error: std::io::Error| {
+                let what = format!("cannot start the thread of the liveness session: {error}");
+                open::refused("GS0205", what, "raise this user's limit of threads")
+            };
             *place = Some(Arc::new(started.map_err(failed)?));
         }
         Ok(place.clone())
@@ -246,7 +248,7 @@ impl Store for PostgresStore {
             && let Some(key) = live.let_go(node)
             && let Err(fault) = live.unlock(key).await
         {
-            tracing::debug!(?fault, %node, "a forgotten node's lock is freed with its session");
+            tracing::debug!(?fault, %node, "failed to unlock a forgotten node; its lock ends with the session");
         }
         Ok(())
     }

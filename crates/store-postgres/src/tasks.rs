@@ -113,7 +113,7 @@ impl Flat {
             lane: self.lane.map(name).transpose()?,
             priority: i32::try_from(self.priority).map_err(|error| error.to_string())?,
             key: self.key,
-            state: TaskState::parse(&self.state).ok_or("it is in no state that is known")?,
+            state: TaskState::parse(&self.state).ok_or_else(|| format!("unknown state {:?}", self.state))?,
             run_at: Millis(self.run_at),
             run: self.run.map(name).transpose()?,
             owner: self.owner,
@@ -128,7 +128,7 @@ impl Flat {
             silence_max: self.silence_max_ms.map(Duration::from_millis),
             created_at: Millis(self.created_at),
             changed_at: Millis(self.changed_at),
-            payload: json::<Payload>(Some(&self.payload))?.ok_or("it has no payload")?,
+            payload: json::<Payload>(Some(&self.payload))?.ok_or("the payload is missing")?,
             result: json(self.result.as_deref())?,
             failure: json(self.failure.as_deref())?,
             audit: json(self.audit.as_deref())?.unwrap_or_default(),
@@ -159,7 +159,7 @@ pub(crate) fn json<T: DeserializeOwned>(text: Option<&str>) -> Result<Option<T>,
 /// JSON for a column.
 pub(crate) fn json_text<T: Serialize>(value: Option<&T>) -> Result<Option<String>, StoreError> {
     let text = value.map(serde_json::to_string).transpose();
-    text.map_err(|error| StoreError::Damaged { detail: format!("a record cannot be written: {error}") })
+    text.map_err(|error| StoreError::Damaged { detail: format!("cannot encode a record: {error}") })
 }
 
 /// A task that is to be written by compare-and-set.
@@ -173,7 +173,7 @@ pub(crate) struct Put {
 impl Put {
     pub(crate) fn new(task: &Task, expect: Expect, now: Millis) -> Result<Self, StoreError> {
         let flat = serde_json::to_value(Flat::of(task, now)?)
-            .map_err(|error| StoreError::Damaged { detail: format!("a task cannot be written: {error}") })?;
+            .map_err(|error| StoreError::Damaged { detail: format!("cannot encode a task: {error}") })?;
         let version = match expect {
             Expect::Absent => None,
             Expect::Version(version) => Some(sql_int(version)),
@@ -212,7 +212,7 @@ impl Group for Puts {
             (&versions as _, Type::INT8_ARRAY),
         ];
         let answer = link.query(PUT, &values).await?;
-        let row = answer.first().ok_or_else(|| Fault::Damaged("a task's write had no answer".to_owned()))?;
+        let row = answer.first().ok_or_else(|| Fault::Damaged("put_tasks returned no row".to_owned()))?;
         me.clock.heard(column(row, 1)?, sent);
         let lost: Vec<Option<String>> = column(row, 0)?;
         if lost.iter().any(Option::is_none) {
@@ -241,7 +241,7 @@ pub(crate) async fn list(link: &Link, filter: &TaskFilter) -> Result<Vec<Task>, 
             let text: &str = column(row, 0).map_err(|fault: Fault| fault.to_read_error())?;
             match Flat::parse(text) {
                 Ok(task) => tasks.push(task),
-                Err(fault) => tracing::debug!(?fault, "a task cannot be read and is passed over"),
+                Err(fault) => tracing::debug!(?fault, "skipped an unreadable task"),
             }
         }
         let left = (filter.limit as usize).saturating_sub(tasks.len());

@@ -219,7 +219,7 @@ impl Damage for Vandal {
         };
         let sql = ["UPDATE goldseam.", table, " SET ", &set, " WHERE ", key, " = $1"].concat();
         let changed = self.harm(&sql, &[(&name, Type::TEXT)]).await;
-        assert_eq!(changed, 1, "there is no {what:?} to garble");
+        assert_eq!(changed, 1, "{what:?} does not exist");
     }
 
     async fn lose_hints(&self) {

@@ -96,7 +96,7 @@ pub fn parse(url: &str) -> Result<Options, StoreError> {
     if config.get_hosts().is_empty() {
         return Err(refused(
             url,
-            "it names no server: write postgres://HOST/DATABASE, or ?host=/SOCKET/FOLDER",
+            "the server is missing: write postgres://HOST/DATABASE, or ?host=/SOCKET/FOLDER",
         ));
     }
     if config.get_connect_timeout().is_none() {
@@ -137,12 +137,12 @@ impl Own {
                 self.pooler = match value {
                     "transaction" => true,
                     "none" => false,
-                    _ => return Err(format!("{value:?} is no kind of pooler: write transaction or none")),
+                    _ => return Err(format!("unknown pooler {value:?}: write transaction or none")),
                 }
             }
             "direct" => {
                 let (host, port) = value.rsplit_once(':').unwrap_or((value, "5432"));
-                let port = port.parse().map_err(|_| format!("{value:?} is no HOST:PORT"))?;
+                let port = port.parse().map_err(|_| format!("direct={value:?} is not HOST:PORT"))?;
                 self.direct = Some((host.to_owned(), port));
             }
             "sslrootcert" => self.root_cert = Some(PathBuf::from(value)),
@@ -152,7 +152,7 @@ impl Own {
                     "disable" => SslMode::Disable,
                     "prefer" => SslMode::Prefer,
                     "require" | "verify-ca" | "verify-full" => SslMode::Require,
-                    _ => return Err(format!("{value:?} is no sslmode: write disable, prefer or require")),
+                    _ => return Err(format!("unknown sslmode {value:?}: write disable, prefer or require")),
                 });
             }
             _ => return Ok(false),
@@ -170,7 +170,7 @@ fn schema(name: &str) -> Result<String, String> {
         return Ok(name.to_owned());
     }
     Err(format!(
-        "{name:?} cannot be the schema: use a name of its own, up to 48 lower-case letters, digits and underscores"
+        "invalid schema {name:?}: use a dedicated name of at most 48 lower-case letters, digits and underscores"
     ))
 }
 
@@ -187,7 +187,7 @@ fn ssl_default(config: &Config) -> SslMode {
 fn refused(url: &str, why: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0206",
-        what: format!("{} is not understood: {why}", shown_url(url)),
+        what: format!("invalid store URL {}: {why}", shown_url(url)),
         hint: "write postgres://USER:PASSWORD@HOST:PORT/DATABASE?schema=goldseam".to_owned(),
     }
 }

@@ -130,7 +130,7 @@ impl<G: Group> Writer<G> {
                 }
             });
         }
-        let unknown = || StoreError::Unknown { doing: "writing", source: "the writer has ended".into() };
+        let unknown = || StoreError::Unknown { doing: "writing", source: "the writer stopped".into() };
         answer.await.unwrap_or_else(|_| Err(unknown()))
     }
 }
@@ -168,7 +168,7 @@ async fn try_write<G: Group>(
     if answers.len() == jobs.len() {
         return Ok(answers);
     }
-    Err(Fault::Damaged(format!("{} answers for {} writes", answers.len(), jobs.len())))
+    Err(Fault::Damaged(format!("the server returned {} results for {} writes", answers.len(), jobs.len())))
 }
 
 fn tell<G: Group>(waiting: Vec<Waiting<G>>, answers: Vec<Result<G::Answer, StoreError>>) {

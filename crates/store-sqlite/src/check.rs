@@ -41,7 +41,7 @@ fn must_exist(path: &Path) -> Result<(), StoreError> {
         _ => Err(refused(
             "GS0205",
             format!("there is no database {}", path.display()),
-            "name the file that your engine uses",
+            "pass the path of the database that your engine uses",
         )),
     }
 }
@@ -79,7 +79,7 @@ fn complaints(conn: &Connection, schema: i64) -> rusqlite::Result<Vec<String>> {
     if schema > 0 {
         let mut gaps = conn.prepare(
             // A log may begin with a tombstone: what came before it is archived.
-            "SELECT COALESCE(r.id, 'of no run'), l.count, l.last FROM (\
+            "SELECT COALESCE(r.id, '(unknown)'), l.count, l.last FROM (\
                  SELECT rid, count(*) AS count, min(seq) AS first, max(seq) AS last FROM events GROUP BY rid) AS l \
              LEFT JOIN runs AS r ON r.rid = l.rid \
              WHERE l.count <> l.last - l.first + 1 OR r.id IS NULL OR (l.first <> 1 AND NOT EXISTS (\
@@ -88,7 +88,7 @@ fn complaints(conn: &Connection, schema: i64) -> rusqlite::Result<Vec<String>> {
         )?;
         let words = gaps.query_map([COMPLAINTS_MAX], |row| {
             let (run, count, end): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok(format!("the log {run} has {count} events but ends at {end}"))
+            Ok(format!("the log of run {run} has {count} events but ends at {end}"))
         })?;
         for words in words {
             found.push(words?);

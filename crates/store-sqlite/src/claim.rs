@@ -159,7 +159,7 @@ fn take(
         Ok(task) => task.claimed(&claim.owner, claim.now),
         Err(error) if tasks::is_unreadable(&error) => {
             // It stays where it is, for a person to look at; others must not wait for it.
-            tracing::debug!(tid = candidate.tid, %error, "a task cannot be read and is passed over");
+            tracing::debug!(tid = candidate.tid, %error, "skipped an unreadable task");
             lanes.1.insert(candidate.tid);
             return Ok(None);
         }

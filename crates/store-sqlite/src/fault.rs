@@ -27,7 +27,7 @@ impl From<rusqlite::Error> for Fault {
 impl Fault {
     /// A record that cannot be read.
     pub(crate) fn unreadable(what: &str, error: &dyn std::fmt::Display) -> Self {
-        Self::Damaged(format!("{what} cannot be understood: {error}"))
+        Self::Damaged(format!("cannot decode {what}: {error}"))
     }
 
     /// The caller's view of a fault of a read.
@@ -80,12 +80,12 @@ pub(crate) struct GroupFault {
     pub(crate) nature: Nature,
     /// Whether it happened at the commit itself.
     pub(crate) at_commit: bool,
-    pub(crate) words: String,
+    pub(crate) message: String,
 }
 
 impl GroupFault {
     pub(crate) fn new(error: &rusqlite::Error, at_commit: bool) -> Self {
-        Self { nature: Nature::of(error), at_commit, words: error.to_string() }
+        Self { nature: Nature::of(error), at_commit, message: error.to_string() }
     }
 
     /// Whether the store must not be written to any more by this process.
@@ -96,7 +96,7 @@ impl GroupFault {
     /// What one job of the group is told.
     pub(crate) fn to_error(&self) -> StoreError {
         let doing = "committing";
-        let source = || self.words.clone().into();
+        let source = || self.message.clone().into();
         match self.nature {
             Nature::Busy => StoreError::Busy { doing, source: source() },
             Nature::Full => StoreError::Full { doing, source: source() },
@@ -104,17 +104,17 @@ impl GroupFault {
             _ if self.at_commit => StoreError::Unknown { doing, source: source() },
             Nature::ReadOnly => StoreError::Refused {
                 code: "GS0205",
-                what: format!("the database cannot be written: {}", self.words),
+                what: format!("cannot write to the database: {}", self.message),
                 hint: "check the file's permissions and how its file system is mounted".to_owned(),
             },
-            Nature::Corrupt | Nature::Other => StoreError::Damaged { detail: self.words.clone() },
+            Nature::Corrupt | Nature::Other => StoreError::Damaged { detail: self.message.clone() },
         }
     }
 }
 
-/// What every write is told once the disk has failed.
-pub(crate) fn poisoned(words: &str) -> StoreError {
+/// The error of every write after the disk or the writer failed.
+pub(crate) fn poisoned(message: &str) -> StoreError {
     StoreError::Damaged {
-        detail: format!("an earlier write failed and the disk cannot be trusted ({words}); restart"),
+        detail: format!("an earlier write failed ({message}); writes are refused until a restart"),
     }
 }

@@ -155,7 +155,7 @@ pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Pa
         let id = text_of(row, 5)?;
         let Some(run) = id.as_deref().and_then(|id| RunId::new(id).ok()) else {
             let key = id.unwrap_or_else(|| format!("row {last} of table runs"));
-            page.unreadable.push(Unreadable::new(RecordKind::Row, key, "its id is none that a run can have"));
+            page.unreadable.push(Unreadable::new(RecordKind::Row, key, "the id is not a valid run id"));
             continue;
         };
         if row.get_ref(0)? == rusqlite::types::ValueRef::Null {

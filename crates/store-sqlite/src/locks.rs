@@ -70,7 +70,7 @@ pub(crate) fn unreadable(conn: &Connection, after: &str, limit: u32) -> Result<P
     while let Some(row) = rows.next()? {
         let name = match cell(row, 0)? {
             Value::Text(name) => name,
-            _ => "(name cannot be read)".to_owned(),
+            _ => "(unreadable name)".to_owned(),
         };
         if let Err(error) = read(row) {
             page.items.push(Unreadable::new(RecordKind::Lock, name.clone(), reason(&error)));

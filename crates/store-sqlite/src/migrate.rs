@@ -51,14 +51,18 @@ pub(crate) fn identify(conn: &Connection, path: &Path) -> Result<i64, StoreError
     match application {
         APPLICATION_ID => {}
         0 if things == 0 && schema == 0 => {}
-        0 => return Err(not_ours(path, "it holds somebody else's tables")),
-        _ => return Err(not_ours(path, "it says that it belongs to another program")),
+        0 => return Err(not_ours(path, "it holds tables of another program")),
+        _ => return Err(not_ours(path, "its application id is that of another program")),
     }
     if schema > latest() {
         return Err(refused(
             "GS0202",
-            format!("{} has schema {schema}; this program knows up to {}", path.display(), latest()),
-            "use a newer goldseam; an older one must not write what it does not understand",
+            format!(
+                "{} has schema {schema}; this program supports schemas up to {}",
+                path.display(),
+                latest()
+            ),
+            "use a newer goldseam; an older one must not write to a schema that it does not know",
         ));
     }
     Ok(schema)
@@ -71,9 +75,9 @@ pub(crate) fn refuse_older(conn: &Connection, path: &Path) -> Result<(), StoreEr
         schema if schema == latest() => Ok(()),
         schema => Err(refused(
             "GS0212",
-            format!("{} has schema {schema}; this program works with {}", path.display(), latest()),
+            format!("{} has schema {schema}; this program needs schema {}", path.display(), latest()),
             &format!(
-                "run goldseam store migrate sqlite:{}; older programs cannot use it any more then",
+                "run goldseam store migrate sqlite:{}; older programs cannot use the database after that",
                 path.display()
             ),
         )),
@@ -131,8 +135,8 @@ fn check_hashes(conn: &Connection, path: &Path) -> Result<(), StoreError> {
         if known.is_none_or(|migration| hash(migration) != applied) {
             return Err(refused(
                 "GS0204",
-                format!("migration {number} of {} is not the one that this program knows", path.display()),
-                "use the goldseam that made this database; a released migration is never changed",
+                format!("migration {number} of {} differs from this program's", path.display()),
+                "use the goldseam release that created this database; a released migration never changes",
             ));
         }
     }

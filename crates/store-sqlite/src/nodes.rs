@@ -79,7 +79,7 @@ impl Liveness {
                 Err(TryLockError::Error(error)) => return Err(error),
             }
         }
-        Err(io::Error::new(io::ErrorKind::WouldBlock, "another process holds it"))
+        Err(io::Error::new(io::ErrorKind::WouldBlock, "another process holds the lock"))
     }
 
     /// Lets go of the node's lock if this process has it. The file stays, so that the lock is seen to be free.
@@ -121,7 +121,7 @@ impl Liveness {
 
 fn remove(path: &Path) {
     if let Err(error) = fs::remove_file(path) {
-        tracing::debug!(%error, path = %path.display(), "a lock file was not removed");
+        tracing::debug!(%error, path = %path.display(), "failed to remove a liveness lock file");
     }
 }
 
@@ -143,7 +143,7 @@ fn is_at(_file: &File, path: &Path) -> bool {
 fn cannot_lock(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Refused {
         code: "GS0205",
-        what: format!("the liveness lock {} cannot be taken: {error}", path.display()),
+        what: format!("cannot take the liveness lock {}: {error}", path.display()),
         hint: "check the permissions of this folder, and that no two nodes have the same id".to_owned(),
     }
 }
@@ -205,7 +205,7 @@ pub(crate) fn unreadable(conn: &Connection) -> Result<Page<Unreadable>, Fault> {
         if let Err(error) = read(row) {
             let key = match cell(row, 0)? {
                 Value::Text(id) => id,
-                _ => "(id cannot be read)".to_owned(),
+                _ => "(unreadable id)".to_owned(),
             };
             page.items.push(Unreadable::new(RecordKind::Node, key, reason(&error)));
         }

@@ -129,8 +129,8 @@ pub(crate) fn preflight(path: &Path) -> Result<(), StoreError> {
     {
         return Err(refused(
             "GS0205",
-            format!("{} cannot be opened: there is no folder {}", path.display(), folder.display()),
-            "create the folder, or name another file",
+            format!("cannot open {}: the folder {} does not exist", path.display(), folder.display()),
+            "create the folder, or pass another path",
         ));
     }
     // The WAL first: a database that is just being created gets its first page before its WAL.
@@ -140,7 +140,7 @@ pub(crate) fn preflight(path: &Path) -> Result<(), StoreError> {
         (None | Some(0), Some(1..)) => Err(refused(
             "GS0203",
             format!("{} is empty or missing, but its write-ahead log is not", path.display()),
-            "restore the database together with its -wal file, or move both away to begin afresh",
+            "restore the database together with its -wal file; to start with an empty store, move both files away",
         )),
         (None | Some(0), _) => Ok(()),
         (Some(_), _) => check_magic(path),
@@ -154,7 +154,7 @@ pub(crate) fn check_magic(path: &Path) -> Result<(), StoreError> {
     match file.read_exact(&mut start) {
         Ok(()) if start == *MAGIC => Ok(()),
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(no_access(path, &error)),
-        _ => Err(not_ours(path, "it is not a SQLite file")),
+        _ => Err(not_ours(path, "the file is not a SQLite database")),
     }
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn check_magic(path: &Path) -> Result<(), StoreError> {
 pub(crate) fn size(path: &Path) -> io::Result<Option<u64>> {
     match fs::metadata(path) {
         Ok(about) if about.is_file() => Ok(Some(about.len())),
-        Ok(_) => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is not a file")),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::IsADirectory, "not a file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -180,15 +180,15 @@ pub(crate) fn not_ours(path: &Path, why: &str) -> StoreError {
     refused(
         "GS0201",
         format!("{} is not a Goldseam database: {why}", path.display()),
-        "name another file; this one was not touched",
+        "pass another path; this file was not changed",
     )
 }
 
 fn no_access(path: &Path, error: &io::Error) -> StoreError {
     refused(
         "GS0205",
-        format!("{} cannot be opened: {error}", path.display()),
-        "check that it is a file and that this user may read and write it and its folder",
+        format!("cannot open {}: {error}", path.display()),
+        "check that the path is a file, and that this user may read and write the file and its folder",
     )
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn cannot_open(path: &Path, error: &rusqlite::Error) -> StoreError {
         }
         _ => refused(
             "GS0205",
-            format!("{} cannot be opened: {error}", path.display()),
+            format!("cannot open {}: {error}", path.display()),
             "check that this user may read and write the file and its folder",
         ),
     }

@@ -33,7 +33,7 @@ impl Place {
         let is_there = || self.path.metadata().ok().as_ref().and_then(identity) == self.file;
         if self.file.is_some() && !self.lost.load(Ordering::Relaxed) && !is_there() {
             self.lost.store(true, Ordering::Relaxed);
-            tracing::error!(path = %self.path.display(), "the database was removed or replaced; nothing more is written");
+            tracing::error!(path = %self.path.display(), "database file removed or replaced; refusing all further writes");
         }
         self.known()
     }
@@ -45,7 +45,7 @@ impl Place {
             true => Err(refused(
                 "GS0226",
                 format!("{} was removed or replaced while it was open", self.path.display()),
-                "stop this process, put the file back, and start it again",
+                "stop this process, put the file back, and start the process again",
             )),
         }
     }

@@ -92,7 +92,7 @@ impl Readers {
 }
 
 fn failed() -> StoreError {
-    StoreError::Damaged { detail: "a reader of this database has failed".to_owned() }
+    StoreError::Damaged { detail: "a read of this database panicked".to_owned() }
 }
 
 impl Drop for Readers {
@@ -110,7 +110,7 @@ fn serve(conn: &Mutex<Connection>, queue: &Queue<Job>) {
         for job in taken.drain(..) {
             let conn = conn.lock().unwrap_or_else(PoisonError::into_inner);
             if catch_unwind(AssertUnwindSafe(|| job(&conn))).is_err() {
-                tracing::error!("a read of the database panicked");
+                tracing::error!("a database read panicked");
             }
         }
     }

@@ -38,7 +38,7 @@ impl RowText {
     pub(crate) fn new(summary: Box<Summary>) -> Result<Self, StoreError> {
         match serde_json::to_string(&summary) {
             Ok(text) => Ok(Self { summary, text }),
-            Err(error) => Err(StoreError::Damaged { detail: format!("a row cannot be written: {error}") }),
+            Err(error) => Err(StoreError::Damaged { detail: format!("cannot encode a row: {error}") }),
         }
     }
 
@@ -205,7 +205,7 @@ impl RawRow {
     /// Makes sense of it; the error says why that cannot be done. Columns that lists go by must say what the summary
     /// says: a row that contradicts itself is no row.
     pub(crate) fn parse(self) -> Result<Row, String> {
-        let summary = text(self.summary, "summary")?.ok_or("it has no summary")?;
+        let summary = text(self.summary, "summary")?.ok_or("the summary is missing")?;
         let summary: Summary = serde_json::from_str(&summary).map_err(|error| error.to_string())?;
         let task = text(self.task, "task")?.map(TaskId::try_from).transpose();
         let task = task.map_err(|error| error.to_string())?;
@@ -214,10 +214,10 @@ impl RawRow {
         };
         let status = text(self.status, "status")?.unwrap_or_default();
         if status != summary.status.as_str() {
-            return Err(format!("its column status says {status:?}, its summary {}", summary.status));
+            return Err(format!("column status is {status:?}, but the summary says {}", summary.status));
         }
         if self.as_of != Value::Integer(i64::try_from(summary.as_of.0).unwrap_or(i64::MAX)) {
-            return Err(format!("its column as_of differs from its summary, which says {}", summary.as_of));
+            return Err(format!("column as_of differs from the summary, which says {}", summary.as_of));
         }
         Ok(Row { summary, task, updated_at: Millis(updated_at) })
     }

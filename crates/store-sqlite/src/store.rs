@@ -50,8 +50,10 @@ impl SqliteStore {
     }
 
     fn open_with(path: &Path, options: Options, older: Older) -> Result<Self, StoreError> {
-        let no_thread =
-            |error: std::io::Error| open::refused("GS0205", error.to_string(), "allow more threads");
+        let no_thread = |error: std::io::Error| {
+            let what = format!("cannot start a thread for the store: {error}");
+            open::refused("GS0205", what, "raise this user's limit of threads")
+        };
         let conn = open::writer(path, &options, older)?;
         let connections: Result<Vec<_>, _> =
             (0..options.readers.max(1)).map(|_| open::reader(path, &options)).collect();

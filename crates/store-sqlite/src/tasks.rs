@@ -165,7 +165,7 @@ fn bind(
 /// A value as JSON text, or nothing.
 pub(crate) fn json_text<T: Serialize>(value: Option<&T>) -> Result<Option<String>, Fault> {
     let text = value.map(serde_json::to_string).transpose();
-    text.map_err(|error| Fault::unreadable("a record", &error))
+    text.map_err(|error| Fault::Damaged(format!("cannot encode a record: {error}")))
 }
 
 /// A task that is there and can be read.
@@ -198,7 +198,7 @@ pub(crate) fn by_number(conn: &Connection, tid: i64) -> rusqlite::Result<Task> {
 
 fn read_task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
     let state: String = row.get(6)?;
-    let word = || damaged(6, format!("{state:?} is no state of a task"));
+    let unknown_state = || damaged(6, format!("unknown task state {state:?}"));
     Ok(Task {
         id: id(row, 0)?,
         kind: row.get(1)?,
@@ -206,7 +206,7 @@ fn read_task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
         lane: maybe_id(row, 3)?,
         priority: row.get(4)?,
         key: row.get(5)?,
-        state: TaskState::parse(&state).ok_or_else(word)?,
+        state: TaskState::parse(&state).ok_or_else(unknown_state)?,
         run_at: Millis(row.get(7)?),
         run: maybe_id(row, 8)?,
         owner: row.get(9)?,
@@ -221,7 +221,7 @@ fn read_task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
         silence_max: row.get::<_, Option<i64>>(18)?.map(|ms| Duration::from_millis(ms.unsigned_abs())),
         created_at: Millis(row.get(19)?),
         changed_at: Millis(row.get(20)?),
-        payload: json(row, 21)?.ok_or_else(|| damaged(21, "a task has no payload".to_owned()))?,
+        payload: json(row, 21)?.ok_or_else(|| damaged(21, "the payload is missing".to_owned()))?,
         result: json(row, 22)?,
         failure: json(row, 23)?,
         audit: json(row, 24)?.unwrap_or_default(),

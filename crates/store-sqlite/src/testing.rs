@@ -158,7 +158,7 @@ impl Damage for Vandal {
         };
         let sql = ["UPDATE ", table, " SET ", &set, " WHERE ", key, " = ?1"].concat();
         let changed = self.harm(|moment| moment.execute(&sql, [name]));
-        assert_eq!(changed, 1, "there is no {what:?} to garble");
+        assert_eq!(changed, 1, "{what:?} does not exist");
     }
 
     async fn lose_hints(&self) {

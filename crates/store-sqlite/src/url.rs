@@ -83,7 +83,7 @@ impl Options {
             match name {
                 "durability" => options.durability = durability(value)?,
                 "busy_timeout" => options.busy_timeout = milliseconds(value)?,
-                _ => return Err(refused(format!("a SQLite URL has no option {name:?}"))),
+                _ => return Err(refused(format!("unknown option {name:?} in the SQLite URL"))),
             }
         }
         Ok(options)
@@ -94,23 +94,25 @@ fn durability(value: &str) -> Result<Durability, StoreError> {
     match value {
         "power" => Ok(Durability::Power),
         "process" => Ok(Durability::Process),
-        _ => Err(refused(format!("{value:?} is no durability"))),
+        _ => Err(refused(format!("unknown durability {value:?}: write power or process"))),
     }
 }
 
 fn milliseconds(value: &str) -> Result<Duration, StoreError> {
     let text = value.strip_suffix("ms").unwrap_or(value);
-    let count: u64 = text.parse().map_err(|_| refused(format!("{value:?} is no count of milliseconds")))?;
+    let invalid = |_| refused(format!("invalid busy_timeout {value:?}: write a number of milliseconds"));
+    let count: u64 = text.parse().map_err(invalid)?;
     Ok(Duration::from_millis(count))
 }
 
 /// Takes `sqlite:PATH?OPTIONS` apart; `sqlite://PATH` is understood too.
 pub fn parse(url: &str) -> Result<(PathBuf, Options), StoreError> {
-    let rest = url.strip_prefix("sqlite:").ok_or_else(|| refused(format!("{url:?} is no SQLite URL")))?;
+    let other = || refused(format!("{url:?} is not a SQLite URL: it does not begin with sqlite:"));
+    let rest = url.strip_prefix("sqlite:").ok_or_else(other)?;
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     if path.is_empty() {
-        return Err(refused(format!("{url:?} names no file")));
+        return Err(refused(format!("the SQLite URL {url:?} has no path")));
     }
     Ok((PathBuf::from(path), Options::from_query(query)?))
 }

@@ -92,7 +92,7 @@ where
     fn settle(self: Box<Self>, fate: Result<(), StoreError>) {
         let answer = match (fate, self.outcome) {
             (Ok(()), Some(outcome)) => outcome,
-            (Ok(()), None) => Err(StoreError::Damaged { detail: "a job was not run".to_owned() }),
+            (Ok(()), None) => Err(StoreError::Damaged { detail: "a write did not run".to_owned() }),
             (Err(error), _) => Err(error),
         };
         // A caller that no longer waits has learned nothing, and that is all right.
@@ -246,7 +246,7 @@ impl Writer {
         }
         match answer.await {
             Ok((answer, _work)) => answer,
-            Err(_) => Err(StoreError::Unknown { doing: "committing", source: "the writer has ended".into() }),
+            Err(_) => Err(StoreError::Unknown { doing: "committing", source: "the writer stopped".into() }),
         }
     }
 
@@ -293,7 +293,9 @@ pub(crate) fn may_block(runtime: &Handle) -> bool {
 }
 
 fn ended() -> StoreError {
-    StoreError::Damaged { detail: "the writer of this database has ended; restart".to_owned() }
+    StoreError::Damaged {
+        detail: "the writer thread of this database stopped; restart the process".to_owned(),
+    }
 }
 
 /// What the thread begins with.
@@ -381,7 +383,7 @@ impl Loop {
         let settled = catch_unwind(AssertUnwindSafe(|| self.commit(group)));
         if settled.is_err() {
             // Its jobs are dropped unanswered, so their callers learn that the outcome is unknown.
-            tracing::error!("the writer of the database panicked; nothing more will be written");
+            tracing::error!("database writer panicked; refusing all further writes");
             self.poison = Some("the writer panicked".to_owned());
             group.clear();
         }
@@ -439,8 +441,8 @@ impl Loop {
                         continue;
                     }
                     if fault.poisons() {
-                        tracing::error!(error = fault.words, "the disk failed; nothing more will be written");
-                        self.poison = Some(fault.words.clone());
+                        tracing::error!(error = fault.message, "disk failed; refusing all further writes");
+                        self.poison = Some(fault.message.clone());
                     }
                     group.drain(..).for_each(|job| job.settle(Err(fault.to_error())));
                 }
@@ -491,7 +493,7 @@ impl Loop {
         if !self.setup.conn.is_autocommit()
             && let Err(error) = self.setup.conn.execute_batch("ROLLBACK")
         {
-            self.poison = Some(format!("a failed transaction could not be rolled back: {error}"));
+            self.poison = Some(format!("rollback failed: {error}"));
         }
     }
 }

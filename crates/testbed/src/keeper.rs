@@ -95,7 +95,7 @@ impl Keeper {
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = shell.spawn().map_err(|error| Error::failed(&what, error))?;
         let (Some(orders), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err(Error::failed(what, "it has no pipes"));
+            return Err(Error::failed(what, "the keeper process has no pipes"));
         };
         let lines = Mutex::new(Lines { orders: Some(orders), answers: BufReader::new(answers) });
         let keeper = Self { job, ports: free_ports(job.ports), folder, lines, process };
@@ -132,7 +132,7 @@ impl Keeper {
             // Its keeper pauses before it looks.
             self.order("watch")?;
         }
-        Err(format!("it gives no answer\n{}", self.log()))
+        Err(format!("the server does not answer\n{}", self.log()))
     }
 
     /// Ends the server by a signal, and returns once it is gone.
@@ -152,7 +152,7 @@ impl Keeper {
         match answer.trim() {
             "done" => Ok(()),
             "failed" => Err(self.log()),
-            other => Err(format!("the keeper of {} is gone: {other}", self.folder.display())),
+            other => Err(format!("the keeper of {} has ended: {other}", self.folder.display())),
         }
     }
 

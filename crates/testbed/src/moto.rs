@@ -63,6 +63,6 @@ pub fn fresh(name: &str) -> Result<Bucket, Error> {
     let port = bucket.endpoint.rsplit(':').next().and_then(|port| port.parse().ok());
     match port.and_then(|port| s3::status(port, "PUT", &format!("/{name}"))) {
         Some(200) => Ok(bucket),
-        answer => Err(Error::failed(format!("making bucket {name}"), format!("{answer:?}"))),
+        answer => Err(Error::failed(format!("creating bucket {name}"), format!("status {answer:?}"))),
     }
 }

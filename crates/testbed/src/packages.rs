@@ -34,7 +34,7 @@ pub fn node(name: &'static str, from: &Path) -> Result<PathBuf, Error> {
     let files = [("package.json", text("package.json")?), ("package-lock.json", text("package-lock.json")?)];
     let folder = format!("{name}-node-{}", digest(&files[1].1));
     wheels::installed(name, &folder, |to| {
-        let failed = |error| Error::failed(format!("making {}", to.display()), error);
+        let failed = |error| Error::failed(format!("creating {}", to.display()), error);
         fs::create_dir_all(to).map_err(failed)?;
         for (file, text) in &files {
             fs::write(to.join(file), text).map_err(failed)?;

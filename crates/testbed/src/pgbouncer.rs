@@ -62,7 +62,7 @@ impl Pooler {
     /// first if there is none and we are root.
     pub fn start(url: &str) -> Result<Self, Error> {
         let account = Account::parse(url).ok_or_else(|| {
-            Error::failed("starting a pooler", format!("it needs user, host and port: {url}"))
+            Error::failed("starting a pooler", format!("the URL needs user, host and port: {url}"))
         })?;
         let database = format!("[databases]\n* = host={} port={}\n", account.host, account.port);
         let values = [

@@ -125,7 +125,7 @@ impl Cluster {
                 return Ok(());
             }
         }
-        Err(Error::failed(format!("setting {name}"), "the server does not load its settings again"))
+        Err(Error::failed(format!("setting {name}"), "the server did not reload its settings"))
     }
 
     /// Ends the server and starts it again at the same addresses.

@@ -78,11 +78,11 @@ pub(crate) fn found_or_installed(
     }
     let missing = |hint: String| Error::Missing { program, hint };
     if !is_root() || !path().any(|folder| folder.join("apt-get").is_file()) {
-        return Err(missing(format!("install Debian's package `{package}`, or your system's like it")));
+        return Err(missing(format!("install the Debian package `{package}` or your system's equivalent")));
     }
     install(package).map_err(|error| missing(error.to_string()))?;
     find().ok_or_else(|| {
-        missing(format!("package `{package}` is installed, but it is not where it was expected"))
+        missing(format!("package `{package}` is installed, but its programs are not in an expected folder"))
     })
 }
 

@@ -123,7 +123,7 @@ pub(crate) fn shared(
     let found = || match env::var(variable) {
         Ok(url) if !url.is_empty() => match Bucket::parse(&url) {
             Some(bucket) => Ok((bucket, None)),
-            None => Err(Error::failed(format!("taking a bucket from {variable}"), url)),
+            None => Err(Error::failed(format!("reading a bucket from {variable}"), url)),
         },
         _ => start().map(|server| (server.bucket(), Some(server))),
     };

@@ -49,7 +49,7 @@ pub(crate) fn installed(
     install: impl FnOnce(&Path) -> Result<(), Error>,
 ) -> Result<PathBuf, Error> {
     let missing = |hint: String| Error::Missing { program: name, hint };
-    let cache = cache().ok_or_else(|| missing("there is no folder to install it in: set HOME".to_owned()))?;
+    let cache = cache().ok_or_else(|| missing("no cache folder: set HOME or XDG_CACHE_HOME".to_owned()))?;
     let folder = cache.join(folder);
     if folder.is_dir() {
         return Ok(folder);
@@ -67,7 +67,7 @@ pub(crate) fn installed(
 
 /// Installs under another name first: an installation that was cut off is done again.
 fn fill(folder: &Path, install: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
-    let failed = |error: io::Error| Error::failed(format!("making {}", folder.display()), error);
+    let failed = |error: io::Error| Error::failed(format!("creating {}", folder.display()), error);
     let unfinished = folder.with_added_extension("unfinished");
     match fs::remove_dir_all(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),

@@ -28,7 +28,7 @@ async fn is_made_once_and_found_sound(bucket: &Bucket) {
     let report = check(options).await.unwrap();
     assert_eq!((report.schema, report.schema_latest), (1, 1));
     assert!(report.is_sound(), "{report:?}");
-    assert!(fact(&report.facts, "conditions").starts_with("kept in "), "{report:?}");
+    assert!(fact(&report.facts, "conditions").starts_with("enforced in "), "{report:?}");
     assert_eq!(fact(&report.facts, "versioned"), "no", "{report:?}");
     assert_eq!(fact(&report.facts, "listed"), "at once", "{report:?}");
     assert_eq!(fact(&report.facts, "server_clock_ahead"), "0 ms", "{report:?}");
@@ -77,7 +77,7 @@ async fn keys_that_may_only_read_are_enough_to_look_a_store_over() {
     let prefix = prefix();
     migrate(parse(&bucket.url(&prefix)).unwrap()).await.unwrap();
     let report = check(parse(&bucket.accessed_by(READER).url(&prefix)).unwrap()).await.unwrap();
-    assert_eq!(fact(&report.facts, "conditions"), "not tried: these keys may not write");
+    assert_eq!(fact(&report.facts, "conditions"), "not tested: these access keys may not write");
     assert_eq!((report.schema, report.is_sound()), (1, true));
 }
 

@@ -40,7 +40,7 @@ async fn a_batch_that_is_missing_is_told() {
     fake.delete_raw(&batch(2));
     let report = checked(&fake).await;
     assert_eq!(report.events, 3);
-    assert_eq!(report.complaints, ["the log r has no batch 2 before batch 3"]);
+    assert_eq!(report.complaints, ["the log of run r has no batch 2 before batch 3"]);
 }
 
 #[tokio::test]
@@ -49,7 +49,10 @@ async fn an_event_that_was_changed_is_told() {
     let text = String::from_utf8(fake.objects()[&batch(2)].to_vec()).unwrap();
     fake.put_raw(&batch(2), text.replace("\nb\n", "\nB\n"));
     let report = checked(&fake).await;
-    assert_eq!(report.complaints, ["the log r is broken at batch 3: it does not follow the one before it"]);
+    assert_eq!(
+        report.complaints,
+        ["the log of run r is broken at batch 3: it does not follow the batch before it"]
+    );
 }
 
 #[tokio::test]
@@ -61,8 +64,8 @@ async fn a_batch_in_the_wrong_place_is_told() {
     assert_eq!(
         report.complaints,
         [
-            "the log r is broken at batch 3: it says that it is batch 1",
-            "the store is damaged: object workflow/r/log/0000000004: it has no first line"
+            "the log of run r is broken at batch 3: its header names batch 1",
+            "the store is damaged: object workflow/r/log/0000000004: the header line is missing"
         ]
     );
 }
@@ -73,6 +76,6 @@ async fn what_is_not_ours_is_told() {
     fake.put_raw("p/workflow/r/notes.txt", "hello");
     fake.put_raw("p/workflow/other/state.json", r#"{"status": "running"}"#);
     let report = checked(&fake).await;
-    assert_eq!(report.complaints, ["\"workflow/r/notes.txt\" is no object of the store"]);
+    assert_eq!(report.complaints, ["\"workflow/r/notes.txt\" is not an object of this store"]);
     assert_eq!(report.runs, 1);
 }

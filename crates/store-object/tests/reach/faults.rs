@@ -29,35 +29,35 @@ async fn what_the_server_refuses_is_told_in_our_words() {
     let refused = |status, code| Fault::refused(Refusal::new(status, code));
     insta::assert_snapshot!(told(&fake, Fault::skewed()).await, @r#"
     GS0221: this machine's clock is too far from the server's, while reading an object: 403 RequestTimeTooSkewed RequestTimeTooSkewed
-    hint: set the clock of this machine, and have it kept by NTP
+    hint: correct this machine's clock, for example with NTP
     "#);
     insta::assert_snapshot!(told(&fake, Fault::denied()).await, @r#"
-    GS0219: these keys may not do that in the bucket, while reading an object: 403 AccessDenied AccessDenied
+    GS0219: these access keys lack a permission in the bucket, while reading an object: 403 AccessDenied AccessDenied
     hint: allow s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket
     "#);
     insta::assert_snapshot!(told(&fake, Fault::no_bucket()).await, @r#"
-    GS0218: there is no such bucket, while reading an object: 404 NoSuchBucket NoSuchBucket
-    hint: create it, or look at the bucket, endpoint and region in the URL
+    GS0218: the bucket does not exist, while reading an object: 404 NoSuchBucket NoSuchBucket
+    hint: create it, or check bucket, endpoint and region in the URL
     "#);
     insta::assert_snapshot!(told(&fake, refused(400, "ExpiredToken")).await, @r#"
-    GS0217: the server does not accept these keys, while reading an object: 400 ExpiredToken ExpiredToken
-    hint: look at access_key_id and secret_access_key in the URL, or at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; keys for a session end after a while
+    GS0217: the server rejects these access keys, while reading an object: 400 ExpiredToken ExpiredToken
+    hint: check access_key_id and secret_access_key in the URL, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; session keys expire
     "#);
     insta::assert_snapshot!(told(&fake, refused(301, "PermanentRedirect")).await, @r#"
     GS0223: the bucket is not at this server or in this region: 301 PermanentRedirect PermanentRedirect
-    hint: look at region and endpoint in the URL: the bucket lives elsewhere
+    hint: check region and endpoint in the URL: the bucket is elsewhere
     "#);
     insta::assert_snapshot!(told(&fake, refused(501, "NotImplemented")).await, @r#"
-    GS0220: the server cannot do what the store needs of it, while reading an object: 501 NotImplemented NotImplemented
-    hint: use a server that keeps If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS
+    GS0220: the server lacks a feature that the store needs, while reading an object: 501 NotImplemented NotImplemented
+    hint: use a server that enforces If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS
     "#);
     insta::assert_snapshot!(told(&fake, refused(418, "")).await, @r#"
-    GS0223: the server does not answer as S3 does, while reading an object: 418
-    hint: look at endpoint in the URL: it must be the address of an S3 service
+    GS0223: the server's response is not valid S3, while reading an object: 418
+    hint: check endpoint in the URL: it must be the address of an S3 service
     "#);
     insta::assert_snapshot!(told(&fake, Fault::slow_down()).await, @r#"
-    GS0205: the server of "p" in bucket "goldseam" at SERVER has too much to do: 503 SlowDown SlowDown
-    hint: try again in a while; nothing was changed
+    GS0205: the server of "p" in bucket "goldseam" at SERVER is overloaded: 503 SlowDown SlowDown
+    hint: try again later; nothing was changed
     "#);
     assert!(fake.objects().is_empty());
 }

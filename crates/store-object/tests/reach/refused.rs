@@ -14,8 +14,8 @@ async fn a_server_that_ignores_conditions_is_found_out() {
     let options = parse(&bucket.url(&prefix)).unwrap();
     let text = shown(migrate(options.clone()).await, &bucket.endpoint, &prefix);
     insta::assert_snapshot!(text, @r#"
-    GS0220: the server does not keep conditions: two writers created the same object, and both were told that they did
-    hint: use a server that keeps If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS
+    GS0220: the server does not enforce conditional writes: two writers created the same object, and both writes were acknowledged
+    hint: use a server that enforces If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS
     "#);
     assert!(keys(bucket, &prefix).await.is_empty());
     assert_eq!(code(check(options).await), "GS0220");
@@ -31,15 +31,15 @@ async fn wrong_keys_are_told_from_missing_rights() {
         shown(migrate(options).await, &bucket.endpoint, &prefix)
     };
     insta::assert_snapshot!(open((&bucket.access_key_id, "wrong")).await, @r#"
-    GS0217: the server does not accept these keys, while reading an object: 403 SignatureDoesNotMatch The request signature we calculated does not match the signature you provided. Check your key and signing method.
-    hint: look at access_key_id and secret_access_key in the URL, or at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; keys for a session end after a while
+    GS0217: the server rejects these access keys, while reading an object: 403 SignatureDoesNotMatch The request signature we calculated does not match the signature you provided. Check your key and signing method.
+    hint: check access_key_id and secret_access_key in the URL, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; session keys expire
     "#);
     insta::assert_snapshot!(open(("nobody", "wrong")).await, @r#"
-    GS0217: the server does not accept these keys, while reading an object: 403 InvalidAccessKeyId The access key ID you provided does not exist in our records.
-    hint: look at access_key_id and secret_access_key in the URL, or at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; keys for a session end after a while
+    GS0217: the server rejects these access keys, while reading an object: 403 InvalidAccessKeyId The access key ID you provided does not exist in our records.
+    hint: check access_key_id and secret_access_key in the URL, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; session keys expire
     "#);
     insta::assert_snapshot!(open(READER).await, @r#"
-    GS0219: these keys may not write to "PREFIX" in bucket "goldseam" at SERVER: 403 AccessDenied Access Denied.
+    GS0219: these access keys may not write to "PREFIX" in bucket "goldseam" at SERVER: 403 AccessDenied Access Denied.
     hint: allow s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket
     "#);
     assert!(keys(bucket, &prefix).await.is_empty());
@@ -56,8 +56,8 @@ async fn a_bucket_that_is_not_there_is_not_made() {
     let bucket = seaweedfs::shared().unwrap().named("no-such-bucket");
     let text = shown(migrate(parse(&bucket.url(&prefix)).unwrap()).await, &bucket.endpoint, &prefix);
     insta::assert_snapshot!(text, @r#"
-    GS0218: there is no such bucket, while reading an object: 404 NoSuchBucket The specified bucket does not exist
-    hint: create it, or look at the bucket, endpoint and region in the URL
+    GS0218: the bucket does not exist, while reading an object: 404 NoSuchBucket The specified bucket does not exist
+    hint: create it, or check bucket, endpoint and region in the URL
     "#);
 }
 
@@ -68,10 +68,7 @@ async fn a_server_that_is_not_there_is_not_waited_for() {
     for (endpoint, words) in [("http://127.0.0.1:1", "refused"), ("https://nowhere.invalid", "")] {
         let options = parse(&format!("s3://bucket/p?endpoint={endpoint}&{keys}")).unwrap();
         let text = shown(migrate(options).await, endpoint, "none");
-        assert!(
-            text.starts_with("GS0205: \"p\" in bucket \"bucket\" at SERVER cannot be reached: "),
-            "{text}"
-        );
+        assert!(text.starts_with("GS0205: cannot reach \"p\" in bucket \"bucket\" at SERVER: "), "{text}");
         assert!(text.contains(words), "{text}");
     }
 }
@@ -82,8 +79,8 @@ async fn https_to_a_server_that_speaks_http_is_told() {
     bucket.endpoint = bucket.endpoint.replace("http://", "https://");
     let text = shown(migrate(parse(&bucket.url("p")).unwrap()).await, &bucket.endpoint, "none");
     insta::assert_snapshot!(text, @r#"
-    GS0205: "p" in bucket "goldseam" at SERVER cannot be reached: received corrupt message of type InvalidContentType
-    hint: look whether the server runs, and at endpoint and region in the URL: host, port, http or https
+    GS0205: cannot reach "p" in bucket "goldseam" at SERVER: received corrupt message of type InvalidContentType
+    hint: check that the server runs, and check endpoint and region in the URL: host, port, http or https
     "#);
 }
 
@@ -96,8 +93,8 @@ async fn a_prefix_of_something_else_is_left_alone() {
     let options = parse(&bucket.url(&prefix)).unwrap();
     let text = shown(migrate(options.clone()).await, &bucket.endpoint, &prefix);
     insta::assert_snapshot!(text, @r#"
-    GS0222: "PREFIX" in bucket "goldseam" at SERVER is in use by something else: it holds "photos/1.jpg", and no goldseam.json
-    hint: use a prefix of its own: s3://BUCKET/ANOTHER; nothing was changed here
+    GS0222: "PREFIX" in bucket "goldseam" at SERVER is in use by another program: it holds "photos/1.jpg" but no goldseam.json
+    hint: use another prefix, as in s3://BUCKET/ANOTHER; nothing was changed here
     "#);
     assert_eq!(code(check(options).await), "GS0222");
     assert_eq!(keys(bucket, &prefix).await, ["photos/1.jpg", "workflow/a/state.json"]);
@@ -111,8 +108,8 @@ async fn a_store_of_a_newer_release_is_left_alone() {
     let options = parse(&bucket.url(&prefix)).unwrap();
     let text = shown(migrate(options.clone()).await, &bucket.endpoint, &prefix);
     insta::assert_snapshot!(text, @r#"
-    GS0202: "PREFIX" in bucket "goldseam" at SERVER has format 2; this program knows up to 1
-    hint: use a newer goldseam; an older one must not write what it does not understand
+    GS0202: "PREFIX" in bucket "goldseam" at SERVER has format 2; this program supports formats up to 1
+    hint: use a newer goldseam; an older one must not write to a format that it does not know
     "#);
     assert_eq!(code(check(options).await), "GS0202");
 }

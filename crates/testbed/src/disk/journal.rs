@@ -76,12 +76,12 @@ pub struct Journal {
 impl Journal {
     /// Reads what a disk remembered.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let bytes = fs::read(path).map_err(|error| Error::failed("reading the journal of a disk", error))?;
+        let bytes = fs::read(path).map_err(|error| Error::failed("reading a disk journal", error))?;
         let mut changes = Vec::new();
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             let Some((change, after)) = parse(rest) else {
-                return Err(Error::failed("reading the journal of a disk", "a record makes no sense"));
+                return Err(Error::failed("reading a disk journal", "invalid record"));
             };
             changes.push(change);
             rest = after;

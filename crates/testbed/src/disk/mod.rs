@@ -133,7 +133,7 @@ fn library() -> Result<PathBuf, Error> {
 }
 
 fn compile() -> Result<PathBuf, Error> {
-    let failed = |error: std::io::Error| Error::failed("compiling the disk that fails", error);
+    let failed = |error: std::io::Error| Error::failed("compiling disk.c", error);
     let mut hasher = DefaultHasher::new();
     SOURCE.hash(&mut hasher);
     let program = std::env::current_exe().map_err(failed)?;
@@ -152,7 +152,7 @@ fn compile() -> Result<PathBuf, Error> {
         .stdin(Stdio::null())
         .output();
     let _ = fs::remove_file(&source);
-    let hint = "install a C compiler: Debian's package `gcc`, or your system's like it".to_owned();
+    let hint = "install a C compiler: the Debian package `gcc` or your system's equivalent".to_owned();
     let compiled = compiled.map_err(|_| Error::Missing { program: "cc", hint })?;
     if !compiled.status.success() {
         return Err(Error::failed("cc", String::from_utf8_lossy(&compiled.stderr)));
