@@ -9,8 +9,8 @@ use goldseam_core::{BranchId, Millis, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Append, Head, Record, StoreError, TaskChange};
 
 use crate::clock::Moment;
+use crate::http::later;
 use crate::keys;
-use crate::link::later;
 use crate::log::Appended;
 use crate::rows::{Known, LATE, Late, NewRow, Seen};
 use crate::store::Inner;
@@ -334,7 +334,7 @@ mod tests {
     use crate::BucketStore;
     use crate::bucket::Bucket;
     use crate::clock::StoreClock;
-    use crate::tally::Tallies;
+    use crate::request_counter::Tallies;
     use crate::url::Requests;
 
     /// A run with a claimed task. A signal's append comes right behind the one that releases the run, and changes the

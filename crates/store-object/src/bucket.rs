@@ -19,8 +19,8 @@ use tokio::sync::Semaphore;
 
 use crate::clock::Moment;
 use crate::fault::{self, Failure, Verdict};
-use crate::link::Heard;
-use crate::tally::Tallies;
+use crate::http::Heard;
+use crate::request_counter::Tallies;
 
 /// Requests under way at once.
 const AT_ONCE: usize = 64;
@@ -336,7 +336,7 @@ async fn pause(turn: u32, begun: Moment) -> bool {
             return false;
         }
         let span = PAUSE * 2u32.pow(turn - 1);
-        tokio::time::sleep(span.mul_f64(0.5 + crate::write::chance())).await;
+        tokio::time::sleep(span.mul_f64(0.5 + crate::write_ids::chance())).await;
     }
     true
 }

@@ -16,7 +16,7 @@ use crate::fault;
 use crate::keys::{self, Active, Part};
 use crate::open::{FORMAT, Older, Opening};
 use crate::rows::Known;
-use crate::trial::{self, Tried};
+use crate::soak_test::{self, Tried};
 use crate::url::Options;
 
 /// Most complaints that are reported.
@@ -36,7 +36,7 @@ pub async fn check(options: Options) -> Result<Report, StoreError> {
 async fn look(options: &Options, opening: &Opening) -> Result<Report, StoreError> {
     let format = opening.format().await?;
     let bucket = &opening.bucket;
-    let tried = trial::long(bucket).await?;
+    let tried = soak_test::long(bucket).await?;
     let mut found = Found::default();
     if format > 0 {
         found.walk(bucket).await?;

@@ -10,8 +10,8 @@ use object_store::{BackoffConfig, ClientConfigKey, RetryConfig, StaticCredential
 use crate::bucket::Bucket;
 use crate::clock::StoreClock;
 use crate::fault;
-use crate::link::{Connector, Heard};
-use crate::tally::Tallies;
+use crate::http::{Connector, Heard};
+use crate::request_counter::Tallies;
 use crate::url::{Options, check_endpoint};
 
 /// How long a connection may take to be made.

@@ -14,25 +14,24 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`url`], `connect`, `link` | `s3://BUCKET/PREFIX?…`; the way to the server; one thread for all requests |
+//! | [`url`], `connect`, `http` | `s3://BUCKET/PREFIX?…`; the way to the server; one thread for all requests |
 //! | `open`, `probe` | is this prefix ours; does the server keep conditions |
-//! | `bucket`, `fault`, `write` | gets, conditional puts, lists; what an answer means; names for writes |
+//! | `bucket`, `fault`, `write_ids` | gets, conditional puts, lists; what an answer means; names for writes |
 //! | `keys` | every key |
 //! | `log`, `batch`, `append`, `trim` | the log; one object of it; compare-and-append and what follows; what is left of a log |
-//! | `rows`, `runs`, `walk` | cached rows; lists of them; what only a walk over everything finds |
-//! | `records`, `tasks`, `keyed`, `lanes`, `locks` | records by compare-and-set; idempotency keys; lanes |
-//! | `board`, `claim` | what is to be looked at; claiming |
+//! | `rows`, `list`, `full_scan` | cached rows; lists of them; what only a walk over everything finds |
+//! | `records`, `tasks`, `idempotency_keys`, `lanes`, `locks` | records by compare-and-set; idempotency keys; lanes |
+//! | `ready_index`, `claim` | what is to be looked at; claiming |
 //! | `nodes`, `watch`, `clock` | beats; waiting for changes; the server's time |
 //! | `foreign` | states of others |
 //! | `archive` | a prefix for logs that were removed |
-//! | `tally` | requests, counted |
-//! | `check`, `trial` | `goldseam store check` |
+//! | `request_counter` | requests, counted |
+//! | `check`, `soak_test` | `goldseam store check` |
 //! | `testing` | a store to test with, and harm to it (feature `testing`) |
 
 mod append;
 mod archive;
 mod batch;
-mod board;
 mod bucket;
 mod check;
 mod claim;
@@ -40,33 +39,34 @@ mod clock;
 mod connect;
 mod fault;
 mod foreign;
-mod keyed;
+mod full_scan;
+mod http;
+mod idempotency_keys;
 mod keys;
 mod lanes;
-mod link;
+mod list;
 mod locks;
 mod log;
 mod nodes;
 mod open;
 mod probe;
+mod ready_index;
 mod records;
+mod request_counter;
 mod rows;
-mod runs;
+mod soak_test;
 mod store;
-mod tally;
 mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod trial;
 mod trim;
 mod unreadable;
 pub mod url;
-mod walk;
 mod watch;
-mod write;
+mod write_ids;
 
 pub use archive::BucketArchive;
 pub use check::{check, is_there, migrate};
+pub use request_counter::Tally;
 pub use store::BucketStore;
-pub use tally::Tally;
 pub use url::{Options, Requests};

@@ -16,9 +16,9 @@ use crate::connect::connect;
 use crate::fault::{self, damaged};
 use crate::keys::{self, Part};
 use crate::probe::{self, FOLDER};
-use crate::tally::Tallies;
+use crate::request_counter::Tallies;
 use crate::url::Options;
-use crate::write::Writes;
+use crate::write_ids::Writes;
 
 /// The object that marks a store.
 const MARK: &str = "goldseam.json";

@@ -11,7 +11,7 @@ use goldseam_store::StoreError;
 
 use crate::bucket::{Bucket, Put, Tag, When};
 use crate::fault;
-use crate::write::Writes;
+use crate::write_ids::Writes;
 
 /// Everything that a probe makes.
 pub(crate) const FOLDER: &str = "probe/";
@@ -160,7 +160,7 @@ mod tests {
     use object_store::memory::InMemory;
 
     use super::*;
-    use crate::tally::Tallies;
+    use crate::request_counter::Tallies;
 
     #[tokio::test]
     async fn a_server_that_keeps_conditions_is_shown_to_with_few_requests() {

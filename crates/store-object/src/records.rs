@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::bucket::{Bucket, Found, Listed, Put, Tag, When};
 use crate::clock::Moment;
 use crate::fault::damaged;
-use crate::write::Writes;
+use crate::write_ids::Writes;
 
 /// How long a list says enough to a sweep.
 const A_MOMENT: Duration = Duration::from_secs(60);

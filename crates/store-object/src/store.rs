@@ -11,22 +11,22 @@ use goldseam_store::{
     Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 
-use crate::board::Board;
 use crate::bucket::Bucket;
 use crate::clock::StoreClock;
+use crate::full_scan::Walks;
 use crate::keys;
 use crate::lanes::Lanes;
 use crate::log::Logs;
 use crate::nodes::Nodes;
 use crate::open::{self, Older};
+use crate::ready_index::Board;
 use crate::records::Records;
+use crate::request_counter::Tally;
 use crate::rows::Rows;
-use crate::tally::Tally;
 use crate::tasks::Tasks;
 use crate::url::{self, Options, Requests};
-use crate::walk::Walks;
 use crate::watch::Watch;
-use crate::write::Writes;
+use crate::write_ids::Writes;
 
 /// A store in one prefix of a bucket. Share it in an `Arc`.
 #[derive(Debug)]

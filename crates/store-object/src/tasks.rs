@@ -5,7 +5,7 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, TaskId};
 use goldseam_store::{Expect, StoreError, TaskFilter, Written};
 
-use crate::keyed::Key;
+use crate::idempotency_keys::Key;
 use crate::keys::{self, TaskMarker};
 use crate::records::{Held, Records, Wrote};
 use crate::store::Inner;

@@ -19,8 +19,8 @@ use crate::batch::Batch;
 use crate::bucket::{Bucket, Found};
 use crate::clock::StoreClock;
 use crate::keys::{self, Part};
+use crate::request_counter::Tallies;
 use crate::store::Inner;
-use crate::tally::Tallies;
 use crate::url::{self, Options, Requests};
 
 /// What object storage promises: rows follow their events, and nothing but beats tells that a process lives.

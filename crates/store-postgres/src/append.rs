@@ -13,11 +13,11 @@ use serde_json::Value;
 use tokio_postgres::types::Type;
 
 use crate::clock::Moment;
+use crate::connection::Link;
 use crate::fault::Fault;
-use crate::link::Link;
 use crate::nodes::Me;
 use crate::read::column;
-use crate::runs::RowText;
+use crate::rows::RowText;
 use crate::tasks::Flat;
 use crate::writer::{Group, Waiting};
 

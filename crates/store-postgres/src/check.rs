@@ -7,8 +7,8 @@ use goldseam_store::check::{Fact, Migrated, Report};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use crate::connection::Target;
 use crate::fault::Fault;
-use crate::link::Target;
 use crate::migrate::{self, ask};
 use crate::open;
 use crate::read::column;

@@ -4,8 +4,8 @@ use goldseam_core::Millis;
 use goldseam_store::{Claim, ClaimedTasks, StoreError};
 use tokio_postgres::types::Type;
 
+use crate::connection::Link;
 use crate::fault::Fault;
-use crate::link::Link;
 use crate::read::column;
 use crate::tasks::Flat;
 

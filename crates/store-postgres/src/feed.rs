@@ -10,8 +10,8 @@ use goldseam_store::{Fed, Feed, Record, Stirred, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
+use crate::connection::Link;
 use crate::fault::Fault;
-use crate::link::Link;
 use crate::read::column;
 
 const FED: &str = "SELECT e.xid, e.rid, e.seq, r.id, e.body FROM goldseam.events AS e \

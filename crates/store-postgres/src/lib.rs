@@ -15,12 +15,12 @@
 //! | [`url`] | `postgres://…?schema=…&pooler=transaction`, [`Options`] |
 //! | `open`, `migrate` | is this schema ours and whole; its tables and calls |
 //! | `tls` | certificates |
-//! | `link` | one connection: made when needed, made again when lost |
+//! | `connection` | one connection: made when needed, made again when lost |
 //! | `writer` | what waits together is written together |
 //! | `append` | compare-and-append |
-//! | `runs`, `list` | cached rows: written; listed |
+//! | `rows`, `list` | cached rows: written; listed |
 //! | `tasks`, `claim`, `locks` | queue and locks by compare-and-set |
-//! | `nodes`, `live` | beats; the session whose locks die with the process |
+//! | `nodes`, `liveness` | beats; the session whose locks die with the process |
 //! | `read`, `watch` | reading; waiting for changes |
 //! | `clock` | the database's time, between two calls |
 //! | `fault` | SQLSTATEs as [`StoreError`](goldseam_store::StoreError) |
@@ -31,17 +31,17 @@ mod append;
 pub mod check;
 mod claim;
 mod clock;
+mod connection;
 mod fault;
 mod feed;
-mod link;
 mod list;
-mod live;
+mod liveness;
 mod locks;
 mod migrate;
 mod nodes;
 mod open;
 mod read;
-mod runs;
+mod rows;
 mod store;
 mod tasks;
 #[cfg(feature = "testing")]

@@ -8,10 +8,10 @@ use goldseam_core::{Millis, RunId, Status};
 use goldseam_store::{Cursor, Moment, Page, RecordKind, Row, RunFilter, RunOrder, StoreError, Unreadable};
 use tokio_postgres::types::{ToSql, Type};
 
+use crate::connection::Link;
 use crate::fault::Fault;
-use crate::link::Link;
 use crate::read::column;
-use crate::runs::{RawRow, run_id};
+use crate::rows::{RawRow, run_id};
 
 const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of, ";
 const PLAIN: &str = " FROM goldseam.runs AS r WHERE r.summary IS NOT NULL";

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use tokio_postgres::types::Type;
 
 use crate::append::sql_int;
+use crate::connection::Link;
 use crate::fault::Fault;
-use crate::link::Link;
 use crate::list::Query;
 use crate::read::column;
 use crate::tasks::{json, json_text};

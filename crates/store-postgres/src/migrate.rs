@@ -9,8 +9,8 @@ use goldseam_store::dying::reach;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
+use crate::connection::{Target, Values};
 use crate::fault::Fault;
-use crate::link::{Target, Values};
 use crate::open::refused;
 use crate::read::column;
 
@@ -215,7 +215,7 @@ fn hash(migration: &Migration) -> String {
 
 /// The key of the lock under which the schema is changed.
 fn lock_key(schema: &str) -> i64 {
-    crate::live::key_of(&["migrate", schema])
+    crate::liveness::key_of(&["migrate", schema])
 }
 
 #[cfg(test)]

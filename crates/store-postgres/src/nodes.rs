@@ -11,9 +11,9 @@ use goldseam_store::{NodeRecord, NodeSeen, NodeState, Page, Pulse, RecordKind, S
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::clock::StoreClock;
+use crate::connection::Link;
 use crate::fault::Fault;
-use crate::link::Link;
-use crate::live::SETTLING;
+use crate::liveness::SETTLING;
 use crate::read::column;
 use crate::tasks::{json, json_text};
 use crate::watch::Watch;

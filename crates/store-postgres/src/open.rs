@@ -5,7 +5,7 @@ use std::sync::Arc;
 use goldseam_store::StoreError;
 use tokio_postgres::Client;
 
-use crate::link::{Ended, Role, Target};
+use crate::connection::{Ended, Role, Target};
 use crate::migrate;
 
 /// What to do with an older schema, or none.

@@ -5,9 +5,9 @@ use goldseam_store::{Head, Record, StoreError};
 use tokio_postgres::types::{FromSql, Type};
 
 use crate::append::sql_int;
+use crate::connection::Link;
 use crate::fault::Fault;
-use crate::link::Link;
-use crate::runs::RawRow;
+use crate::rows::RawRow;
 
 const READ: &str = "SELECT e.seq, e.body FROM goldseam.events AS e \
     WHERE e.rid = (SELECT r.rid FROM goldseam.runs AS r WHERE r.id = $1) AND e.seq > $2 ORDER BY e.seq LIMIT $3";

@@ -16,16 +16,16 @@ use tokio_postgres::types::Type;
 
 use crate::append::{self, Appends, Prepared};
 use crate::clock::{Moment, StoreClock};
+use crate::connection::{Link, Target};
 use crate::fault::Fault;
-use crate::link::{Link, Target};
-use crate::live::{Live, pulse_key};
+use crate::liveness::{Live, pulse_key};
 use crate::nodes::{self, Beat, Me};
 use crate::open::{self, Older};
 use crate::tasks::{Put, Puts};
 use crate::url::{self, Options};
 use crate::watch::Watch;
 use crate::writer::Writer;
-use crate::{claim, list, locks, read, runs, tasks};
+use crate::{claim, list, locks, read, rows, tasks};
 
 /// Connections for appends: while one group is committed, the next one is on its way.
 const APPEND_LINKS: usize = 2;
@@ -185,7 +185,7 @@ impl Store for PostgresStore {
     }
 
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
-        let written = runs::put(&self.write, row, expect, self.me.clock.now()).await?;
+        let written = rows::put(&self.write, row, expect, self.me.clock.now()).await?;
         if matches!(written, Written::Done) {
             self.me.watch.bump();
         }

@@ -17,8 +17,8 @@ use tokio_postgres::types::Type;
 
 use crate::append::sql_int;
 use crate::clock::Moment;
+use crate::connection::Link;
 use crate::fault::Fault;
-use crate::link::Link;
 use crate::list::Query;
 use crate::nodes::Me;
 use crate::read::column;

@@ -19,7 +19,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::PostgresStore;
 use crate::append::sql_int;
-use crate::link::{Ended, Role, Target};
+use crate::connection::{Ended, Role, Target};
 use crate::url::{self, Options};
 
 /// Of one run, or of all if there is none to name.

@@ -14,8 +14,8 @@ use goldseam_store::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::connection::Link;
 use crate::fault::Fault;
-use crate::link::Link;
 
 /// How a group of jobs is written.
 #[async_trait]

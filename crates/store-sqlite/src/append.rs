@@ -8,7 +8,7 @@ use goldseam_store::{Append, StoreError, TaskChange};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::fault::Fault;
-use crate::runs::{self, RowText};
+use crate::rows::{self, RowText};
 use crate::tasks;
 use crate::writer::Work;
 
@@ -43,15 +43,15 @@ impl Prepared {
                 let end = self.insert_events(work, rid)?;
                 let adopted = self.change_tasks(work, Some(rid))?;
                 match (&self.row, adopted) {
-                    (Some(row), task) => runs::update(work, rid, row, task)?,
-                    (None, Some(task)) => runs::set_task(work, rid, task)?,
+                    (Some(row), task) => rows::update(work, rid, row, task)?,
+                    (None, Some(task)) => rows::set_task(work, rid, task)?,
                     (None, None) => {}
                 }
                 Ok(end)
             }
             None if *after == Seq::ZERO => {
                 let adopted = self.change_tasks(work, None)?;
-                let rid = runs::insert(work, run, self.row.as_ref(), adopted)?;
+                let rid = rows::insert(work, run, self.row.as_ref(), adopted)?;
                 work.rids.keep(run, rid);
                 self.insert_events(work, rid)
             }
@@ -79,7 +79,7 @@ impl Prepared {
         for change in &self.append.tasks {
             if tasks::apply(work, tasks::Own { rid, adopted }, change)?
                 && let TaskChange::Create(task) = change
-                && (self.row.is_some() || runs::has_row(work, rid)?)
+                && (self.row.is_some() || rows::has_row(work, rid)?)
             {
                 adopted = Some(&task.id);
             }

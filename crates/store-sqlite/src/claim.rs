@@ -14,7 +14,7 @@ use rusqlite::{Connection, params};
 
 use crate::append::sql_int;
 use crate::fault::Fault;
-use crate::runs::cell;
+use crate::rows::cell;
 use crate::tasks;
 use crate::writer::Work;
 

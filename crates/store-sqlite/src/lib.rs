@@ -15,9 +15,9 @@
 //! | [`url`] | `sqlite:PATH?durability=process`, [`Options`] |
 //! | `open`, `migrate` | is this file ours and whole; its schema |
 //! | [`private`] | files that only their owner may read |
-//! | `writer`, `queue` | the one writer and its group commit |
+//! | `writer`, `job_queue` | the one writer and its group commit |
 //! | `append` | compare-and-append |
-//! | `runs`, `list` | cached rows: written; listed |
+//! | `rows`, `list` | cached rows: written; listed |
 //! | `tasks`, `claim`, `locks` | queue and locks by compare-and-set |
 //! | `nodes` | beats and the OS locks that die with a process |
 //! | `read`, `watch`, `feed` | reading; waiting for changes; everything in one order |
@@ -31,17 +31,17 @@ mod claim;
 mod clock;
 mod fault;
 mod feed;
+mod file_identity;
+mod job_queue;
 mod list;
 mod locks;
 mod migrate;
 mod nodes;
 mod notice;
 mod open;
-mod place;
 pub mod private;
-mod queue;
 mod read;
-mod runs;
+mod rows;
 mod store;
 mod tasks;
 #[cfg(feature = "testing")]

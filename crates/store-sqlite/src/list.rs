@@ -10,7 +10,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
 use crate::fault::Fault;
-use crate::runs::{RawRow, cell};
+use crate::rows::{RawRow, cell};
 
 const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.status, r.as_of, r.id, ";
 const PLAIN: &str = " FROM runs AS r WHERE r.summary IS NOT NULL";

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params, params_from_iter};
 
 use crate::append::sql_int;
 use crate::fault::Fault;
-use crate::runs::cell;
+use crate::rows::cell;
 use crate::tasks::{id, is_unreadable, json, json_text, reason};
 use crate::writer::Work;
 

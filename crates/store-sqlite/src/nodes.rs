@@ -16,7 +16,7 @@ use rusqlite::{Connection, params};
 
 use crate::fault::Fault;
 use crate::private;
-use crate::runs::cell;
+use crate::rows::cell;
 use crate::tasks::{id, is_unreadable, json, json_text, reason};
 use crate::writer::Work;
 

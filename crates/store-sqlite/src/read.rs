@@ -16,9 +16,9 @@ use tokio::sync::oneshot;
 
 use crate::append::sql_int;
 use crate::fault::Fault;
-use crate::place::Place;
-use crate::queue::Queue;
-use crate::runs::{RawRow, cell};
+use crate::file_identity::Place;
+use crate::job_queue::Queue;
+use crate::rows::{RawRow, cell};
 use crate::writer::may_block;
 
 pub(crate) const READ: &str = "SELECT seq, body FROM events WHERE rid = (SELECT rid FROM runs WHERE id = ?1) \

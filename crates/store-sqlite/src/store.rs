@@ -15,11 +15,11 @@ use rusqlite::Connection;
 
 use crate::append::{self, Prepared};
 use crate::clock::SteadyClock;
+use crate::file_identity::Place;
 use crate::nodes::Liveness;
 use crate::open::Older;
-use crate::place::Place;
 use crate::read::Readers;
-use crate::runs::PutRow;
+use crate::rows::PutRow;
 use crate::url::Options;
 use crate::watch::Watch;
 use crate::writer::{Setup, Writer};

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::append::sql_int;
 use crate::fault::Fault;
-use crate::runs::cell;
+use crate::rows::cell;
 use crate::writer::Work;
 
 const INSERT: &str = "INSERT OR IGNORE INTO tasks (id, pool, kind, queue, lane, priority, key, state, ripe, \

@@ -18,8 +18,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::SteadyClock;
 use crate::fault::{Fault, GroupFault, Nature, poisoned};
-use crate::place::Place;
-use crate::queue::{LastTaker, Queue};
+use crate::file_identity::Place;
+use crate::job_queue::{LastTaker, Queue};
 use crate::url::Durability;
 use crate::watch::Watch;
 

@@ -11,7 +11,7 @@ use goldseam_store::StoreError;
 use super::{Bucket, Put, Tag, When};
 use crate::clock::StoreClock;
 use crate::connect::connect;
-use crate::tally::Tallies;
+use crate::request_counter::Tallies;
 
 struct Setup {
     fake: FakeS3,

@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio_postgres::types::Type;
 
 use crate::append::sql_int;
+use crate::connection::Link;
 use crate::fault::Fault;
-use crate::link::Link;
 use crate::read::column;
 
 const PUT: &str = "SELECT done, summary, task, updated_at FROM goldseam.put_row($1, $2, $3, $4, $5, $6, $7, $8, \

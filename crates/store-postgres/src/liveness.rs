@@ -15,8 +15,8 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio_postgres::Notification;
 use tokio_postgres::types::Type;
 
+use crate::connection::{LiveSession, Role, Target, jittered};
 use crate::fault::{Failure, Fault, Nature};
-use crate::link::{LiveSession, Role, Target, jittered};
 use crate::watch::Watch;
 
 const LOCK: &str = "SELECT pg_try_advisory_lock(k) FROM unnest($1::bigint[]) AS k";

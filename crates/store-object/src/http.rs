@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Handle};
 
 use crate::clock::{Moment, StoreClock};
 use crate::fault::{self, Answer, NoKeys};
-use crate::tally::Tallies;
+use crate::request_counter::Tallies;
 
 /// How long the slowest round trip is remembered, twice over.
 const REMEMBERED: Duration = Duration::from_secs(30);
