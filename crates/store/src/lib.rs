@@ -22,6 +22,7 @@
 
 pub mod api;
 pub mod archive;
+pub mod backoff;
 pub mod check;
 pub mod clock;
 pub mod closed;
