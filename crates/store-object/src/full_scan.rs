@@ -1,60 +1,65 @@
-//! A walk over everything under `workflow/`: what no marker and no row tells is found by what is there.
+//! Full scans of `workflow/`: they find what no marker and no row names, such as logs without rows and states of
+//! other systems.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use goldseam_core::RunId;
 use goldseam_store::StoreError;
 
-use crate::bucket::Tag;
+use crate::bucket::{Bucket, Tag};
 use crate::clock::Moment;
 use crate::keys::{self, Part};
-use crate::store::Inner;
 
-/// A walk of so many pages is made whenever somebody asks.
-const CHEAP: usize = 20;
-/// A sweep asks for rows right after it asked for runs without one: what did not change meanwhile is not read again.
-const A_MOMENT: Duration = Duration::from_secs(10);
+/// A scan of at most this number of pages is repeated for every caller.
+pub(crate) const CHEAP_PAGES_MAX: usize = 20;
+/// A sweep asks for rows right after it asked for runs without rows: within this time an unchanged row is not read
+/// again.
+const RECENT: Duration = Duration::from_secs(10);
 /// Keys on a page.
 const PAGE: usize = 1_000;
-/// How often a page is paid for where a walk has more of them: a walk over a million runs takes thousands, and
-/// what it looks for happens only if somebody removes objects.
+/// A larger scan is repeated at most once in this time per page: a scan of a million runs takes thousands of requests,
+/// and what it looks for happens only if objects are removed.
 const PAGE_EVERY: Duration = Duration::from_secs(5);
-
-/// Names that no run can have of which a walk tells.
-const UNNAMED_MAX: usize = 100;
-/// Foreign states that are remembered as settled; more of them are read with every sweep.
+/// Most invalid run names that a scan keeps.
+const INVALID_NAMES_MAX: usize = 100;
+/// Most foreign states that are remembered as settled; further ones are read with every sweep.
 const SETTLED_MAX: usize = 1_000_000;
 
-/// What the last walk found.
+/// The last scan, and the foreign states that need no further look.
 #[derive(Debug, Default)]
-pub(crate) struct Walks {
-    last: Mutex<Option<Walk>>,
-    /// Versions of foreign states that need no further look.
+pub(crate) struct FullScans {
+    last: Mutex<Option<Arc<Scan>>>,
+    /// Versions of settled foreign states.
     settled: Mutex<HashMap<RunId, String>>,
 }
 
-#[derive(Debug, Clone)]
-struct Walk {
+/// What a scan found.
+#[derive(Debug)]
+pub(crate) struct Scan {
     at: Moment,
-    pages: usize,
+    pub(crate) pages: usize,
     /// Runs with a log and without a state.
-    rowless: BTreeSet<RunId>,
+    pub(crate) rowless: BTreeSet<RunId>,
     /// States without a log.
     foreign: BTreeSet<RunId>,
-    /// Names of states that no run can have; some of them.
-    unnamed: Vec<String>,
-    /// What each state was; of those with a log, unless there are too many to remember.
+    /// Names of states that are not valid run ids; at most [`INVALID_NAMES_MAX`].
+    pub(crate) invalid_names: Vec<String>,
+    /// The tag of each state; only of foreign states if the scan is not cheap.
     states: HashMap<RunId, Tag>,
 }
 
-impl Walks {
-    fn settled(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, String>> {
+impl FullScans {
+    fn last(&self) -> MutexGuard<'_, Option<Arc<Scan>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settled(&self) -> MutexGuard<'_, HashMap<RunId, String>> {
         self.settled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This version of a foreign state needs no further look.
+    /// Remembers that this version of a foreign state needs no further look.
     pub(crate) fn settle(&self, run: &RunId, version: &str) {
         let mut settled = self.settled();
         if settled.len() < SETTLED_MAX {
@@ -62,94 +67,70 @@ impl Walks {
         }
     }
 
-    /// Whether a state had this content a moment ago.
-    pub(crate) fn had(&self, run: &RunId, tag: &Tag) -> bool {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref()
-            .filter(|walk| walk.at.elapsed() < A_MOMENT)
-            .is_some_and(|walk| walk.states.get(run).is_some_and(|seen| seen.is(tag)))
+    /// Whether a recent scan found the state of a run with this tag.
+    pub(crate) fn saw_recently(&self, run: &RunId, tag: &Tag) -> bool {
+        self.last()
+            .as_ref()
+            .filter(|scan| scan.at.elapsed() < RECENT)
+            .is_some_and(|scan| scan.states.get(run).is_some_and(|seen| seen.is(tag)))
     }
-}
 
-impl Inner {
-    async fn walk(&self) -> Result<Walk, StoreError> {
-        {
-            let last = self.walks.last.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(walk) = last.as_ref()
-                && walk.pages > CHEAP
-                && walk.at.elapsed()
-                    < PAGE_EVERY.saturating_mul(u32::try_from(walk.pages).unwrap_or(u32::MAX))
-            {
-                return Ok(walk.clone());
-            }
+    /// The last scan, if it was expensive and is not yet due again.
+    fn last_if_expensive(&self) -> Option<Arc<Scan>> {
+        let last = self.last();
+        let scan = last.as_ref().filter(|scan| scan.pages > CHEAP_PAGES_MAX)?;
+        let age_max = PAGE_EVERY.saturating_mul(u32::try_from(scan.pages).unwrap_or(u32::MAX));
+        (scan.at.elapsed() < age_max).then(|| Arc::clone(scan))
+    }
+
+    /// Scans `workflow/`, or returns the last scan if a new one would cost too much.
+    pub(crate) async fn scan(&self, bucket: &Bucket) -> Result<Arc<Scan>, StoreError> {
+        if let Some(scan) = self.last_if_expensive() {
+            return Ok(scan);
         }
         let at = Moment::now();
-        let listed = self.bucket.list(keys::WORKFLOWS, None, usize::MAX).await?;
+        let listed = bucket.list(keys::WORKFLOWS, None, usize::MAX).await?;
         let pages = listed.len() / PAGE + 1;
         let mut parts: BTreeMap<RunId, (bool, bool)> = BTreeMap::new();
-        let (mut states, mut unnamed) = (HashMap::new(), Vec::new());
+        let mut states = HashMap::new();
+        let mut invalid_names = Vec::new();
         for entry in listed {
-            let Some((run, part)) = keys::part(&entry.key) else {
-                unnamed.extend(keys::unnamed(&entry.key).filter(|_| unnamed.len() < UNNAMED_MAX));
+            let Some((run, part)) = keys::run_part(&entry.key) else {
+                let name = keys::invalid_run_name(&entry.key);
+                invalid_names.extend(name.filter(|_| invalid_names.len() < INVALID_NAMES_MAX));
                 continue;
             };
             if part == Part::State {
                 states.insert(run.clone(), entry.tag);
             }
-            let (log, state) = parts.entry(run).or_default();
+            let (has_log, has_state) = parts.entry(run).or_default();
             match part {
-                Part::Batch(_) => *log = true,
-                Part::State => *state = true,
+                Part::Batch(_) => *has_log = true,
+                Part::State => *has_state = true,
             }
         }
-        let these = |wanted: (bool, bool)| {
+        let runs_with = |wanted: (bool, bool)| {
             parts.iter().filter(|(_, is)| **is == wanted).map(|(run, _)| run.clone()).collect::<BTreeSet<_>>()
         };
-        let (rowless, foreign) = (these((true, false)), these((false, true)));
-        if pages > CHEAP {
+        let rowless = runs_with((true, false));
+        let foreign = runs_with((false, true));
+        if pages > CHEAP_PAGES_MAX {
             states.retain(|run, _| foreign.contains(run));
         }
-        let walk = Walk { at, pages, rowless, foreign, unnamed, states };
-        *self.walks.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(walk.clone());
-        Ok(walk)
+        let scan = Arc::new(Scan { at, pages, rowless, foreign, invalid_names, states });
+        *self.last() = Some(Arc::clone(&scan));
+        Ok(scan)
     }
 
-    /// Runs with a log and without a row, in order of id.
-    pub(crate) async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
-        self.write_all_late().await?;
-        let walk = self.walk().await?;
-        let behind = walk.rowless.into_iter().filter(|run| after.is_none_or(|after| run > after));
-        let mut rowless = Vec::new();
-        for run in behind {
-            if rowless.len() >= limit as usize {
-                break;
-            }
-            // The walk may be a while ago.
-            if walk.pages <= CHEAP || self.row(&run).await?.is_none() {
-                rowless.push(run);
-            }
-        }
-        if after.is_none() {
-            self.tidy_active().await?;
-        }
-        Ok(rowless)
-    }
-
-    /// States without a log, in order of id, but for those that are settled and have not changed.
-    pub(crate) async fn foreign_ids(&self) -> Result<BTreeSet<RunId>, StoreError> {
-        let Walk { mut foreign, states, .. } = self.walk().await?;
-        let mut settled = self.walks.settled();
-        settled.retain(|run, _| foreign.contains(run));
+    /// States without a log, without those that are settled and unchanged.
+    pub(crate) async fn foreign_ids(&self, bucket: &Bucket) -> Result<BTreeSet<RunId>, StoreError> {
+        let scan = self.scan(bucket).await?;
+        let mut settled = self.settled();
+        settled.retain(|run, _| scan.foreign.contains(run));
         let is_settled = |run: &RunId| {
-            let version = settled.get(run).zip(states.get(run));
+            let version = settled.get(run).zip(scan.states.get(run));
             version.is_some_and(|(version, tag)| tag.name() == *version)
         };
-        foreign.retain(|run| !is_settled(run));
-        Ok(foreign)
-    }
-
-    /// Names of states that no run can have; some of them.
-    pub(crate) async fn unnamed_states(&self) -> Result<Vec<String>, StoreError> {
-        Ok(self.walk().await?.unnamed)
+        Ok(scan.foreign.iter().filter(|run| !is_settled(run)).cloned().collect())
     }
 }

@@ -1,6 +1,6 @@
-//! The line to the server: one thread of the process does all its input and output, and every answer is listened to.
+//! HTTP: one thread of the process sends all requests, and every response is observed.
 //!
-//! Invariant: a runtime of the caller that is blocked does not hold up requests of another one.
+//! Invariant: a blocked runtime of one caller does not delay requests of another.
 
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,17 +15,17 @@ use object_store::client::{
 use tokio::runtime::{Builder, Handle};
 
 use crate::clock::{Moment, StoreClock};
-use crate::fault::{self, Answer, NoKeys};
-use crate::request_counter::Tallies;
+use crate::fault::{self, ErrorResponse, NoKeys};
+use crate::request_counter::RequestCounter;
 
-/// How long the slowest round trip is remembered, twice over.
-const REMEMBERED: Duration = Duration::from_secs(30);
+/// Length of one of the two windows in which the longest round trip is remembered.
+const WINDOW: Duration = Duration::from_secs(30);
 
-/// The runtime that does all requests of the process, made for the first of them.
+/// The runtime of all requests of the process, started for the first of them.
 fn runtime() -> io::Result<Handle> {
     static RUNTIME: OnceLock<Handle> = OnceLock::new();
-    static MAKING: Mutex<()> = Mutex::new(());
-    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _only_starter = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(handle) = RUNTIME.get() {
         return Ok(handle.clone());
     }
@@ -37,7 +37,7 @@ fn runtime() -> io::Result<Handle> {
     Ok(RUNTIME.get_or_init(|| handle).clone())
 }
 
-/// Does something after a while, if the process lives for so long.
+/// Runs `work` after a delay, unless the process ends before.
 pub(crate) fn later(span: Duration, work: impl Future<Output = ()> + Send + 'static) {
     match runtime() {
         Ok(runtime) => drop(runtime.spawn(async move {
@@ -48,34 +48,34 @@ pub(crate) fn later(span: Duration, work: impl Future<Output = ()> + Send + 'sta
     }
 }
 
-/// What answers tell besides what was asked.
+/// Learns the time, the latency and the name of a server from its responses.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct ResponseObserver {
     clock: Arc<StoreClock>,
-    tallies: Arc<Tallies>,
-    trips: Mutex<Trips>,
+    counter: Arc<RequestCounter>,
+    round_trips: Mutex<RoundTrips>,
     server: OnceLock<String>,
 }
 
-impl Heard {
-    pub(crate) fn new(clock: Arc<StoreClock>, tallies: Arc<Tallies>) -> Self {
-        Self { clock, tallies, trips: Mutex::new(Trips::default()), server: OnceLock::new() }
+impl ResponseObserver {
+    pub(crate) fn new(clock: Arc<StoreClock>, counter: Arc<RequestCounter>) -> Self {
+        Self { clock, counter, round_trips: Mutex::new(RoundTrips::default()), server: OnceLock::new() }
     }
 
-    /// How long a request takes: the longest of the last half to whole minute, or else the usual one.
+    /// How long a request takes: the longest round trip of the last half to whole minute, else the average.
     pub(crate) fn round_trip(&self) -> Duration {
-        self.trips.lock().unwrap_or_else(PoisonError::into_inner).estimate()
+        self.round_trips.lock().unwrap_or_else(PoisonError::into_inner).estimate()
     }
 
-    /// What the server calls itself.
+    /// The `Server` header of the first response.
     pub(crate) fn server(&self) -> Option<&str> {
         self.server.get().map(String::as_str)
     }
 
-    fn answered(&self, answer: &HttpResponse, sent: Moment) {
-        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+    fn observe(&self, response: &HttpResponse, sent: Moment) {
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         if let Some(second) = header("date").and_then(second) {
-            self.clock.heard(second, sent);
+            self.clock.observe(second, sent);
         }
         if let Some(server) = header("server") {
             self.server.get_or_init(|| server.chars().filter(|c| !c.is_control()).take(80).collect());
@@ -90,122 +90,129 @@ fn second(date: &str) -> Option<i64> {
     i64::try_from(since.as_secs()).ok()
 }
 
-/// How long requests took.
+/// The durations of requests.
 #[derive(Debug, Default)]
-struct Trips {
-    usual: Option<Duration>,
-    /// The longest of the current span, and when that began.
+struct RoundTrips {
+    average: Option<Duration>,
+    /// The longest of the current window, and when the window began.
     longest: Option<(Duration, Moment)>,
-    /// The longest of the span before it.
+    /// The longest of the previous window.
     before: Duration,
 }
 
-impl Trips {
-    fn took(&mut self, trip: Duration) {
-        self.usual = Some(self.usual.map_or(trip, |usual| (usual * 7 + trip) / 8));
-        self.turn();
+impl RoundTrips {
+    fn record(&mut self, trip: Duration) {
+        self.average = Some(self.average.map_or(trip, |average| (average * 7 + trip) / 8));
+        self.rotate();
         match &mut self.longest {
             Some((longest, _)) => *longest = trip.max(*longest),
             None => self.longest = Some((trip, Moment::now())),
         }
     }
 
-    /// Forgets what was too long ago.
-    fn turn(&mut self) {
+    /// Begins a new window if the current one is over.
+    fn rotate(&mut self) {
         if let Some((longest, since)) = self.longest
-            && since.elapsed() > REMEMBERED
+            && since.elapsed() > WINDOW
         {
-            self.before = if since.elapsed() > REMEMBERED * 2 { Duration::ZERO } else { longest };
+            self.before = if since.elapsed() > WINDOW * 2 { Duration::ZERO } else { longest };
             self.longest = None;
         }
     }
 
     fn estimate(&mut self) -> Duration {
-        self.turn();
+        self.rotate();
         let longest = self.longest.map_or(Duration::ZERO, |(longest, _)| longest).max(self.before);
-        longest.max(self.usual.unwrap_or_default())
+        longest.max(self.average.unwrap_or_default())
     }
 }
 
-/// Makes lines.
+/// Creates observed HTTP clients.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    pub(crate) heard: Arc<Heard>,
-    /// A machine that refuses to hand out keys the newer way is asked the older way.
-    pub(crate) older_way: bool,
+    pub(crate) observer: Arc<ResponseObserver>,
+    /// Whether a machine that refuses IMDSv2 is asked for keys by IMDSv1.
+    pub(crate) imds_v1_fallback: bool,
 }
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let failed = |error: io::Error| object_store::Error::Generic { store: "S3", source: error.into() };
         let inner = ReqwestConnector::default().connect(options)?;
-        let line = Line { inner, heard: Arc::clone(&self.heard), older_way: self.older_way };
-        Ok(HttpClient::new(SpawnService::new(line, runtime().map_err(failed)?)))
+        let client = ObservedClient {
+            inner,
+            observer: Arc::clone(&self.observer),
+            imds_v1_fallback: self.imds_v1_fallback,
+        };
+        Ok(HttpClient::new(SpawnService::new(client, runtime().map_err(failed)?)))
     }
 }
 
-/// A line that listens.
+/// An HTTP client whose responses are observed.
 #[derive(Debug, Clone)]
-struct Line {
+struct ObservedClient {
     inner: HttpClient,
-    heard: Arc<Heard>,
-    older_way: bool,
+    observer: Arc<ResponseObserver>,
+    imds_v1_fallback: bool,
 }
 
 #[async_trait]
-impl HttpService for Line {
+impl HttpService for ObservedClient {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         if !is_signed(&request) {
-            return self.keys(request).await;
+            return self.request_keys(request).await;
         }
         if request.uri().query().is_some_and(|query| query.contains("continuation-token=")) {
-            self.heard.tallies.list("the next page");
+            self.observer.counter.list("the next page");
         }
         let sent = Moment::now();
-        let answer = self.inner.execute(request).await;
-        self.heard.trips.lock().unwrap_or_else(PoisonError::into_inner).took(sent.elapsed());
-        let answer = answer.map_err(told_apart)?;
-        self.heard.answered(&answer, sent);
-        if answer.status().is_success() {
-            return Ok(answer);
+        let response = self.inner.execute(request).await;
+        self.observer.round_trips.lock().unwrap_or_else(PoisonError::into_inner).record(sent.elapsed());
+        let response = response.map_err(mark_connect_error)?;
+        self.observer.observe(&response, sent);
+        if response.status().is_success() {
+            return Ok(response);
         }
-        let (parts, body) = answer.into_parts();
+        let (parts, body) = response.into_parts();
         let region = parts.headers.get("x-amz-bucket-region").and_then(|region| region.to_str().ok());
-        // The status says enough if the rest is lost.
+        // The status is enough if the body is lost.
         let body = body.bytes().await.unwrap_or_default();
-        let answer =
-            Answer::new(parts.status.as_u16(), region.map(str::to_owned), &String::from_utf8_lossy(&body));
-        Err(HttpError::new(HttpErrorKind::Unknown, answer))
+        let error = ErrorResponse::new(
+            parts.status.as_u16(),
+            region.map(str::to_owned),
+            &String::from_utf8_lossy(&body),
+        );
+        Err(HttpError::new(HttpErrorKind::Unknown, error))
     }
 }
 
-impl Line {
-    /// A request to whoever gives out keys.
-    async fn keys(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+impl ObservedClient {
+    /// Sends a request for access keys to the environment's provider.
+    async fn request_keys(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let host = request.uri().host().unwrap_or_default().to_owned();
         let failed = |kind, why: String| {
             let message = format!("the environment has no access keys, and {host} provides none: {why}");
             HttpError::new(kind, NoKeys(message))
         };
         let answer = self.inner.execute(request).await;
-        let answer = answer.map_err(|error| failed(error.kind(), fault::words(&error)))?;
+        let answer = answer.map_err(|error| failed(error.kind(), fault::message(&error)))?;
         match answer.status().as_u16() {
-            // Where to ask next is decided by this one.
-            403 if self.older_way => Ok(answer),
+            // The caller falls back to IMDSv1 on this status.
+            403 if self.imds_v1_fallback => Ok(answer),
             _ if answer.status().is_success() => Ok(answer),
             status => Err(failed(HttpErrorKind::Unknown, format!("it responds with {status}"))),
         }
     }
 }
 
-/// Requests to the bucket are signed; those for keys are not.
+/// Whether a request goes to the bucket: requests for keys are not signed.
 fn is_signed(request: &HttpRequest) -> bool {
     let header = request.headers().get("authorization").and_then(|value| value.to_str().ok());
     header.is_some_and(|value| value.starts_with("AWS4"))
 }
 
-/// A line that was never there carried nothing, even if it is time that ran out.
-fn told_apart(error: HttpError) -> HttpError {
+/// Turns a failure to connect into a connect error, even if it is a timeout: nothing was sent.
+fn mark_connect_error(error: HttpError) -> HttpError {
     let source = std::error::Error::source(&error);
     let connecting =
         source.and_then(|cause| cause.downcast_ref::<reqwest::Error>()).is_some_and(|e| e.is_connect());
@@ -221,43 +228,43 @@ mod tests {
     use crate::fault::{Failure, Verdict};
 
     #[test]
-    fn the_slowest_of_late_is_what_a_request_takes() {
-        let mut trips = Trips::default();
+    fn the_estimate_is_the_longest_recent_round_trip() {
+        let mut trips = RoundTrips::default();
         assert_eq!(trips.estimate(), Duration::ZERO);
-        trips.took(Duration::from_millis(900));
+        trips.record(Duration::from_millis(900));
         for _ in 0..100 {
-            trips.took(Duration::from_millis(10));
+            trips.record(Duration::from_millis(10));
         }
         assert_eq!(trips.estimate(), Duration::from_millis(900));
-        // Long ago.
+        // The window is over.
         trips.longest = None;
-        let usual = trips.estimate();
-        assert!((Duration::from_millis(10)..Duration::from_millis(20)).contains(&usual), "{usual:?}");
+        let average = trips.estimate();
+        assert!((Duration::from_millis(10)..Duration::from_millis(20)).contains(&average), "{average:?}");
     }
 
-    /// What becomes of a request if keys are to be had at this address.
-    async fn asked_for_keys_at(endpoint: &str) -> Failure {
-        let heard = Arc::new(Heard::new(Arc::new(StoreClock::new(None)), Arc::default()));
+    /// The failure of a request whose keys come from this address.
+    async fn failure_with_keys_from(endpoint: &str) -> Failure {
+        let observer = Arc::new(ResponseObserver::new(Arc::new(StoreClock::new(None)), Arc::default()));
         let s3 = AmazonS3Builder::new()
             .with_bucket_name("bucket")
             .with_metadata_endpoint(endpoint)
             .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
-            .with_http_connector(Connector { heard, older_way: false })
+            .with_http_connector(Connector { observer, imds_v1_fallback: false })
             .build()
             .unwrap();
         Failure::of(&s3.get(&"k".into()).await.unwrap_err())
     }
 
     #[tokio::test]
-    async fn where_nobody_gives_keys_nothing_is_sent() {
-        let failure = asked_for_keys_at("http://127.0.0.1:1").await;
+    async fn sends_no_request_without_keys() {
+        let failure = failure_with_keys_from("http://127.0.0.1:1").await;
         assert_eq!(failure.verdict(), Verdict::Failed { done: Some(false) });
         let expected = "the environment has no access keys, and 127.0.0.1 provides none: ";
         assert!(failure.to_string().starts_with(expected), "{failure}");
     }
 
     #[tokio::test]
-    async fn a_machine_that_refuses_to_give_keys_is_told_as_such() {
+    async fn reports_a_machine_that_refuses_to_provide_keys() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let refusing = async {
@@ -266,7 +273,7 @@ mod tests {
             tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await.unwrap();
             tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await.unwrap();
         };
-        let (failure, ()) = tokio::join!(asked_for_keys_at(&endpoint), refusing);
+        let (failure, ()) = tokio::join!(failure_with_keys_from(&endpoint), refusing);
         let expected =
             "the environment has no access keys, and 127.0.0.1 provides none: it responds with 403";
         assert_eq!(failure.to_string(), expected);

@@ -1,89 +1,92 @@
-//! Idempotency keys: one object names the task that has a key, with the task itself, so that whoever finds the
-//! name without the task can finish what its writer had begun.
+//! Idempotency keys of tasks: one object per key holds the task that has the key. A reader that finds the key but
+//! not the task writes the task, and so finishes what the first writer began.
 
 use goldseam_core::task::Task;
 use goldseam_store::StoreError;
 
-use crate::bucket::{Put, When};
+use crate::bucket::{Put, PutCondition};
+use crate::fault::busy;
+use crate::inner::Inner;
 use crate::keys;
-use crate::records::{Wrote, decode, encode};
-use crate::store::Inner;
+use crate::records::{RecordWrite, decode, encode};
 
-/// Times that a key is tried to be taken against others.
+/// Most attempts to take a key against concurrent writers.
 const RACES_MAX: u32 = 50;
 
-/// Whose a key is.
+/// Which task has a key.
 #[derive(Debug)]
-pub(crate) enum Key {
-    /// The task needs none, or has it already.
+pub(crate) enum KeyOwner {
+    /// The task needs no key, or already has it.
     Settled,
-    /// It was just taken for the task: whoever comes upon it may finish what is begun.
+    /// The task has just taken the key: another process that finds the key may write the task.
     Taken,
-    /// This one has it instead.
+    /// Another task has the key.
     Rival(Box<Task>),
 }
 
 impl Inner {
-    /// Makes `task` the one that has its key, if it is live and has none yet.
-    pub(crate) async fn take_key(&self, task: &Task, old: Option<&Task>) -> Result<Key, StoreError> {
+    /// Takes the key of a live task that does not have it yet.
+    pub(crate) async fn take_key(&self, task: &Task, old: Option<&Task>) -> Result<KeyOwner, StoreError> {
         let Some(text) = task.key.as_deref().filter(|_| task.state.is_live()) else {
-            return Ok(Key::Settled);
+            return Ok(KeyOwner::Settled);
         };
         if old.is_some_and(|old| old.state.is_live() && old.key.as_deref() == Some(text)) {
-            return Ok(Key::Settled);
+            return Ok(KeyOwner::Settled);
         }
         let key = keys::key(text);
         let mut found = self.bucket.get(&key).await?;
         for _ in 0..RACES_MAX {
-            let when = match &found {
-                None => When::Absent,
-                Some(there) => {
-                    let meant: Task = decode(&key, &there.body)?;
-                    if meant.id == task.id {
-                        return Ok(Key::Settled);
+            let condition = match &found {
+                None => PutCondition::Absent,
+                Some(object) => {
+                    let named: Task = decode(&key, &object.body)?;
+                    if named.id == task.id {
+                        return Ok(KeyOwner::Settled);
                     }
-                    if let Some(rival) = self.has_key(&meant, text).await? {
-                        return Ok(Key::Rival(Box::new(rival)));
+                    if let Some(rival) = self.live_task_with_key(&named, text).await? {
+                        return Ok(KeyOwner::Rival(Box::new(rival)));
                     }
-                    When::Is(there.tag.clone())
+                    PutCondition::Unchanged(object.tag.clone())
                 }
             };
-            match self.bucket.put_if(&key, encode(task, &self.writes), when).await? {
-                Put::Done(_) => return Ok(Key::Taken),
+            match self.bucket.put_if(&key, encode(task, &self.write_ids), condition).await? {
+                Put::Done(_) => return Ok(KeyOwner::Taken),
                 Put::Lost(other) => found = other,
             }
         }
-        Err(crate::fault::busy("taking an idempotency key", "too many concurrent writers".into()))
+        Err(busy("taking an idempotency key", "too many concurrent writers".into()))
     }
 
-    /// The task that was meant to have the key, if it has it. One that is missing was about to be written.
-    async fn has_key(&self, meant: &Task, text: &str) -> Result<Option<Task>, StoreError> {
-        let has = |task: &Task| task.state.is_live() && task.key.as_deref() == Some(text);
-        if let Some(task) = self.task(&meant.id).await? {
-            return Ok(has(&task).then_some(task));
+    /// The task that a key names, if it is live and has the key. A missing task was about to be written, so this writes
+    /// it.
+    async fn live_task_with_key(&self, named: &Task, text: &str) -> Result<Option<Task>, StoreError> {
+        let has_key = |task: &Task| task.state.is_live() && task.key.as_deref() == Some(text);
+        if let Some(task) = self.task(&named.id).await? {
+            return Ok(has_key(&task).then_some(task));
         }
-        self.mark(meant).await?;
-        match self.tasks.write(&self.bucket, (&keys::task(&meant.id), meant), None, &self.writes).await? {
-            Wrote::Done => Ok(Some(meant.clone())),
-            Wrote::Lost(held) => Ok(held.map(|held| held.record).filter(has)),
+        self.mark(named).await?;
+        let key = keys::task(&named.id);
+        match self.tasks.write(&key, named, None).await? {
+            RecordWrite::Done => Ok(Some(named.clone())),
+            RecordWrite::Lost(found) => Ok(found.map(|found| found.record).filter(has_key)),
         }
     }
 
-    /// The live task that has this key.
+    /// The task that this key names.
     pub(crate) async fn task_of_key(&self, text: &str) -> Result<Option<Task>, StoreError> {
         let key = keys::key(text);
         let Some(found) = self.bucket.get(&key).await? else { return Ok(None) };
-        let meant: Task = decode(&key, &found.body)?;
-        self.task(&meant.id).await
+        let named: Task = decode(&key, &found.body)?;
+        self.task(&named.id).await
     }
 
-    /// Nobody has the key of this task any more; done before the task is taken away, or the next one who looks
-    /// would bring it back.
+    /// Removes the key of a task. Called before the task itself is removed: a reader that finds the key without the
+    /// task would write the task again.
     pub(crate) async fn drop_key(&self, task: &Task) -> Result<(), StoreError> {
         let Some(text) = task.key.as_deref() else { return Ok(()) };
         let key = keys::key(text);
         let Some(found) = self.bucket.get(&key).await? else { return Ok(()) };
-        let Ok(meant) = decode::<Task>(&key, &found.body) else { return Ok(()) };
-        if meant.id == task.id { self.bucket.delete(&key).await } else { Ok(()) }
+        let Ok(named) = decode::<Task>(&key, &found.body) else { return Ok(()) };
+        if named.id == task.id { self.bucket.delete(&key).await } else { Ok(()) }
     }
 }

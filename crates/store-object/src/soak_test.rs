@@ -1,43 +1,41 @@
-//! A longer trial of a server: two writers race for as long as a person likes to wait, and everything is timed.
+//! A soak test of a server for `store check`: two writers race for about two seconds, and requests are timed.
 
 use std::fmt;
 use std::time::Duration;
 
 use goldseam_store::StoreError;
 
-use crate::bucket::Bucket;
-use crate::bucket::{Put, When};
-use crate::check::shown;
+use crate::bucket::{Bucket, Put, PutCondition};
 use crate::clock::Moment;
-use crate::probe::{Trial, broken, probe};
+use crate::probe::{self, ProbeObjects, broken};
 
-/// How long creates are raced, and then updates.
+/// How long creates race, and then updates.
 const SPAN: Duration = Duration::from_secs(1);
-/// Races at the most: a server in memory would do thousands.
+/// Most races: a server in memory would do thousands.
 const RACES_MAX: u64 = 200;
-/// Objects that must be listed once they are there.
+/// Objects that a list must show.
 const LISTED: usize = 8;
 
-/// What a server showed of itself.
+/// The result of a soak test.
 #[derive(Debug)]
-pub(crate) struct Tried {
+pub(crate) struct SoakReport {
     /// Races in which exactly one writer won.
     pub(crate) races: u64,
-    /// Updates of a counter, none of which was lost.
+    /// Updates of a counter, without a lost one.
     pub(crate) updates: u64,
-    /// What was written was in the next list.
+    /// Whether each list showed all written objects.
     pub(crate) listed: bool,
     pub(crate) versioned: bool,
-    pub(crate) puts: Times,
-    pub(crate) gets: Times,
-    pub(crate) lists: Times,
+    pub(crate) puts: Latencies,
+    pub(crate) gets: Latencies,
+    pub(crate) lists: Latencies,
 }
 
-/// How long requests of one sort took.
+/// The durations of requests of one kind.
 #[derive(Debug, Default)]
-pub(crate) struct Times(Vec<Duration>);
+pub(crate) struct Latencies(Vec<Duration>);
 
-impl Times {
+impl Latencies {
     async fn measure<T>(
         &mut self,
         doing: impl Future<Output = Result<T, StoreError>>,
@@ -48,7 +46,7 @@ impl Times {
         Ok(done)
     }
 
-    /// The time that so many of a hundred did not exceed.
+    /// The duration that `of_hundred` percent of the requests did not exceed.
     fn percentile(&self, of_hundred: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -57,7 +55,7 @@ impl Times {
     }
 }
 
-impl fmt::Display for Times {
+impl fmt::Display for Latencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -69,90 +67,97 @@ impl fmt::Display for Times {
     }
 }
 
-/// Tries a server for about two seconds. None: these keys may not write, so nobody knows.
-pub(crate) async fn long(bucket: &Bucket) -> Result<Option<Tried>, StoreError> {
-    let versioned = match probe(bucket).await {
-        Ok(shown) => shown.versioned,
+/// Tests a server for about two seconds. Returns none if these access keys may not write.
+pub(crate) async fn run(bucket: &Bucket) -> Result<Option<SoakReport>, StoreError> {
+    let versioned = match probe::probe(bucket).await {
+        Ok(result) => result.versioned,
         Err(StoreError::Refused { code: "GS0219", .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let trial = Trial::new(bucket);
-    let tried = longer(&trial, versioned).await;
-    // All of it, whatever was found.
-    for made in bucket.list(trial.folder(), None, usize::MAX).await? {
-        trial.remove(&made.key, &tried).await;
+    let probe = ProbeObjects::new(bucket);
+    let report = measure(&probe, versioned).await;
+    // Remove all objects, whatever was found.
+    for made in bucket.list(probe.folder(), None, usize::MAX).await? {
+        probe.remove(&made.key, &report).await;
     }
-    tried.map(Some)
+    report.map(Some)
 }
 
-async fn longer(trial: &Trial<'_>, versioned: bool) -> Result<Tried, StoreError> {
-    let races = creates(trial).await?;
-    let updates = updates(trial).await?;
-    let (mut puts, mut gets, mut lists) = (Times::default(), Times::default(), Times::default());
+async fn measure(probe: &ProbeObjects<'_>, versioned: bool) -> Result<SoakReport, StoreError> {
+    let races = creates(probe).await?;
+    let updates = updates(probe).await?;
+    let mut puts = Latencies::default();
+    let mut gets = Latencies::default();
+    let mut lists = Latencies::default();
     let mut made = Vec::new();
     for number in 0..LISTED {
-        let key = trial.key(&format!("listed/{number}"));
-        puts.measure(trial.bucket.put_if(&key, trial.content(), When::Absent)).await?;
-        gets.measure(trial.bucket.get(&key)).await?;
+        let key = probe.key(&format!("listed/{number}"));
+        puts.measure(probe.bucket.put_if(&key, probe.content(), PutCondition::Absent)).await?;
+        gets.measure(probe.bucket.get(&key)).await?;
         made.push(key);
     }
     let mut listed = true;
     for _ in 0..LISTED {
-        let found = lists.measure(trial.bucket.list(&trial.key("listed/"), None, usize::MAX)).await?;
+        let found = lists.measure(probe.bucket.list(&probe.key("listed/"), None, usize::MAX)).await?;
         listed &= made.iter().all(|key| found.iter().any(|entry| entry.key == *key));
     }
-    Ok(Tried { races, updates, listed, versioned, puts, gets, lists })
+    Ok(SoakReport { races, updates, listed, versioned, puts, gets, lists })
 }
 
-/// Two writers create one object after the other.
-async fn creates(trial: &Trial<'_>) -> Result<u64, StoreError> {
+/// Lets two writers create one object after the other.
+async fn creates(probe: &ProbeObjects<'_>) -> Result<u64, StoreError> {
     let begun = Moment::now();
     let mut races = 0;
     while begun.elapsed() < SPAN && races < RACES_MAX {
-        let key = trial.key(&format!("raced/{races}"));
-        trial.race(&key, When::Never).await?;
+        let key = probe.key(&format!("raced/{races}"));
+        probe.race(&key, PutCondition::CreateOnce).await?;
         races += 1;
     }
     Ok(races)
 }
 
-/// Two writers count in one object: what it says in the end is what they were told.
-async fn updates(trial: &Trial<'_>) -> Result<u64, StoreError> {
-    let key = trial.key("counter");
-    trial.bucket.put_if(&key, counted(trial, 0), When::Absent).await?;
+/// Lets two writers increment a counter: its final value must be the number of acknowledged increments.
+async fn updates(probe: &ProbeObjects<'_>) -> Result<u64, StoreError> {
+    let key = probe.key("counter");
+    probe.bucket.put_if(&key, counted(probe, 0), PutCondition::Absent).await?;
     let begun = Moment::now();
     let (left, right) =
-        futures_util::future::join(count(trial, &key, begun), count(trial, &key, begun)).await;
-    let told = left? + right?;
-    match trial.bucket.get(&key).await?.and_then(|found| number(&found.body)) {
-        Some(there) if there == told => Ok(told),
-        there => Err(broken(&format!(
-            "a counter is {} after {told} acknowledged updates",
-            there.map_or_else(|| "nothing".to_owned(), |there| there.to_string())
+        futures_util::future::join(count(probe, &key, begun), count(probe, &key, begun)).await;
+    let acknowledged = left? + right?;
+    match probe.bucket.get(&key).await?.and_then(|found| number(&found.body)) {
+        Some(stored) if stored == acknowledged => Ok(acknowledged),
+        stored => Err(broken(&format!(
+            "a counter is {} after {acknowledged} acknowledged updates",
+            stored.map_or_else(|| "missing".to_owned(), |stored| stored.to_string())
         ))),
     }
 }
 
-/// Counts on until time is up; returns how often it was told that it did.
-async fn count(trial: &Trial<'_>, key: &str, begun: Moment) -> Result<u64, StoreError> {
-    let mut told = 0;
-    while begun.elapsed() < SPAN && told < RACES_MAX {
-        let Some(found) = trial.bucket.get(key).await? else {
+/// Increments the counter until the time is up. Returns the number of acknowledged increments.
+async fn count(probe: &ProbeObjects<'_>, key: &str, begun: Moment) -> Result<u64, StoreError> {
+    let mut acknowledged = 0;
+    while begun.elapsed() < SPAN && acknowledged < RACES_MAX {
+        let Some(found) = probe.bucket.get(key).await? else {
             return Err(broken("a written object is missing"));
         };
         let next = number(&found.body).unwrap_or_default() + 1;
-        match trial.bucket.put_if(key, counted(trial, next), When::Is(found.tag)).await? {
-            Put::Done(_) => told += 1,
+        match probe.bucket.put_if(key, counted(probe, next), PutCondition::Unchanged(found.tag)).await? {
+            Put::Done(_) => acknowledged += 1,
             Put::Lost(_) => {}
         }
     }
-    Ok(told)
+    Ok(acknowledged)
 }
 
-fn counted(trial: &Trial<'_>, number: u64) -> bytes::Bytes {
-    [format!("{number} ").as_bytes(), &trial.content()].concat().into()
+fn counted(probe: &ProbeObjects<'_>, number: u64) -> bytes::Bytes {
+    [format!("{number} ").as_bytes(), &probe.content()].concat().into()
 }
 
 fn number(content: &[u8]) -> Option<u64> {
     std::str::from_utf8(content).ok()?.split(' ').next()?.parse().ok()
+}
+
+/// A duration as reports show it.
+pub(crate) fn shown(duration: Duration) -> String {
+    format!("{:.1} ms", duration.as_secs_f64() * 1_000.0)
 }

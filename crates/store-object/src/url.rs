@@ -1,6 +1,6 @@
-//! `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`: where the bucket is and how to get in.
+//! `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`: the address of a bucket, and its access keys.
 //!
-//! Invariant: an unknown option is refused, never ignored. A secret is never shown.
+//! Invariant: unknown options are refused, never ignored. Secrets are never shown.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,45 +9,46 @@ use std::time::Duration;
 use goldseam_store::{Clock, StoreError, shown_url};
 use percent_encoding::percent_decode_str;
 
-/// How long a request may take, by default: past it nobody knows what became of it.
+/// Default timeout of a request. After it, the outcome is unknown.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// What a URL may say.
-const KNOWN: &str = "endpoint, region, access_key_id, secret_access_key, session_token, insecure, requests";
+/// The options of a URL.
+const OPTION_NAMES: &str =
+    "endpoint, region, access_key_id, secret_access_key, session_token, insecure, requests";
 
-/// How to reach a bucket.
+/// The address of a bucket, and how to use it.
 #[derive(Clone)]
 pub struct Options {
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: String,
-    /// The prefix that holds everything, without `/` at its ends. It may be empty.
+    /// The prefix of the store, without `/` at its ends. It may be empty.
     pub prefix: String,
-    /// The server, unless it is Amazon's or the environment names one.
+    /// The server; by default the environment's or Amazon's.
     pub endpoint: Option<String>,
-    /// Where the bucket lives, unless the environment says so.
+    /// The region of the bucket; by default the environment's.
     pub region: Option<String>,
-    /// Keys, unless the environment has them.
+    /// Access keys; by default the environment's.
     pub(crate) keys: Option<Keys>,
-    /// Data may travel over a network in the clear.
+    /// Whether data may cross a network unencrypted.
     pub insecure: bool,
     /// Whether requests cost money.
     pub requests: Requests,
-    /// How long a request may take.
+    /// Timeout of a request.
     pub call_timeout: Duration,
-    /// Another clock in place of the server's.
+    /// A clock that replaces the server's.
     pub clock: Option<Clock>,
 }
 
 /// Whether requests cost money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Requests {
-    /// They do: an idle node makes fewer than two per second, and what others do is seen after a second.
+    /// They do: an idle node sends fewer than two per second, and sees changes of other nodes after a second.
     #[default]
     Paid,
-    /// They do not, on a server of one's own: it is asked as often as a local store.
+    /// They do not, as on a private server: a node polls as often as on a local store.
     Free,
 }
 
-/// What proves who we are.
+/// Access keys.
 #[derive(Clone)]
 pub(crate) struct Keys {
     pub(crate) id: String,
@@ -67,7 +68,7 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    /// Where it is, for people: no keys.
+    /// The address for messages, without keys.
     pub(crate) fn place(&self) -> String {
         let folder = match self.prefix.as_str() {
             "" => format!("bucket {:?}", self.bucket),
@@ -80,42 +81,42 @@ impl Options {
     }
 }
 
-/// Whether this is a URL for this store.
+/// Whether this URL is for this store.
 pub fn is_ours(url: &str) -> bool {
     url.starts_with("s3://")
 }
 
-/// Takes a URL apart.
+/// Parses a URL.
 pub fn parse(url: &str) -> Result<Options, StoreError> {
     let Some(rest) = url.strip_prefix("s3://") else {
         return Err(refused(url, "it does not begin with s3://"));
     };
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-    let mut said = Said::default();
+    let mut named = UrlOptions::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        said.take(pair).map_err(|why| refused(url, &why))?;
+        named.take(pair).map_err(|why| refused(url, &why))?;
     }
-    let keys = said.keys().map_err(|why| refused(url, &why))?;
-    if let Some(endpoint) = &said.endpoint {
-        check_endpoint(endpoint, said.insecure).map_err(|why| refused(url, &why))?;
+    let keys = named.keys().map_err(|why| refused(url, &why))?;
+    if let Some(endpoint) = &named.endpoint {
+        check_endpoint(endpoint, named.insecure).map_err(|why| refused(url, &why))?;
     }
     Ok(Options {
         bucket: check_bucket(bucket).map_err(|why| refused(url, &why))?,
         prefix: check_prefix(prefix).map_err(|why| refused(url, &why))?,
-        endpoint: said.endpoint,
-        region: said.region,
+        endpoint: named.endpoint,
+        region: named.region,
         keys,
-        insecure: said.insecure,
-        requests: said.requests,
+        insecure: named.insecure,
+        requests: named.requests,
         call_timeout: CALL_TIMEOUT,
         clock: None,
     })
 }
 
-/// The options of a URL.
+/// The parsed options of a URL.
 #[derive(Default)]
-struct Said {
+struct UrlOptions {
     endpoint: Option<String>,
     region: Option<String>,
     id: Option<String>,
@@ -125,10 +126,10 @@ struct Said {
     requests: Requests,
 }
 
-impl Said {
+impl UrlOptions {
     fn take(&mut self, pair: &str) -> Result<(), String> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        // The value may be a secret: it is not repeated.
+        // The value may be a secret, so no message repeats it.
         let value = percent_decode_str(value)
             .decode_utf8()
             .map_err(|_| format!("the value of {name} is not UTF-8 text"))?
@@ -161,7 +162,7 @@ impl Said {
             "insecure" => {
                 return Err(format!("unknown value insecure={value:?}: write insecure=allow, or omit it"));
             }
-            _ => return Err(format!("unknown option {name:?}; the options are {KNOWN}")),
+            _ => return Err(format!("unknown option {name:?}; the options are {OPTION_NAMES}")),
         };
         match place.replace(value) {
             None => Ok(()),
@@ -179,7 +180,7 @@ impl Said {
     }
 }
 
-/// The name of a bucket, as S3 allows it.
+/// Refuses a bucket name that S3 does not allow.
 fn check_bucket(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let good = (3..=63).contains(&name.len())
@@ -200,7 +201,7 @@ fn check_bucket(name: &str) -> Result<String, String> {
     Err(format!("invalid bucket name {name:?}: use 3 to 63 lower-case letters, digits, dots and hyphens"))
 }
 
-/// Segments that mean the same to every server and every tool.
+/// Refuses a prefix that servers or tools could interpret differently.
 fn check_prefix(prefix: &str) -> Result<String, String> {
     let prefix = prefix.strip_suffix('/').filter(|prefix| !prefix.is_empty()).unwrap_or(prefix);
     let good = |part: &str| {
@@ -216,7 +217,7 @@ fn check_prefix(prefix: &str) -> Result<String, String> {
     ))
 }
 
-/// Refuses an address that is none, or that sends data over a network in the clear.
+/// Refuses an invalid address, and one that sends data over a network unencrypted.
 pub(crate) fn check_endpoint(endpoint: &str, insecure: bool) -> Result<(), String> {
     let (plain, rest) = match (endpoint.strip_prefix("http://"), endpoint.strip_prefix("https://")) {
         (Some(rest), _) => (true, rest),
@@ -265,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_a_bucket_a_prefix_and_a_server() {
+    fn parses_bucket_prefix_endpoint_and_keys() {
         let options = parse(
             "s3://my-bucket.1/a/B_2.c?endpoint=http://127.0.0.1:9000&region=eu-west-1\
              &access_key_id=AK&secret_access_key=a%2Fb%2Bc+d==&session_token=t",
@@ -316,11 +317,11 @@ mod tests {
             assert!(matches!(parse(url), Err(StoreError::Refused { code: "GS0206", .. })), "{url}");
         }
         let error = parse("s3://bucket/a?reggion=x").unwrap_err().to_string();
-        assert!(error.contains(KNOWN), "{error}");
+        assert!(error.contains(OPTION_NAMES), "{error}");
     }
 
     #[test]
-    fn nothing_travels_in_the_clear_unless_it_is_said() {
+    fn refuses_unencrypted_endpoints_unless_allowed() {
         for host in ["minio", "10.0.0.1", "localhost.evil.example", "127.0.0.1.evil.example", "[fe80::1]:1"] {
             let error = parse(&format!("s3://bucket/a?endpoint=http://{host}")).unwrap_err().to_string();
             assert!(error.contains("unencrypted"), "{host}: {error}");

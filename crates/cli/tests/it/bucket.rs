@@ -18,7 +18,7 @@ fn a_bucket_that_cannot_be_used_is_told_with_a_way_out() {
     let fake = FakeS3::start().unwrap();
     let place = at(&fake);
     insta::assert_snapshot!(told(&place.run(&["ls"]).fails(7, "GS0205"), &fake), @r#"
-    error[GS0205]: there is no store at "orders" in bucket "goldseam" at SERVER
+    error[GS0205]: no store exists at "orders" in bucket "goldseam" at SERVER
     help: start an engine, which creates it, or run goldseam store migrate with this URL
     docs: goldseam explain GS0205
     "#);

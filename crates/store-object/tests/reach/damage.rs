@@ -1,4 +1,4 @@
-//! What `store check` finds in a store that was harmed.
+//! What `store check` finds in a damaged store.
 
 use goldseam_core::{RunId, Seq};
 use goldseam_fake_s3::FakeS3;
@@ -28,14 +28,14 @@ async fn checked(fake: &FakeS3) -> Report {
 }
 
 #[tokio::test]
-async fn a_log_that_is_whole_is_sound() {
+async fn an_intact_log_is_sound() {
     let fake = with_a_log().await;
     let report = checked(&fake).await;
     assert_eq!((report.runs, report.events, report.complaints), (1, 5, Vec::<String>::new()));
 }
 
 #[tokio::test]
-async fn a_batch_that_is_missing_is_told() {
+async fn reports_a_missing_batch() {
     let fake = with_a_log().await;
     fake.delete_raw(&batch(2));
     let report = checked(&fake).await;
@@ -44,7 +44,7 @@ async fn a_batch_that_is_missing_is_told() {
 }
 
 #[tokio::test]
-async fn an_event_that_was_changed_is_told() {
+async fn reports_a_changed_event() {
     let fake = with_a_log().await;
     let text = String::from_utf8(fake.objects()[&batch(2)].to_vec()).unwrap();
     fake.put_raw(&batch(2), text.replace("\nb\n", "\nB\n"));
@@ -56,7 +56,7 @@ async fn an_event_that_was_changed_is_told() {
 }
 
 #[tokio::test]
-async fn a_batch_in_the_wrong_place_is_told() {
+async fn reports_a_batch_in_the_wrong_place() {
     let fake = with_a_log().await;
     fake.put_raw(&batch(3), fake.objects()[&batch(1)].clone());
     fake.put_raw(&batch(4), "no batch");
@@ -71,7 +71,7 @@ async fn a_batch_in_the_wrong_place_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_not_ours_is_told() {
+async fn reports_foreign_objects_beside_a_log() {
     let fake = with_a_log().await;
     fake.put_raw("p/workflow/r/notes.txt", "hello");
     fake.put_raw("p/workflow/other/state.json", r#"{"status": "running"}"#);

@@ -1,4 +1,4 @@
-//! Servers, keys and prefixes that cannot be used: each is told in its own words, and nothing is changed.
+//! Unusable servers, keys and prefixes: each has its own error, and nothing changes.
 
 use goldseam_store_object::url::parse;
 use goldseam_store_object::{check, migrate};
@@ -8,7 +8,7 @@ use goldseam_testbed::{moto, rclone, seaweedfs};
 use crate::support::{code, keys, prefix, put, shown};
 
 #[tokio::test]
-async fn a_server_that_ignores_conditions_is_found_out() {
+async fn refuses_a_server_that_ignores_conditions() {
     let bucket = rclone::shared().unwrap();
     let prefix = prefix();
     let options = parse(&bucket.url(&prefix)).unwrap();
@@ -23,7 +23,7 @@ async fn a_server_that_ignores_conditions_is_found_out() {
 }
 
 #[tokio::test]
-async fn wrong_keys_are_told_from_missing_rights() {
+async fn tells_wrong_keys_from_missing_permissions() {
     let bucket = seaweedfs::shared().unwrap();
     let prefix = prefix();
     let open = async |keys| {
@@ -34,7 +34,7 @@ async fn wrong_keys_are_told_from_missing_rights() {
     GS0217: the server rejects these access keys, while reading an object: 403 SignatureDoesNotMatch The request signature we calculated does not match the signature you provided. Check your key and signing method.
     hint: check access_key_id and secret_access_key in the URL, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; session keys expire
     "#);
-    insta::assert_snapshot!(open(("nobody", "wrong")).await, @r#"
+    insta::assert_snapshot!(open(("unknown", "wrong")).await, @r#"
     GS0217: the server rejects these access keys, while reading an object: 403 InvalidAccessKeyId The access key ID you provided does not exist in our records.
     hint: check access_key_id and secret_access_key in the URL, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; session keys expire
     "#);
@@ -46,7 +46,7 @@ async fn wrong_keys_are_told_from_missing_rights() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_not_there_is_not_made() {
+async fn does_not_create_a_missing_bucket() {
     let prefix = prefix();
     for bucket in [seaweedfs::shared().unwrap(), moto::shared().unwrap()] {
         let options = parse(&bucket.named("no-such-bucket").url(&prefix)).unwrap();
@@ -62,19 +62,19 @@ async fn a_bucket_that_is_not_there_is_not_made() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_not_waited_for() {
+async fn reports_an_unreachable_server_at_once() {
     let keys = "region=us-east-1&access_key_id=a&secret_access_key=b";
-    // Nobody listens on this port, and nobody answers to this name.
-    for (endpoint, words) in [("http://127.0.0.1:1", "refused"), ("https://nowhere.invalid", "")] {
+    // A closed port, and a name that does not resolve.
+    for (endpoint, message) in [("http://127.0.0.1:1", "refused"), ("https://nowhere.invalid", "")] {
         let options = parse(&format!("s3://bucket/p?endpoint={endpoint}&{keys}")).unwrap();
         let text = shown(migrate(options).await, endpoint, "none");
         assert!(text.starts_with("GS0205: cannot reach \"p\" in bucket \"bucket\" at SERVER: "), "{text}");
-        assert!(text.contains(words), "{text}");
+        assert!(text.contains(message), "{text}");
     }
 }
 
 #[tokio::test]
-async fn https_to_a_server_that_speaks_http_is_told() {
+async fn reports_https_to_an_http_server() {
     let mut bucket = moto::shared().unwrap().clone();
     bucket.endpoint = bucket.endpoint.replace("http://", "https://");
     let text = shown(migrate(parse(&bucket.url("p")).unwrap()).await, &bucket.endpoint, "none");
@@ -85,7 +85,7 @@ async fn https_to_a_server_that_speaks_http_is_told() {
 }
 
 #[tokio::test]
-async fn a_prefix_of_something_else_is_left_alone() {
+async fn does_not_change_a_prefix_of_another_program() {
     let bucket = seaweedfs::shared().unwrap();
     let prefix = prefix();
     put(bucket, &format!("{prefix}/photos/1.jpg"), "not ours").await;
@@ -101,7 +101,7 @@ async fn a_prefix_of_something_else_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_store_of_a_newer_release_is_left_alone() {
+async fn does_not_change_a_store_of_a_newer_release() {
     let bucket = moto::shared().unwrap();
     let prefix = prefix();
     put(bucket, &format!("{prefix}/goldseam.json"), r#"{"format": 2, "whatever": true}"#).await;
