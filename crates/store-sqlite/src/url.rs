@@ -1,6 +1,6 @@
-//! `sqlite:PATH?durability=process`: where the database is and how much a commit survives.
+//! `sqlite:PATH?durability=process`: the path of a database, and what a commit survives.
 //!
-//! Invariant: an unknown option is refused, never ignored; a mistyped durability must not lose data.
+//! Invariant: unknown options are refused, never ignored: a mistyped durability must not lose data.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use goldseam_store::{Clock, StoreError};
 
 use crate::clock::system_clock;
 
-/// How long a call waits for another process by default.
+/// Default time that a call waits for another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Read connections by default.
+/// Default number of read connections.
 const READERS: usize = 2;
-/// Most jobs that share one commit, by default.
+/// Default maximum of jobs that share one commit.
 const GROUP_MAX: usize = 512;
 
 /// What an acknowledged commit survives.
@@ -27,7 +27,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// The word in a URL and on screen.
+    /// The name in URLs and reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Power => "power",
@@ -39,7 +39,7 @@ impl Durability {
 /// How to open a database.
 #[derive(Clone)]
 pub struct Options {
-    /// What a commit survives.
+    /// What an acknowledged commit survives.
     pub durability: Durability,
     /// How long to wait for another process before a call is `Busy`.
     pub busy_timeout: Duration,
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Options {
 }
 
 impl Options {
-    /// Options from the part of a URL after `?`; an empty one gives the defaults.
+    /// Parses the part of a URL after `?`. An empty one gives the defaults.
     pub fn from_query(query: &str) -> Result<Self, StoreError> {
         let mut options = Self::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -105,7 +105,7 @@ fn milliseconds(value: &str) -> Result<Duration, StoreError> {
     Ok(Duration::from_millis(count))
 }
 
-/// Takes `sqlite:PATH?OPTIONS` apart; `sqlite://PATH` is understood too.
+/// Parses `sqlite:PATH?OPTIONS`. Accepts `sqlite://PATH` too.
 pub fn parse(url: &str) -> Result<(PathBuf, Options), StoreError> {
     let other = || refused(format!("{url:?} is not a SQLite URL: it does not begin with sqlite:"));
     let rest = url.strip_prefix("sqlite:").ok_or_else(other)?;
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_a_path_and_a_durability() {
+    fn parses_path_and_options() {
         let (path, options) = parse("sqlite:data/gold.db?durability=process&busy_timeout=50ms").unwrap();
         assert_eq!(path, PathBuf::from("data/gold.db"));
         assert_eq!(options.durability, Durability::Process);
