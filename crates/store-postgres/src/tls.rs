@@ -1,4 +1,4 @@
-//! Certificates: the system's, or the file that the URL names. A server's is always checked.
+//! Certificates: the system's, or the file in the URL. The server's certificate is always verified.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How to speak TLS with a server.
+/// Creates the TLS connector.
 pub(crate) fn connector(root_cert: Option<&Path>) -> Result<MakeRustlsConnect, StoreError> {
     let mut roots = RootCertStore::empty();
     match root_cert {
