@@ -1,4 +1,4 @@
-//! Answers as HTTP and XML.
+//! Responses as HTTP and XML.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -10,27 +10,27 @@ use crate::fault::Refusal;
 use crate::objects::{Listed, Object};
 use crate::request::{Op, Range, Request};
 
-/// What the server has to say about a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// An object was written and has this ETag now.
+    /// An object was written; this is its ETag.
     Written(String),
-    /// An object, or its head.
+    /// An object, or its metadata.
     Read(Object),
-    /// It is gone.
+    /// An object was removed.
     Deleted,
-    /// They are gone.
+    /// These objects were removed.
     DeletedMany(Vec<String>),
-    /// None of them is gone; the request was answered all the same.
+    /// None of these objects was removed, and each has this error.
     KeptMany(Vec<String>, Refusal),
     Listed(Listed),
-    /// The object is still the one that the client has.
+    /// The object has the ETag that the client has.
     Unchanged,
     Refused(Refusal),
 }
 
 impl Outcome {
-    /// As the client gets it.
+    /// The response to the client.
     pub(crate) fn into_response(self, request: Option<&Request>, now: u64) -> Response<Full<Bytes>> {
         let mut response = match self {
             Self::Written(etag) => with_etag(empty(StatusCode::OK), &etag),

@@ -1,4 +1,4 @@
-//! The time that the server believes in, and how it writes it.
+//! The clock of the server, and its date formats.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,20 +21,20 @@ const MONTHS: [(&str, u64); 12] = [
 /// The clock of the server, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// That of the system, or one that runs beside it.
+    /// The system's clock, or one with an offset.
     Running {
-        /// How far it is ahead of the system's; behind if negative.
+        /// Milliseconds ahead of the system's clock; behind if negative.
         ahead: i64,
     },
-    /// Stands still, for a test that steps it.
+    /// A stopped clock, which a test steps.
     Stopped {
-        /// What it shows.
+        /// The time that it shows.
         at: u64,
     },
 }
 
 impl Clock {
-    #[expect(clippy::disallowed_methods, reason = "a server has a clock of its own")]
+    #[expect(clippy::disallowed_methods, reason = "a server has its own clock")]
     pub(crate) fn now(self) -> u64 {
         match self {
             Self::Running { ahead } => {
@@ -46,24 +46,24 @@ impl Clock {
     }
 }
 
-/// As in the headers `Date` and `Last-Modified`: whole seconds.
+/// The format of the headers `Date` and `Last-Modified`, in whole seconds.
 pub(crate) fn http_date(millis: u64) -> String {
     let Civil { weekday, year, month, day, hour, minute, second, .. } = Civil::of(millis);
     let month = MONTHS[month].0;
     format!("{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// As in the answer to a list.
+/// The format of lists.
 pub(crate) fn iso_date(millis: u64) -> String {
     let Civil { year, month, day, hour, minute, second, milli, .. } = Civil::of(millis);
     format!("{year}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z", month + 1)
 }
 
-/// A moment, taken apart.
+/// A moment as calendar fields.
 struct Civil {
     weekday: &'static str,
     year: u64,
-    /// From zero.
+    /// From 0.
     month: usize,
     day: u64,
     hour: u64,
@@ -74,10 +74,13 @@ struct Civil {
 
 impl Civil {
     fn of(millis: u64) -> Self {
-        let (seconds, milli) = (millis / 1_000, millis % 1_000);
-        let (days, rest) = (seconds / 86_400, seconds % 86_400);
+        let seconds = millis / 1_000;
+        let days = seconds / 86_400;
+        let rest = seconds % 86_400;
         let weekday = usize::try_from(days % 7).map_or("", |day| DAYS[day]);
-        let (mut year, mut month, mut day) = (1970, 0, days);
+        let mut year = 1970;
+        let mut month = 0;
+        let mut day = days;
         while day >= 365 + leap_day(year) {
             day -= 365 + leap_day(year);
             year += 1;
@@ -87,8 +90,16 @@ impl Civil {
             day -= length(month);
             month += 1;
         }
-        let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
-        Self { weekday, year, month, day: day + 1, hour, minute, second, milli }
+        Self {
+            weekday,
+            year,
+            month,
+            day: day + 1,
+            hour: rest / 3_600,
+            minute: rest / 60 % 60,
+            second: rest % 60,
+            milli: millis % 1_000,
+        }
     }
 }
 
@@ -101,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn formats_calendar_dates() {
         for (millis, http, iso) in [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT", "1970-01-01T00:00:00.000Z"),
             (784_111_777_000, "Sun, 06 Nov 1994 08:49:37 GMT", "1994-11-06T08:49:37.000Z"),

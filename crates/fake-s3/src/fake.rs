@@ -1,4 +1,4 @@
-//! The handle of a test: scripts, modes, what is stored, what was asked.
+//! The handle of a test: scripts, modes, stored objects, the log of requests.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -18,55 +18,55 @@ use crate::objects::Objects;
 use crate::request::{Op, Request};
 use crate::serve;
 
-/// The one bucket that there is.
+/// The only bucket.
 pub(crate) const BUCKET: &str = "goldseam";
-/// How long a test waits for something to be asked.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a test waits for requests.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// An object store on a port of the loopback device and a thread of its own. Ends when it is dropped.
+/// An S3 server on a loopback port. It ends when it is dropped.
 pub struct FakeS3 {
     shared: Arc<Shared>,
     address: SocketAddr,
-    /// Dropped first, so that the server ends.
+    /// Ends the server: the sender is dropped before the thread is joined.
     running: Option<(oneshot::Sender<Infallible>, JoinHandle<()>)>,
 }
 
-/// How conditions of writes are treated.
+/// How the server treats conditions of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conditions {
-    /// As S3 does: looking and writing are one.
+    /// Like S3: check and write are atomic.
     Kept,
-    /// As if they had not been said.
+    /// Ignored.
     Ignored,
-    /// Two that look at the same time both write. A write without a rival takes a moment longer.
+    /// Two concurrent writers both succeed. A write without a rival takes a moment longer.
     Racy,
 }
 
-/// How keys are listed.
+/// How the server lists keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listing {
-    /// How many changes are not seen yet.
+    /// The number of latest changes that lists do not show.
     pub behind: usize,
-    /// How many keys a page has at most.
+    /// Most keys of a page.
     pub keys_max: usize,
 }
 
-/// A request that came, and what became of it.
+/// A request and its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Logged {
-    /// What was asked.
+    /// The request.
     pub request: Request,
-    /// The status that was answered, if there was an answer.
+    /// The status of the response, if there was one.
     pub status: Option<u16>,
 }
 
-/// What test and server share.
+/// The state that test and server share.
 pub(crate) struct Shared {
     state: Mutex<State>,
     objects: Mutex<Objects>,
-    /// Who has looked at a key and not yet written, on a racy server.
+    /// Writers that have checked a key and not yet written it, on a racy server.
     races: Mutex<BTreeMap<String, Arc<Notify>>>,
-    /// Told of each request and each answer.
+    /// Notified of each request and each response.
     changed: Condvar,
     cut_off: watch::Sender<bool>,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Modes {
 }
 
 impl FakeS3 {
-    /// Starts one that is empty and does as S3 does.
+    /// Starts an empty server that behaves like S3.
     pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -101,13 +101,13 @@ impl FakeS3 {
         Ok(Self { shared, address, running: Some((end, thread)) })
     }
 
-    /// The address of what begins with `prefix` in its bucket: `s3://goldseam/PREFIX?endpoint=…` with a region and
-    /// keys. Any keys do.
+    /// The store URL of a prefix: `s3://goldseam/PREFIX?endpoint=…` with a region and keys. The server accepts any
+    /// keys.
     pub fn url(&self, prefix: &str) -> String {
-        self.url_for("anybody", prefix)
+        self.url_for("anyone", prefix)
     }
 
-    /// The same for somebody by name: requests tell who asks.
+    /// The store URL with this access key id, which tells requests of several clients apart.
     pub fn url_for(&self, name: &str, prefix: &str) -> String {
         let access = format!("access_key_id={name}&secret_access_key=anything");
         format!("s3://{BUCKET}/{prefix}?endpoint={}&region=us-east-1&{access}", self.endpoint())
@@ -118,79 +118,79 @@ impl FakeS3 {
         format!("http://{}", self.address)
     }
 
-    /// Those requests that fit have this fault. Of several faults that fit, the one that was said first counts.
+    /// Applies a fault to matching requests. If several faults match, the first one counts.
     pub fn fail(&self, which: Match, fault: Fault) {
         self.shared.state().rules.push(fault::rule(which, fault));
     }
 
-    /// Every request has the fault that `script` names, if it names one.
+    /// Applies the fault that `script` returns for a request.
     pub fn script(&self, script: impl FnMut(&Request) -> Option<Fault> + Send + 'static) {
         self.shared.state().rules.push(Box::new(script));
     }
 
-    /// Forgets all faults that were said before.
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         self.shared.state().rules.clear();
     }
 
-    /// Nothing comes through any more, nor back: what comes is in the log, but is not done, and no script sees it.
+    /// Cuts the network: requests are logged, but are neither done nor passed to scripts.
     pub fn cut_off(&self) {
         self.shared.cut_off.send_replace(true);
     }
 
-    /// What comes from now on comes through. Connections from before are closed.
+    /// Repairs the network. Connections from before are closed.
     pub fn heal(&self) {
         self.shared.cut_off.send_replace(false);
     }
 
-    /// How conditions of writes are treated from now on.
+    /// Sets how the server treats conditions of writes.
     pub fn set_conditions(&self, conditions: Conditions) {
         self.shared.state().modes.conditions = conditions;
     }
 
-    /// How keys are listed from now on.
+    /// Sets how the server lists keys.
     pub fn set_listing(&self, listing: Listing) {
         self.shared.state().modes.listing = listing;
     }
 
-    /// Whether writes are refused from now on.
+    /// Sets whether the server refuses writes.
     pub fn set_read_only(&self, read_only: bool) {
         self.shared.state().modes.read_only = read_only;
     }
 
-    /// The time that the server believes in from now on.
+    /// Sets the clock of the server.
     pub fn set_clock(&self, clock: Clock) {
         self.shared.state().modes.clock = clock;
     }
 
-    /// What is stored, by key.
+    /// The stored objects, by key.
     pub fn objects(&self) -> BTreeMap<String, Bytes> {
         let objects = self.shared.objects();
         objects.all().iter().map(|(key, object)| (key.clone(), object.bytes.clone())).collect()
     }
 
-    /// Writes an object without asking anybody; this is no request.
+    /// Writes an object directly, without a request.
     pub fn put_raw(&self, key: &str, bytes: impl Into<Bytes>) {
         let now = self.shared.now();
         self.shared.objects().put(key, bytes.into(), now);
     }
 
-    /// Removes an object without asking anybody; this is no request.
+    /// Removes an object directly, without a request.
     pub fn delete_raw(&self, key: &str) {
         self.shared.objects().delete(key);
     }
 
-    /// What was asked since the start or since the log was forgotten, in the order of arrival.
+    /// The requests since the start or since [`forget_log`](Self::forget_log), in order of arrival.
     pub fn log(&self) -> Vec<Logged> {
         self.shared.state().log.clone()
     }
 
-    /// Forgets what was asked.
+    /// Clears the log.
     pub fn forget_log(&self) {
         self.shared.state().log.clear();
     }
 
-    /// How many requests of each kind are in the log.
+    /// The number of logged requests of each kind.
     pub fn counts(&self) -> BTreeMap<Op, usize> {
         let mut counts = BTreeMap::new();
         for logged in &self.shared.state().log {
@@ -199,16 +199,15 @@ impl FakeS3 {
         counts
     }
 
-    /// How many requests in the log are such.
+    /// The number of logged requests for which the predicate holds.
     pub fn count(&self, is_such: impl Fn(&Request) -> bool) -> usize {
         self.shared.state().log.iter().filter(|logged| is_such(&logged.request)).count()
     }
 
-    /// Blocks until the log is such, and returns whether it is; a test that waits in vain is told after half a
-    /// minute.
+    /// Blocks until the predicate holds for the log, at most half a minute. Returns whether it holds.
     pub fn wait_for_log(&self, mut is_such: impl FnMut(&[Logged]) -> bool) -> bool {
         let waits = |state: &mut State| !is_such(&state.log);
-        let waited = self.shared.changed.wait_timeout_while(self.shared.state(), PATIENCE, waits);
+        let waited = self.shared.changed.wait_timeout_while(self.shared.state(), WAIT_MAX, waits);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
@@ -217,7 +216,7 @@ impl Drop for FakeS3 {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.running.take() {
             drop(end);
-            // A server that panicked has ended as well.
+            // A panicked server has ended too.
             let _ = thread.join();
         }
     }
@@ -266,10 +265,10 @@ impl Shared {
         self.modes().clock.now()
     }
 
-    /// Numbers a request, and says what goes wrong with it; nothing if it does not come through.
+    /// Numbers and logs a request. Returns its fault; none if the network is cut.
     pub(crate) fn arrived(&self, request: Request) -> (Request, Option<Fault>) {
         let mut state = self.state();
-        // Whoever sees it in the log knows whether it came through.
+        // Under the lock: a test that sees the request in the log knows whether the network was cut.
         let is_cut_off = self.is_cut_off();
         state.requests += 1;
         let request = Request { number: state.requests, ..request };
@@ -278,7 +277,7 @@ impl Shared {
         if is_cut_off {
             return (request, None);
         }
-        // Each rule sees each request, so that it can count them.
+        // Every rule sees every request, because rules count them.
         let faults: Vec<Fault> = state.rules.iter_mut().filter_map(|rule| rule(&request)).collect();
         (request, Some(faults.into_iter().next().unwrap_or_else(Fault::none)))
     }
@@ -298,7 +297,7 @@ impl Shared {
     }
 
     pub(crate) async fn healed(&self) {
-        // The sender is ours, so it is not gone.
+        // The sender lives as long as `self`.
         let _ = self.cut_off.subscribe().wait_for(|is_cut_off| !is_cut_off).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a request, and which requests it goes wrong with.
+//! Faults, and which requests they apply to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,27 +7,27 @@ use tokio::sync::watch;
 
 use crate::request::{Op, Request};
 
-/// An error that the server answers with.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub status: u16,
-    /// What S3 calls it.
+    /// The error code of S3.
     pub code: String,
 }
 
 impl Refusal {
-    /// An error of this status, which S3 calls `code`.
+    /// An error response with this status and code.
     pub fn new(status: u16, code: &str) -> Self {
         Self { status, code: code.to_owned() }
     }
 }
 
-/// What goes wrong with a request: whether it is done, how often, and what the client gets to know.
+/// A fault: how often the request is done, and which response the client gets.
 #[derive(Debug, Clone)]
 pub struct Fault {
     pub(crate) before: Pause,
-    /// How often it is done.
+    /// How often the request is done.
     pub(crate) times: u32,
     pub(crate) after: Pause,
     pub(crate) answer: Answer,
@@ -41,42 +41,42 @@ pub(crate) enum Pause {
     Until(Gate),
 }
 
-/// What the client gets.
+/// The response that the client gets.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
-    /// What the server has to say.
+    /// The regular response.
     Own,
     Refused(Refusal),
-    /// The connection is closed instead.
+    /// None; the connection is closed.
     Dropped,
-    /// Nothing, ever.
+    /// None; the connection stays open.
     Missing,
 }
 
 impl Fault {
     const NONE: Self = Self { before: Pause::None, times: 1, after: Pause::None, answer: Answer::Own };
 
-    /// The request is not done, and the client is told so.
+    /// The request is not done, and gets this error response.
     pub fn refused(refusal: Refusal) -> Self {
         Self { times: 0, answer: Answer::Refused(refusal), ..Self::NONE }
     }
 
-    /// 409: somebody else is writing the same key.
+    /// 409: another request is writing the same key.
     pub fn conflict() -> Self {
         Self::refused(Refusal::new(409, "ConditionalRequestConflict"))
     }
 
-    /// 500: something is wrong with the server.
+    /// 500: an internal error.
     pub fn internal() -> Self {
         Self::refused(Refusal::new(500, "InternalError"))
     }
 
-    /// 503: there are too many requests.
+    /// 503: too many requests.
     pub fn slow_down() -> Self {
         Self::refused(Refusal::new(503, "SlowDown"))
     }
 
-    /// 403: these keys may not do this.
+    /// 403: these keys lack a permission.
     pub fn denied() -> Self {
         Self::refused(Refusal::new(403, "AccessDenied"))
     }
@@ -86,7 +86,7 @@ impl Fault {
         Self::refused(Refusal::new(403, "RequestTimeTooSkewed"))
     }
 
-    /// 404: there is no such bucket.
+    /// 404: the bucket does not exist.
     pub fn no_bucket() -> Self {
         Self::refused(Refusal::new(404, "NoSuchBucket"))
     }
@@ -96,12 +96,12 @@ impl Fault {
         Self { times: 0, answer: Answer::Dropped, ..Self::NONE }
     }
 
-    /// The request is not done, and nobody ever answers.
+    /// The request is not done, and never gets a response.
     pub fn unanswered() -> Self {
         Self { times: 0, answer: Answer::Missing, ..Self::NONE }
     }
 
-    /// The request is done after a while, even if its client has given up by then.
+    /// The request is done after a delay, even if its client has given up by then.
     pub fn delayed(by: Duration) -> Self {
         Self { before: Pause::For(by), ..Self::NONE }
     }
@@ -111,12 +111,12 @@ impl Fault {
         Self { before: Pause::Until(gate.clone()), ..Self::NONE }
     }
 
-    /// The request is done twice, as if it had been delivered twice, and the client gets the second answer.
+    /// The request is done twice, as if it had been delivered twice. The client gets the second response.
     pub fn twice() -> Self {
         Self { times: 2, ..Self::NONE }
     }
 
-    /// The request is done all the same, before anything goes wrong.
+    /// The request is done before the fault happens.
     #[must_use]
     pub fn after_commit(self) -> Self {
         Self { before: Pause::None, times: self.times.max(1), after: self.before, ..self }
@@ -127,23 +127,23 @@ impl Fault {
     }
 }
 
-/// Holds requests until a test lets them go on.
+/// Holds requests until a test opens it.
 #[derive(Debug, Clone)]
 pub struct Gate(Arc<watch::Sender<bool>>);
 
 impl Gate {
-    /// A gate that is closed.
+    /// A closed gate.
     pub fn closed() -> Self {
         Self(Arc::new(watch::Sender::new(false)))
     }
 
-    /// Lets everybody go on who waits, and whoever comes.
+    /// Releases all waiting and later requests.
     pub fn open(&self) {
         self.0.send_replace(true);
     }
 
     pub(crate) async fn passed(&self) {
-        // The sender is ours, so it is not gone.
+        // The sender lives as long as `self`.
         let _ = self.0.subscribe().wait_for(|is_open| *is_open).await;
     }
 }
@@ -158,7 +158,7 @@ impl Pause {
     }
 }
 
-/// Which requests a fault is for: all, unless it is said otherwise.
+/// Selects requests; by default all.
 #[derive(Debug, Clone, Default)]
 pub struct Match {
     op: Option<Op>,
@@ -175,37 +175,37 @@ impl Match {
         Self::default()
     }
 
-    /// Those of one kind.
+    /// Only requests of one kind.
     #[must_use]
     pub fn op(self, op: Op) -> Self {
         Self { op: Some(op), ..self }
     }
 
-    /// Those that change something.
+    /// Only requests that change something.
     #[must_use]
     pub fn writes(self) -> Self {
         Self { writes: true, ..self }
     }
 
-    /// Those whose key contains this.
+    /// Only requests whose key contains this text.
     #[must_use]
     pub fn key(self, part: &str) -> Self {
         Self { key: part.to_owned(), ..self }
     }
 
-    /// Those of somebody of this name.
+    /// Only requests with this access key id.
     #[must_use]
     pub fn by(self, name: &str) -> Self {
         Self { by: Some(name.to_owned()), ..self }
     }
 
-    /// Of these, only the one of this number, from one.
+    /// Only the matching request with this number, from 1.
     #[must_use]
     pub fn nth(self, number: u64) -> Self {
         Self { skipped: number.saturating_sub(1), times_max: Some(1), ..self }
     }
 
-    /// Of these, only as many as this, from the first.
+    /// Only the first `count` matching requests.
     #[must_use]
     pub fn first(self, count: u64) -> Self {
         Self { skipped: 0, times_max: Some(count), ..self }
@@ -219,10 +219,10 @@ impl Match {
     }
 }
 
-/// What a test has said about requests to come.
+/// Returns the fault of a request, if it has one.
 pub(crate) type Rule = Box<dyn FnMut(&Request) -> Option<Fault> + Send>;
 
-/// The rule that those requests which fit have this fault.
+/// The rule that applies a fault to matching requests.
 pub(crate) fn rule(which: Match, fault: Fault) -> Rule {
     let mut seen = 0;
     Box::new(move |request| {
@@ -230,8 +230,8 @@ pub(crate) fn rule(which: Match, fault: Fault) -> Rule {
             return None;
         }
         seen += 1;
-        let is_meant =
+        let is_selected =
             seen > which.skipped && which.times_max.is_none_or(|times| seen - which.skipped <= times);
-        is_meant.then(|| fault.clone())
+        is_selected.then(|| fault.clone())
     })
 }

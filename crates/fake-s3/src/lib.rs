@@ -1,15 +1,14 @@
-//! An object store inside a test: it speaks S3 over HTTP, and fails as it is told.
+//! An S3 server for tests, with scripted faults.
 //!
-//! It does what S3 does, with the same traps: equal content has an equal ETag, `If-Match` on a missing key is a
-//! 404, a create that was done and whose answer was lost is a 412 when it is tried again. Faults are scripted by
-//! the test; everything that was asked is in a log.
+//! It behaves like S3, with the same traps: equal content has an equal ETag, `If-Match` on a missing key is a 404, and
+//! a create whose response was lost is a 412 when it is sent again. Tests script faults; a log records all requests.
 //!
 //! ```
 //! use goldseam_fake_s3::{FakeS3, Fault, Match, Op};
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let fake = FakeS3::start()?;
-//! // The third write to the log is done, and its answer is lost.
+//! // The third write to the log is done, and its response is lost.
 //! fake.fail(Match::any().op(Op::Put).key("/log/").nth(3), Fault::dropped().after_commit());
 //! let url = fake.url("orders");
 //! assert!(url.starts_with("s3://goldseam/orders?endpoint=http://127.0.0.1:"));
@@ -17,20 +16,19 @@
 //! # }
 //! ```
 //!
-//! It runs on a thread of its own and has no async methods, so that any runtime may be a client of it. It ends
-//! when it is dropped.
+//! It runs on its own thread and has no async methods, so clients may use any runtime. It ends when it is dropped.
 //!
 //! # Layout
 //!
 //! | module | holds |
 //! |---|---|
-//! | `fake` | the handle: scripts, modes, what is stored, what was asked |
-//! | `fault` | what can go wrong with a request, and which requests it goes wrong with |
-//! | `request` | what a client asks for |
-//! | `objects` | what is stored: conditions, listing |
-//! | `answer` | answers as HTTP and XML |
-//! | `serve` | the server: a request, its fault, its answer |
-//! | `clock` | the time that the server believes in |
+//! | `fake` | [`FakeS3`]: scripts, modes, stored objects, the log of requests |
+//! | `fault` | faults, and which requests they apply to |
+//! | `request` | parsed requests |
+//! | `objects` | stored objects: conditions, lists |
+//! | `answer` | responses as HTTP and XML |
+//! | `serve` | the server: applies faults to requests |
+//! | `clock` | the clock of the server |
 
 mod answer;
 mod clock;

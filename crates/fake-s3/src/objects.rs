@@ -1,4 +1,4 @@
-//! What is stored: conditions, listing.
+//! Stored objects: conditions, lists.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,15 +9,15 @@ use md5::{Digest, Md5};
 use crate::fault::Refusal;
 use crate::request::{Condition, Page};
 
-/// How many changes are remembered for a list that is behind.
+/// Most changes that a list can be behind.
 const CHANGES_MAX: usize = 4_096;
-/// How many keys a list has if nothing else is said.
+/// Default and largest number of keys of a page.
 const KEYS_MAX: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Object {
     pub(crate) bytes: Bytes,
-    /// Of the content only: equal content has an equal one.
+    /// The MD5 of the content: equal content has an equal ETag.
     pub(crate) etag: String,
     /// In milliseconds, by the server's clock.
     pub(crate) modified: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Object {
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     current: BTreeMap<String, Object>,
-    /// What the last changes replaced, newest last.
+    /// The objects that the last changes replaced, newest last.
     replaced: VecDeque<(String, Option<Object>)>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Objects {
 pub(crate) struct Listed {
     pub(crate) objects: Vec<(String, Object)>,
     pub(crate) prefixes: Vec<String>,
-    /// Where to go on, if there is more.
+    /// The token of the next page, if there is one.
     pub(crate) next: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl Objects {
         &self.current
     }
 
-    /// Whether a write may be done.
+    /// Checks the condition of a write.
     pub(crate) fn check(&self, key: &str, condition: Option<&Condition>) -> Result<(), Refusal> {
         match (condition, self.get(key)) {
             (None, _) | (Some(Condition::Absent), None) => Ok(()),
@@ -80,7 +80,7 @@ impl Objects {
         }
     }
 
-    /// A page of the keys that begin with `prefix`, as they were `behind` changes ago.
+    /// Lists a page of keys that begin with `prefix`, as of `behind` changes ago.
     pub(crate) fn list(&self, prefix: &str, page: &Page, behind: usize, keys_max: usize) -> Listed {
         let view = self.before(behind);
         let max = page.keys_max.unwrap_or(KEYS_MAX).min(keys_max).min(KEYS_MAX);
@@ -122,7 +122,7 @@ impl Objects {
     }
 }
 
-/// What stands for all keys that are the same up to the delimiter.
+/// The common prefix of all keys that are equal up to the delimiter.
 fn folded<'a>(key: &'a str, prefix: &str, delimiter: &str) -> Option<&'a str> {
     let at = key.get(prefix.len()..)?.find(delimiter)?;
     key.get(..prefix.len() + at + delimiter.len())
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_sorted_and_go_on_where_the_last_one_ended() {
+    fn pages_are_sorted_and_continue_after_the_token() {
         let objects = objects(&["a/3", "a/1", "b/1", "a/2", "a/x/1", "a/x/2"]);
         let mut page = Page { delimiter: Some("/".to_owned()), keys_max: Some(2), ..Page::default() };
         let first = objects.list("a/", &page, 0, 1_000);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_starts_after_a_key_and_may_be_behind() {
+    fn a_list_starts_after_a_key_and_may_be_outdated() {
         let mut objects = objects(&["a/1", "a/2", "a/3"]);
         let page = Page { start_after: Some("a/1".to_owned()), ..Page::default() };
         assert_eq!(keys(&objects.list("a/", &page, 0, 1_000)), ["a/2", "a/3"]);

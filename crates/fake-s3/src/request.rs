@@ -1,4 +1,4 @@
-//! What a client asks for.
+//! Parsed requests.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -9,12 +9,12 @@ use percent_encoding::percent_decode_str;
 
 use crate::fault::Refusal;
 
-/// The kinds of requests.
+/// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// Reads an object.
     Get,
-    /// Looks whether an object is there.
+    /// Reads the metadata of an object.
     Head,
     /// Writes an object.
     Put,
@@ -27,16 +27,16 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether it changes anything.
+    /// Whether it changes an object.
     pub fn is_write(self) -> bool {
         matches!(self, Self::Put | Self::Delete | Self::DeleteMany)
     }
 }
 
-/// What has to hold for a request to be done.
+/// The condition of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
-    /// There is no such object (`If-None-Match: *`).
+    /// The object does not exist (`If-None-Match: *`).
     Absent,
     /// The object has this ETag (`If-Match`).
     Is(String),
@@ -47,33 +47,33 @@ pub enum Condition {
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Its number among all, from one.
+    /// Its number, from 1.
     pub number: u64,
-    /// What is to be done.
+    /// Its kind.
     pub op: Op,
-    /// The key without its bucket; of a list, the prefix; of a deletion of many, nothing.
+    /// The key without its bucket; the prefix of a list; empty for a deletion of many objects.
     pub key: String,
-    /// Who asks: the id of the access key that it is signed with, or nothing.
+    /// The access key id of the signature; empty without one.
     pub by: String,
-    /// What has to hold for it to be done.
+    /// Its condition.
     pub condition: Option<Condition>,
-    /// What is to be written.
+    /// The content to write.
     pub body: Bytes,
     pub(crate) bucket: String,
     pub(crate) range: Option<Range>,
     pub(crate) page: Page,
 }
 
-/// Which bytes are wanted.
+/// The requested bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Range {
-    /// From the first to before the second.
+    /// From the first number to before the second.
     Between(usize, usize),
     From(usize),
     Last(usize),
 }
 
-/// Which keys are wanted.
+/// The requested page of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Page {
     pub(crate) delimiter: Option<String>,
@@ -83,7 +83,7 @@ pub(crate) struct Page {
 }
 
 impl Request {
-    /// The request of a client, or why it is none that is understood here.
+    /// Reads a request, or refuses one that this server does not support.
     pub(crate) async fn read(request: hyper::Request<Incoming>) -> Result<Self, Refusal> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(|_| Refusal::new(400, "IncompleteBody"))?.to_bytes();
@@ -99,7 +99,7 @@ impl Request {
         let op = match *method {
             Method::GET if key.is_empty() && query.get("list-type").as_deref() == Some("2") => Op::List,
             Method::POST if key.is_empty() && query.get("delete").is_some() => Op::DeleteMany,
-            // Uploads in parts, tags, versions and the rest have queries of their own; copies have a header.
+            // Multipart uploads, tags and versions have query parameters; copies have a header.
             _ if key.is_empty() || !query.is_plain() || headers.contains_key("x-amz-copy-source") => {
                 return Err(Refusal::new(501, "NotImplemented"));
             }
@@ -122,7 +122,7 @@ impl Request {
         Ok(Self { number: 0, op, key, by, condition, body, bucket, range, page })
     }
 
-    /// The keys that are to be removed together.
+    /// The keys of a deletion of many objects.
     pub(crate) fn keys(&self) -> Vec<String> {
         let text = String::from_utf8_lossy(&self.body);
         let ends = text.split("<Key>").skip(1).filter_map(|rest| rest.split_once("</Key>"));
@@ -130,7 +130,7 @@ impl Request {
     }
 }
 
-/// The id of the access key in a signature.
+/// The access key id of the signature.
 fn signer(headers: &HeaderMap) -> String {
     let signature = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let id = signature.split_once("Credential=").and_then(|(_, rest)| rest.split_once('/'));
@@ -143,7 +143,7 @@ fn condition(op: Op, headers: &HeaderMap) -> Result<Option<Condition>, Refusal> 
     match (header(IF_MATCH), header(IF_NONE_MATCH)) {
         (None, None) => Ok(None),
         (None, Some(any)) if any == "*" => Ok(Some(Condition::Absent)),
-        // A write can ask for "not there" only.
+        // The only such condition of a write is "does not exist".
         (None, Some(other)) if !op.is_write() => Ok(Some(Condition::IsNot(etag(&other)))),
         (Some(one), None) => Ok(Some(Condition::Is(etag(&one)))),
         _ => Err(Refusal::new(501, "NotImplemented")),
@@ -161,7 +161,7 @@ impl Range {
         }
     }
 
-    /// The bytes of an object of this length, if there are any.
+    /// The bytes of an object of this length; none if the range is empty.
     pub(crate) fn within(self, length: usize) -> Option<std::ops::Range<usize>> {
         let range = match self {
             Self::Between(from, to) => from..to.min(length),
@@ -172,7 +172,7 @@ impl Range {
     }
 }
 
-/// The part of an address after the question mark.
+/// The query of a URI.
 struct Query(Vec<(String, String)>);
 
 impl Query {

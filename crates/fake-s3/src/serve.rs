@@ -1,4 +1,4 @@
-//! The server: a request, its fault, its answer.
+//! The server: applies faults to requests and responds.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,21 +20,21 @@ use crate::fake::{BUCKET, Conditions, Shared};
 use crate::fault::{Answer, Fault, Refusal};
 use crate::request::{Condition, Op, Request};
 
-/// How long a racy server waits between its look and its write for somebody who looks at the same.
+/// How long a racy server waits between check and write for a second writer of the same key.
 const RACE: Duration = Duration::from_millis(300);
 
-/// Accepts connections until `ended` is gone.
+/// Accepts connections until the sender of `ended` is dropped.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, ended: oneshot::Receiver<Infallible>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let accept = async {
         loop {
             let Ok((stream, _)) = listener.accept().await else { continue };
-            // Small answers are not to wait for more.
+            // Send small responses at once.
             let _ = stream.set_nodelay(true);
             let shared = shared.clone();
             let service = service_fn(move |request| answer(shared.clone(), request));
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            // It ends with its client, or with the runtime.
+            // The connection ends with its client, or with the runtime.
             tokio::spawn(connection);
         }
     };
@@ -44,13 +44,13 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, ended: one
     }
 }
 
-/// The connection is closed instead of an answer.
+/// The connection is closed without a response.
 #[derive(Debug)]
 struct Dropped;
 
 impl fmt::Display for Dropped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the connection is dropped")
+        f.write_str("the connection was dropped")
     }
 }
 
@@ -65,7 +65,7 @@ async fn answer(
         Err(refusal) => return Ok(Outcome::Refused(refusal).into_response(None, shared.now())),
     };
     let (request, fault) = shared.arrived(request);
-    // A client that gives up takes nothing back: what is late is done late.
+    // In a separate task: a request of a client that gave up is still done.
     tokio::spawn(process(shared, request, fault)).await.unwrap_or(Err(Dropped))
 }
 
@@ -78,7 +78,7 @@ async fn process(
     fault.before.over().await;
     let mut outcome = None;
     for _ in 0..fault.times {
-        outcome = Some(done(&shared, &request).await);
+        outcome = Some(perform(&shared, &request).await);
     }
     fault.after.over().await;
     if shared.is_cut_off() {
@@ -95,18 +95,18 @@ async fn process(
     Ok(response)
 }
 
-/// Nothing comes through until the network is whole again, and then the connection is gone.
+/// Waits until the network is repaired, and then drops the connection.
 async fn lost(shared: &Shared) -> Result<Response<Full<Bytes>>, Dropped> {
     shared.healed().await;
     Err(Dropped)
 }
 
-async fn done(shared: &Shared, request: &Request) -> Outcome {
+async fn perform(shared: &Shared, request: &Request) -> Outcome {
     let outcome = if request.bucket != BUCKET {
         Err(Refusal::new(404, "NoSuchBucket"))
     } else if request.op.is_write() && shared.modes().read_only {
         match (Refusal::new(403, "AccessDenied"), request.op) {
-            // This is said for each key.
+            // Each key has its own error.
             (refusal, Op::DeleteMany) => Ok(Outcome::KeptMany(request.keys(), refusal)),
             (refusal, _) => Err(refusal),
         }
@@ -129,7 +129,7 @@ async fn written(shared: &Shared, request: &Request) -> Result<Outcome, Refusal>
         Conditions::Racy => {
             shared.objects().check(&request.key, condition)?;
             if condition.take().is_some() {
-                met_a_rival(shared, &request.key).await;
+                wait_for_rival(shared, &request.key).await;
             }
         }
     }
@@ -139,8 +139,8 @@ async fn written(shared: &Shared, request: &Request) -> Result<Outcome, Refusal>
     Ok(Outcome::Written(objects.put(&request.key, request.body.clone(), now)))
 }
 
-/// Returns once two have looked at the same key, or if nobody else comes.
-async fn met_a_rival(shared: &Shared, key: &str) {
+/// Waits for a second writer of the same key, at most [`RACE`].
+async fn wait_for_rival(shared: &Shared, key: &str) {
     let rival = shared.races().remove(key);
     if let Some(rival) = rival {
         rival.notify_one();

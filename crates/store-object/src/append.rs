@@ -1,19 +1,38 @@
-//! Compare-and-append, and what follows from it. An append is done once its batch is there; the row and the tasks
-//! are hints, and whatever becomes of them the append is acknowledged.
+//! Compare-and-append, and the row and the tasks that follow it.
+//!
+//! An append is done once its batch is stored. Row and tasks are hints: the append is acknowledged even if their
+//! update fails, and the update is repeated later.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{BranchId, Millis, RunId, Seq, Status, Summary, TaskId};
+use goldseam_core::task::Task;
+use goldseam_core::{BranchId, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Append, Head, Record, StoreError, TaskChange};
 
 use crate::clock::Moment;
+use crate::http::later;
+use crate::inner::Inner;
 use crate::keys;
-use crate::link::later;
-use crate::log::Appended;
-use crate::rows::{Known, LATE, Late, NewRow, Seen};
-use crate::store::Inner;
+use crate::log::{Appended, ReadRange};
+use crate::row_cache::{DEFER_MAX, DeferredRow, NewRow, RowState, StoredRow};
+use crate::tasks::woken;
+
+/// A finished append, and what its row must say.
+#[derive(Clone)]
+struct Followup<'a> {
+    run: &'a RunId,
+    appended: &'a Appended,
+    summary: Option<Summary>,
+    /// The position after which the run begins or is reactivated, if it does.
+    active: Option<Seq>,
+}
+
+impl Followup<'_> {
+    fn begins(&self) -> bool {
+        self.active == Some(Seq::ZERO)
+    }
+}
 
 impl Inner {
     pub(crate) async fn append(self: &Arc<Self>, append: Append) -> Result<Seq, StoreError> {
@@ -22,18 +41,18 @@ impl Inner {
         }
         let run = &append.run;
         let begins = append.after == Seq::ZERO;
-        let known = if begins { self.begin(&append).await? } else { self.row_seen(run).await? };
-        let revived = append.row.as_deref().is_some_and(|row| goes_on(known.as_ref(), row));
+        let known = if begins { self.begin_run(&append).await? } else { self.cached_row(run).await? };
+        let is_reactivated = append.row.as_deref().is_some_and(|row| reactivates(known.as_ref(), row));
         if !begins
-            && revived
+            && is_reactivated
             && let Some(row) = &append.row
         {
-            self.mark_again(row, append.after).await?;
+            self.mark_reactivated(row, append.after).await?;
         }
         let hint = async || Ok(known.as_ref().map_or(0, |known| known.batch));
-        let appended = self.logs.append(&self.bucket, &append, self.writes.next(), hint).await?;
+        let appended = self.logs.append(&self.bucket, &append, self.write_ids.next(), hint).await?;
         let end = appended.end;
-        let active = (begins || revived).then_some(append.after);
+        let active = (begins || is_reactivated).then_some(append.after);
         let Append { run, row, tasks, .. } = append;
         let new = |change: &TaskChange| match change {
             TaskChange::Create(task) => Some((**task).clone()),
@@ -45,18 +64,19 @@ impl Inner {
             _ => None,
         });
         let summary = row.map(|row| *row);
-        if let Err(error) = self.follow(&run, &appended, (summary.clone(), active), tasks).await {
-            tracing::warn!(%run, %error, "an append was done, but not all that should follow from it: again later");
+        let followup = Followup { run: &run, appended: &appended, summary: summary.clone(), active };
+        if let Err(error) = self.update_row_and_tasks(followup, tasks).await {
+            tracing::warn!(%run, %error, "failed to update row and tasks after an append; retrying later");
             let since = Moment::now();
-            self.put_off(&run, Late { summary, batch: appended.batch, unmade, wake, since });
+            self.defer(&run, DeferredRow { summary, batch: appended.batch, unmade, wake, since });
         }
         self.watch.bump();
         Ok(end)
     }
 
-    /// Marks a run that is about to begin, and looks whether there is one of its name: a log whose first batch was
-    /// removed must not be begun anew. Both at once, as most runs that begin are new.
-    async fn begin(&self, append: &Append) -> Result<Option<Known>, StoreError> {
+    /// Marks a run that is about to begin, and checks that no run has its id: a log whose first batch was removed must
+    /// not begin again. Both requests run at once, because most runs that begin are new.
+    async fn begin_run(&self, append: &Append) -> Result<Option<StoredRow>, StoreError> {
         let created = append.row.as_ref().map_or_else(|| self.clock.now(), |row| row.created_at);
         let key = keys::state(&append.run);
         let (marked, found) = tokio::join!(self.mark_new(&append.run, created), self.bucket.get(&key));
@@ -64,16 +84,16 @@ impl Inner {
         let Some(found) = found? else { return Ok(None) };
         let refused = || StoreError::Refused {
             code: "GS0222",
-            what: format!("{key} is the state of somebody else's workflow"),
+            what: format!("{key} is the state of another system's workflow"),
             hint: "start the run under another id".to_owned(),
         };
-        // What cannot be read is ours if there is a log beside it.
-        let known = match Known::read(&key, found) {
+        // An unreadable row is ours if there is a log beside it.
+        let known = match StoredRow::read(&key, found) {
             Ok(known) => Some(known.ok_or_else(refused)?),
             Err(_) => None,
         };
         let hint = known.as_ref().map_or(0, |known| known.batch);
-        let end = self.logs.find(&self.bucket, &append.run, hint).await?.map_or(Seq::ZERO, |trace| trace.end);
+        let end = self.logs.find(&self.bucket, &append.run, hint).await?.map_or(Seq::ZERO, |log| log.end);
         match (end, known) {
             (Seq::ZERO, Some(known)) => Ok(Some(known)),
             (Seq::ZERO, None) => Err(refused()),
@@ -81,125 +101,127 @@ impl Inner {
         }
     }
 
-    /// Everything that goes with an append: at most one write of the row, however much changed in it.
-    async fn follow(
+    /// Applies everything that goes with an append. Writes the row at most once.
+    async fn update_row_and_tasks(
         self: &Arc<Self>,
-        run: &RunId,
-        appended: &Appended,
-        (summary, active): (Option<Summary>, Option<Seq>),
+        followup: Followup<'_>,
         changes: Vec<TaskChange>,
     ) -> Result<(), StoreError> {
-        if summary.is_none() && changes.is_empty() {
+        if followup.summary.is_none() && changes.is_empty() {
             return Ok(());
         }
-        let begins = active == Some(Seq::ZERO);
-        let known = if begins { None } else { self.row_seen(run).await? };
+        let known = if followup.begins() { None } else { self.cached_row(followup.run).await? };
         if changes.is_empty()
-            && active.is_none()
-            && let (Some(summary), Some(known)) = (&summary, &known)
-            && may_be_late(summary, known)
+            && followup.active.is_none()
+            && let (Some(summary), Some(known)) = (&followup.summary, &known)
+            && may_be_deferred(summary, known)
         {
-            let since = Moment::now();
-            let (batch, unmade) = (appended.batch, Vec::new());
-            let summary = Some(summary.clone());
-            self.put_off(run, Late { summary, batch, unmade, wake: None, since });
+            let deferred = DeferredRow {
+                summary: Some(summary.clone()),
+                batch: followup.appended.batch,
+                unmade: Vec::new(),
+                wake: None,
+                since: Moment::now(),
+            };
+            self.defer(followup.run, deferred);
             return Ok(());
         }
         let own = known.as_ref().and_then(|known| known.row.task.clone());
-        let has_row = summary.is_some() || known.is_some();
-        let done = match changes.iter().all(is_certain) {
-            // Which task will be the run's own is known before it is there: row and tasks go side by side.
+        let has_row = followup.summary.is_some() || known.is_some();
+        let row = match changes.iter().all(cannot_fail) {
+            // Which task becomes the run's own is known before it exists, so row and tasks are written concurrently.
             true => {
-                let adopted = has_row.then(|| adopts(&changes)).flatten();
-                let row = self.follow_with_row(run, appended, (summary, active), adopted);
-                let (row, tasks) = tokio::join!(row, self.apply((run, appended), own, changes, has_row));
+                let adopted = has_row.then(|| last_advance_task(&changes)).flatten();
+                let row = self.update_row(&followup, adopted);
+                let tasks = self.apply_task_changes(&followup, OwnTask { id: own, has_row }, changes);
+                let (row, tasks) = tokio::join!(row, tasks);
                 tasks?;
                 row?
             }
             false => {
-                let adopted = self.apply((run, appended), own, changes, has_row).await?;
-                self.follow_with_row(run, appended, (summary, active), adopted).await?
+                let own = OwnTask { id: own, has_row };
+                let adopted = self.apply_task_changes(&followup, own, changes).await?;
+                self.update_row(&followup, adopted).await?
             }
         };
-        if let Some(known) = done.filter(Known::is_over) {
-            self.unmark_run(&known).await;
+        if let Some(ended) = row.filter(StoredRow::is_over) {
+            self.unmark_run(&ended).await;
         }
         Ok(())
     }
 
     /// Writes the row, if something in it changes.
-    async fn follow_with_row(
+    async fn update_row(
         &self,
-        run: &RunId,
-        appended: &Appended,
-        (summary, active): (Option<Summary>, Option<Seq>),
+        followup: &Followup<'_>,
         adopted: Option<TaskId>,
-    ) -> Result<Option<Known>, StoreError> {
-        let late = self.rows.take_late(run);
-        let summary = summary.or_else(|| late.as_ref().and_then(|late| late.summary.clone()));
+    ) -> Result<Option<StoredRow>, StoreError> {
+        let deferred = self.rows.take_deferred(followup.run);
+        let deferred_summary = || deferred.as_ref().and_then(|deferred| deferred.summary.clone());
+        let summary = followup.summary.clone().or_else(deferred_summary);
         let written = match summary.is_some() || adopted.is_some() {
-            true => self.follow_with(run, appended, (summary, active), adopted).await,
+            true => self.write_summary(&Followup { summary, ..*followup }, adopted).await,
             false => Ok(None),
         };
-        // What was put off is over with this row, but not what could not be done to tasks.
-        if let Some(late) = late {
+        // This row replaces the deferred one, but not the deferred changes of tasks.
+        if let Some(deferred) = deferred {
             match &written {
-                Ok(_) if late.unmade.is_empty() && late.wake.is_none() => {}
-                Ok(_) => self.rows.put_back(run, Late { summary: None, ..late }),
-                Err(_) => self.rows.put_back(run, late),
+                Ok(_) if deferred.unmade.is_empty() && deferred.wake.is_none() => {}
+                Ok(_) => {
+                    self.rows.restore_deferred(followup.run, DeferredRow { summary: None, ..deferred });
+                }
+                Err(_) => self.rows.restore_deferred(followup.run, deferred),
             }
         }
         written
     }
 
-    async fn follow_with(
+    async fn write_summary(
         &self,
-        run: &RunId,
-        appended: &Appended,
-        (summary, active): (Option<Summary>, Option<Seq>),
+        followup: &Followup<'_>,
         adopted: Option<TaskId>,
-    ) -> Result<Option<Known>, StoreError> {
-        // The row of a run that has just begun is not there yet.
-        let known = if active == Some(Seq::ZERO) { None } else { self.row_seen(run).await? };
-        let mut make = |known: Option<&Known>| {
-            let there = known.map(|known| &known.row);
+    ) -> Result<Option<StoredRow>, StoreError> {
+        let Followup { run, appended, summary, active } = followup;
+        // The row of a run that has just begun does not exist yet.
+        let known = if followup.begins() { None } else { self.cached_row(run).await? };
+        let mut make = |known: Option<&StoredRow>| {
+            let current = known.map(|known| &known.row);
             let mine = summary.clone().filter(|_| known.is_none_or(|known| known.batch <= appended.batch));
-            let task = adopted.clone().or_else(|| there.and_then(|row| row.task.clone()));
-            let same_task = there.is_some_and(|row| row.task == task);
+            let task = adopted.clone().or_else(|| current.and_then(|row| row.task.clone()));
+            let is_same_task = current.is_some_and(|row| row.task == task);
             let batch = appended.batch.max(known.map_or(0, |known| known.batch));
             match mine {
-                Some(summary) => Some(NewRow { summary, task, batch, active }),
-                // Somebody else has written a later row meanwhile.
-                None if same_task => None,
-                None => Some(NewRow { summary: there?.summary.clone(), task, batch, active: None }),
+                Some(summary) => Some(NewRow { summary, task, batch, active: *active }),
+                // A rival has written a later row meanwhile.
+                None if is_same_task => None,
+                None => Some(NewRow { summary: current?.summary.clone(), task, batch, active: None }),
             }
         };
         self.change_row_from(known, &mut make).await
     }
 
-    /// Writes the row in a moment, unless something else writes it before.
-    fn put_off(self: &Arc<Self>, run: &RunId, late: Late) {
-        if self.rows.put_off(run, late) {
-            come_back(Arc::downgrade(self));
+    /// Writes the row soon, unless another change writes it before.
+    fn defer(self: &Arc<Self>, run: &RunId, row: DeferredRow) {
+        if self.rows.defer(run, row) {
+            schedule_deferred_writes(Arc::downgrade(self));
         }
     }
 
-    /// Carries out changes of tasks in order. Returns the task that has become the run's own, if one has.
-    async fn apply(
+    /// Applies changes of tasks in order. Returns the task that became the run's own, if one did.
+    async fn apply_task_changes(
         &self,
-        (run, appended): (&RunId, &Appended),
-        mut own: Option<TaskId>,
+        followup: &Followup<'_>,
+        mut own: OwnTask,
         changes: Vec<TaskChange>,
-        has_row: bool,
     ) -> Result<Option<TaskId>, StoreError> {
         let mut adopted = None;
         for change in changes {
             match change {
                 TaskChange::Create(task) => {
-                    let there = self.create_task(&task).await?;
-                    if there && has_row && task.is_advance() {
+                    let exists = self.create_task(&task).await?;
+                    if exists && own.has_row && task.is_advance() {
                         adopted = Some(task.id.clone());
-                        own = Some(task.id);
+                        own.id = Some(task.id);
                     }
                 }
                 TaskChange::Rest { task, run_at } => {
@@ -210,11 +232,11 @@ impl Inner {
                     };
                     self.change_task(&task, rest).await?;
                     if was_poked.into_inner() {
-                        self.wake_if_behind(run, appended, &task).await?;
+                        self.wake_if_behind(followup, &task).await?;
                     }
                 }
                 TaskChange::Wake { at } => {
-                    if let Some(own) = &own {
+                    if let Some(own) = &own.id {
                         self.change_task(own, |task, now| woken(task, at, now)).await?;
                     }
                 }
@@ -227,57 +249,61 @@ impl Inner {
         Ok(adopted)
     }
 
-    /// Wakes a task that was put to rest, if the log has grown since the append that did so. Tasks change after the log:
-    /// the poke of a later append can come before the rest of an earlier one, which takes it away.
-    async fn wake_if_behind(
-        &self,
-        run: &RunId,
-        appended: &Appended,
-        task: &TaskId,
-    ) -> Result<(), StoreError> {
-        let trace = self.logs.find(&self.bucket, run, appended.batch).await?;
-        if trace.is_some_and(|trace| trace.end > appended.end) {
+    /// Wakes a task that was put to rest, if the log has grown since the append that did so. Tasks change after the
+    /// log: the poke of a later append can come before the rest of an earlier one, which removes the poke.
+    async fn wake_if_behind(&self, followup: &Followup<'_>, task: &TaskId) -> Result<(), StoreError> {
+        let Followup { run, appended, .. } = followup;
+        let log = self.logs.find(&self.bucket, run, appended.batch).await?;
+        if log.is_some_and(|log| log.end > appended.end) {
             self.change_task(task, |task, now| woken(task, now, now)).await?;
         }
         Ok(())
     }
 
     pub(crate) async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
-        self.write_late(run).await?;
+        self.write_deferred(run).await?;
         // The row first: it is never ahead of a log that is read after it.
-        let seen = self.look_at_row(run).await?;
-        let unreadable = match &seen {
-            Seen::Unreadable(reason) => Some(reason.clone()),
-            Seen::None | Seen::Row(_) => None,
+        let state = self.read_row(run).await?;
+        let unreadable = match &state {
+            RowState::Unreadable(reason) => Some(reason.clone()),
+            RowState::None | RowState::Row(_) => None,
         };
-        let known = seen.row();
+        let known = state.row();
         let hint = known.as_ref().map_or(0, |known| known.batch);
-        let Some(trace) = self.logs.find(&self.bucket, run, hint).await? else { return Ok(None) };
-        Ok(Some(Head { end: trace.end, row: known.map(|known| known.row), unreadable }))
+        let Some(log) = self.logs.find(&self.bucket, run, hint).await? else { return Ok(None) };
+        Ok(Some(Head { end: log.end, row: known.map(|known| known.row), unreadable }))
     }
 
     pub(crate) async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
-        let hint = async || Ok(self.row_seen(run).await?.map_or(0, |known| known.batch));
-        self.logs.read(&self.bucket, run, (after, limit as usize), hint).await
+        let hint = async || Ok(self.cached_row(run).await?.map_or(0, |known| known.batch));
+        let range = ReadRange { after, limit: limit as usize };
+        self.logs.read(&self.bucket, run, range, hint).await
     }
 }
 
-/// Comes back for rows that were put off, for as long as there are any.
-fn come_back(store: Weak<Inner>) {
-    later(LATE, async move {
+/// A run's advance task while changes are applied.
+struct OwnTask {
+    id: Option<TaskId>,
+    /// Whether there is a row to name it in; a run without a row adopts no task.
+    has_row: bool,
+}
+
+/// Writes deferred rows again and again, as long as there are any.
+fn schedule_deferred_writes(store: Weak<Inner>) {
+    later(DEFER_MAX, async move {
         let Some(inner) = store.upgrade() else { return };
-        let runs = inner.rows.long_put_off();
-        if let Err(error) = inner.write_these(&runs).await {
-            tracing::warn!(%error, "rows that were put off could not be written");
+        let runs = inner.rows.due_deferred();
+        if let Err(error) = inner.write_deferred_of(&runs).await {
+            tracing::warn!(%error, "failed to write deferred rows");
         }
-        if inner.rows.is_more_put_off() {
-            come_back(store);
+        if inner.rows.has_more_deferred() {
+            schedule_deferred_writes(store);
         }
     });
 }
 
-/// Whether a row says nothing new but that its run is running.
-fn may_be_late(summary: &Summary, known: &Known) -> bool {
+/// Whether a row says nothing new except that its run is running.
+fn may_be_deferred(summary: &Summary, known: &StoredRow) -> bool {
     let before = &known.row.summary;
     summary.status == Status::Running
         && before.status != Status::Running
@@ -286,40 +312,28 @@ fn may_be_late(summary: &Summary, known: &Known) -> bool {
         && before.branch == summary.branch
 }
 
-/// Whether a run that was over goes on. A row that is late may not say yet that it was over, but it cannot name the
-/// branch on which the run goes on, and nobody has it there.
-fn goes_on(known: Option<&Known>, row: &Summary) -> bool {
+/// Whether an ended run becomes active. A late row may not say yet that the run ended, but it cannot name the branch on
+/// which the run becomes active, and no node owns the run there.
+fn reactivates(known: Option<&StoredRow>, row: &Summary) -> bool {
     let branch = known.map_or(BranchId::ROOT, |known| known.row.summary.branch);
     let is_elsewhere = row.branch != branch && row.owner.is_none();
-    !row.status.is_terminal() && (known.is_some_and(Known::is_over) || is_elsewhere)
+    !row.status.is_terminal() && (known.is_some_and(StoredRow::is_over) || is_elsewhere)
 }
 
-/// Whether nothing can keep this change from being done.
-fn is_certain(change: &TaskChange) -> bool {
+/// Whether no rival can prevent this change.
+fn cannot_fail(change: &TaskChange) -> bool {
     match change {
         TaskChange::Create(task) => task.key.is_none() && task.lane.is_none(),
         _ => true,
     }
 }
 
-/// The last advance task that these changes make.
-fn adopts(changes: &[TaskChange]) -> Option<TaskId> {
+/// The last advance task that these changes create.
+fn last_advance_task(changes: &[TaskChange]) -> Option<TaskId> {
     changes.iter().rev().find_map(|change| match change {
         TaskChange::Create(task) if task.is_advance() => Some(task.id.clone()),
         _ => None,
     })
-}
-
-/// The run's own task is due at `at` if it is ready and would be later; if it is claimed, it is poked.
-pub(crate) fn woken(mut task: Task, at: Millis, now: Millis) -> Option<Task> {
-    match task.state {
-        TaskState::Ready if task.run_at > at => task.run_at = at,
-        TaskState::Claimed if !task.poked => task.poked = true,
-        _ => return None,
-    }
-    task.changed_at = now.max(task.changed_at);
-    task.version += 1;
-    Some(task)
 }
 
 #[cfg(all(test, feature = "testing"))]
@@ -334,14 +348,13 @@ mod tests {
     use crate::BucketStore;
     use crate::bucket::Bucket;
     use crate::clock::StoreClock;
-    use crate::tally::Tallies;
+    use crate::request_counter::RequestCounter;
     use crate::url::Requests;
 
-    /// A run with a claimed task. A signal's append comes right behind the one that releases the run, and changes the
-    /// task first.
+    /// A run with a claimed task. A signal is appended right after the release of the run, and changes the task first.
     #[tokio::test]
-    async fn a_rest_that_comes_late_does_not_undo_the_poke_of_a_later_append() {
-        let bucket = Bucket::new(Arc::new(InMemory::new()), "test", Arc::new(Tallies::default()));
+    async fn a_late_rest_keeps_the_poke_of_a_later_append() {
+        let bucket = Bucket::new(Arc::new(InMemory::new()), "test", Arc::new(RequestCounter::default()));
         let clock = Arc::new(StoreClock::new(Some(ManualClock::default().clock())));
         let store = BucketStore::on(bucket, clock, Requests::Free);
         let task = advance("r", "own-r").claimed("n1", at(0));
@@ -351,12 +364,14 @@ mod tests {
         let released = Appended { end: released.end, batch: released.batch };
         let rest = || vec![TaskChange::Rest { task: task_id("own-r"), run_at: at(5_000_000) }];
         let resting = async || {
-            let own = Some(task_id("own-r"));
-            store.inner().apply((&run("r"), &released), own, rest(), true).await.unwrap();
+            let own = OwnTask { id: Some(task_id("own-r")), has_row: true };
+            let run = run("r");
+            let followup = Followup { run: &run, appended: &released, summary: None, active: None };
+            store.inner().apply_task_changes(&followup, own, rest()).await.unwrap();
             let filter = TaskFilter { id: Some(task_id("own-r")), limit: 1, ..TaskFilter::default() };
             store.tasks(filter).await.unwrap().remove(0).run_at
         };
         store.append(append_with("r", 2, vec![TaskChange::Wake { at: at(3) }])).await.unwrap();
-        assert!(resting().await < at(5_000_000), "it is due");
+        assert!(resting().await < at(5_000_000), "the task is due");
     }
 }

@@ -1,14 +1,14 @@
-//! A prefix of a bucket as an archive: one object for each batch, written only if its name is free.
+//! A prefix of a bucket as an archive: one object per batch, written only if its name is free.
 
 use async_trait::async_trait;
 use goldseam_store::{Archive, StoreError};
 
-use crate::bucket::{Bucket, Put, When};
+use crate::bucket::{Bucket, Put, PutCondition};
 use crate::fault::damaged;
 use crate::open::Opening;
 use crate::url::Options;
 
-/// An archive in one prefix of a bucket. It need not be empty, and may be beside a store.
+/// An archive in one prefix of a bucket. The prefix need not be empty, and may lie beside a store.
 #[derive(Debug)]
 pub struct BucketArchive {
     bucket: Bucket,
@@ -16,7 +16,7 @@ pub struct BucketArchive {
 }
 
 impl BucketArchive {
-    /// The archive that these options name. Nothing is sent yet.
+    /// Creates an archive. Sends no request.
     pub fn new(options: &Options) -> Result<Self, StoreError> {
         let place = match options.prefix.as_str() {
             "" => format!("s3://{}", options.bucket),
@@ -33,18 +33,18 @@ impl Archive for BucketArchive {
     }
 
     async fn put(&self, name: &str, batch: Vec<u8>) -> Result<(), StoreError> {
-        match self.bucket.put_if(name, batch.into(), When::Never).await? {
+        match self.bucket.put_if(name, batch.into(), PutCondition::CreateOnce).await? {
             Put::Done(_) => Ok(()),
             Put::Lost(_) => Err(StoreError::Refused {
                 code: "GS0133",
-                what: format!("{} is there already", self.place(name)),
+                what: format!("{} already exists", self.place(name)),
                 hint: "prune again: the next batch gets another name".to_owned(),
             }),
         }
     }
 
     async fn get(&self, name: &str) -> Result<Vec<u8>, StoreError> {
-        let found = self.bucket.get(name).await?.ok_or_else(|| damaged(name, "it is not there"))?;
+        let found = self.bucket.get(name).await?.ok_or_else(|| damaged(name, "the object does not exist"))?;
         Ok(found.body.to_vec())
     }
 }

@@ -1,7 +1,7 @@
-//! One append as an object: a line that says what is in it, then the texts of the events, each with a line end.
+//! One append as an object: a header line, then the texts of the events, one per line.
 //!
-//! Numbers of batches are dense, so one that is written behind the last one proves that the log ended there. The
-//! texts stand as they are, so that a person can read a log with nothing but a tool that fetches objects.
+//! The numbers of batches are dense, so creating the next batch proves where the log ended. The texts are stored
+//! verbatim, so a person can read a log with any tool that downloads objects.
 
 use bytes::Bytes;
 use goldseam_core::{Hash, Seq};
@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::damaged;
 
-/// Bytes that are shown of a text that is not whole.
+/// Most bytes that are shown of a damaged text.
 const SHOWN_MAX: usize = 4_096;
 
-/// What is in a batch.
+/// The header line of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Header {
     batch: u64,
     first: Seq,
-    /// The claim under which it was written, where the writer knew it.
+    /// The epoch of the writer, if it knew it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     epoch: Option<Seq>,
     write: String,
-    /// Fingerprint of the batch before.
+    /// The hash of the previous batch.
     before: Hash,
-    /// Position and length of each event.
+    /// The position and the length of each event.
     events: Vec<(Seq, usize)>,
-    /// The log goes on with this batch: what lay between was trimmed. Only of the first one.
+    /// The next batch of a trimmed log. Only batch 1 has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kept: Option<u64>,
 }
@@ -40,23 +40,30 @@ pub(crate) struct Batch {
     pub(crate) write: String,
     pub(crate) before: Hash,
     pub(crate) records: Vec<Record>,
-    /// The batch that comes next, if those between were trimmed.
+    /// The next batch, if the batches in between were trimmed.
     pub(crate) kept: Option<u64>,
 }
 
 impl Batch {
-    /// What is left of the first batch of a log that begins with `first` now: it keeps the log from being begun anew.
+    /// The first batch of a trimmed log, whose next batch is `first`. It prevents the log from beginning again.
     pub(crate) fn trimmed_to(first: &Self, write: String) -> Self {
-        let (batch, kept, before) = (1, Some(first.batch), first.before);
-        Self { batch, first: Seq(1), epoch: None, write, before, records: Vec::new(), kept }
+        Self {
+            batch: 1,
+            first: Seq(1),
+            epoch: None,
+            write,
+            before: first.before,
+            records: Vec::new(),
+            kept: Some(first.batch),
+        }
     }
 
-    /// The number of the batch behind it.
+    /// The number of the next batch.
     pub(crate) fn next(&self) -> u64 {
         self.kept.unwrap_or(self.batch + 1)
     }
 
-    /// Where the log ends with it.
+    /// The position of its last event.
     pub(crate) fn end(&self) -> Seq {
         self.records.last().map_or(self.first.before(), |record| record.seq)
     }
@@ -87,25 +94,25 @@ impl Batch {
         let line = object
             .iter()
             .position(|byte| *byte == b'\n')
-            .ok_or_else(|| damaged(key, "it has no first line"))?;
-        let (head, mut rest) = (&object[..line], &object[line + 1..]);
-        let header: Header = serde_json::from_slice(head).map_err(|error| damaged(key, error))?;
+            .ok_or_else(|| damaged(key, "the header line is missing"))?;
+        let header: Header = serde_json::from_slice(&object[..line]).map_err(|error| damaged(key, error))?;
+        let mut rest = &object[line + 1..];
         let mut records = Vec::with_capacity(header.events.len());
         for (seq, length) in header.events {
-            let cut = || damaged(key, format_args!("event {seq} is cut off"));
-            let body = rest.get(..length).ok_or_else(cut)?;
+            let truncated = || damaged(key, format_args!("event {seq} is truncated"));
+            let body = rest.get(..length).ok_or_else(truncated)?;
             let body = std::str::from_utf8(body).map_err(|error| damaged(key, error))?.to_owned();
-            rest = rest.get(length + 1..).ok_or_else(cut)?;
+            rest = rest.get(length + 1..).ok_or_else(truncated)?;
             records.push(Record { seq, body });
         }
         let Header { batch, first, epoch, write, before, kept, .. } = header;
         Ok(Self { batch, first, epoch, write, before, records, kept })
     }
 
-    /// What is left of an object that [`decode`](Self::decode) refuses, as batch `batch` behind `end`. Texts that are
-    /// whole stay as they are. Where one is not, a text stands that no event has; if nothing tells how many events
-    /// there were, one stands for all.
-    pub(crate) fn salvage(object: &[u8], (batch, end): (u64, Seq)) -> Self {
+    /// Recovers batch `batch` after position `end` from an object that [`decode`](Self::decode) refuses. Intact texts
+    /// stay as they are. A damaged text is replaced by one that no event has; if the header is damaged too, one such
+    /// text replaces all events.
+    pub(crate) fn salvage(object: &[u8], batch: u64, end: Seq) -> Self {
         let lost = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_MAX)]);
             format!("{}{text}", char::REPLACEMENT_CHARACTER)
@@ -114,16 +121,23 @@ impl Batch {
         let header = serde_json::from_slice::<Header>(&object[..line]).ok();
         let Some(header) = header.filter(|header| header.batch == batch && !header.events.is_empty()) else {
             let records = vec![Record { seq: end.next(), body: lost(object) }];
-            let (write, before) = (String::new(), Hash::ZERO);
-            return Self { batch, first: end.next(), epoch: None, write, before, records, kept: None };
+            return Self {
+                batch,
+                first: end.next(),
+                epoch: None,
+                write: String::new(),
+                before: Hash::ZERO,
+                records,
+                kept: None,
+            };
         };
         let mut rest = object.get(line + 1..).unwrap_or_default();
         let mut records = Vec::with_capacity(header.events.len());
         for (seq, length) in header.events {
-            let (body, behind) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+            let (body, following) = rest.split_at_checked(length).unwrap_or((rest, &[]));
             let text = std::str::from_utf8(body).ok().filter(|_| body.len() == length);
             records.push(Record { seq, body: text.map_or_else(|| lost(body), str::to_owned) });
-            rest = behind.get(1..).unwrap_or_default();
+            rest = following.get(1..).unwrap_or_default();
         }
         let Header { first, epoch, write, before, kept, .. } = header;
         Self { batch, first, epoch, write, before, records, kept }
@@ -148,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_come_back_as_they_were() {
+    fn texts_survive_encoding() {
         for bodies in [&["a", "", "line\nline\n", "ä🏺"][..], &[""], &[]] {
             let batch = batch(bodies);
             assert_eq!(Batch::decode("k", &batch.encode()).unwrap(), batch);
@@ -156,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn whole_texts_of_a_broken_batch_are_salvaged() {
+    fn intact_texts_of_a_damaged_batch_are_recovered() {
         let whole = batch(&["abc", "def"]).encode();
         let mut broken = whole.to_vec();
         let at = broken.windows(3).position(|text| text == b"abc").unwrap();
         broken[at] = 0xfc;
         let texts = |object: &[u8]| -> Vec<(u64, String)> {
-            let salvaged = Batch::salvage(object, (3, Seq(4)));
+            let salvaged = Batch::salvage(object, 3, Seq(4));
             salvaged.records.into_iter().map(|record| (record.seq.0, record.body)).collect()
         };
         let (first, second) = ((5, "\u{fffd}\u{fffd}bc".to_owned()), (6, "def".to_owned()));
@@ -174,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_was_cut_off_is_damaged() {
+    fn a_truncated_object_is_damaged() {
         let whole = batch(&["abc", "def"]).encode();
         for length in 0..whole.len() {
             assert!(Batch::decode("k", &whole[..length]).is_err(), "{length} bytes");

@@ -1,6 +1,6 @@
-//! Looks a store over, and its server, for `goldseam store`.
+//! Checks a store and its server, for `goldseam store`.
 //!
-//! Invariant: it writes below `probe/` only, and removes that again.
+//! Invariant: a check writes only below `probe/`, and removes what it wrote.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,46 +11,46 @@ use goldseam_store::StoreError;
 use goldseam_store::check::{Fact, Migrated, Report};
 
 use crate::batch::Batch;
-use crate::bucket::{Bucket, SIDE_BY_SIDE};
+use crate::bucket::{Bucket, CONCURRENT_GETS};
 use crate::fault;
-use crate::keys::{self, Active, Part};
-use crate::open::{FORMAT, Older, Opening};
-use crate::rows::Known;
-use crate::trial::{self, Tried};
+use crate::keys::{self, ActiveMarker, Part};
+use crate::open::{FORMAT, OpenMode, Opening};
+use crate::row_cache::StoredRow;
+use crate::soak_test::{self, SoakReport, shown};
 use crate::url::Options;
 
 /// Most complaints that are reported.
 const COMPLAINTS_MAX: usize = 100;
 /// Keys listed at a time.
 const CHUNK: usize = 10_000;
-/// A marker whose run was never begun counts as left behind after this long.
-const ON_THE_WAY: Duration = Duration::from_secs(600);
+/// A marker whose run never began counts as left behind after this time.
+const PENDING_MAX: Duration = Duration::from_secs(600);
 
-/// Looks a prefix over: races two writers at its server for two seconds, then reads all of it and changes nothing.
+/// Checks a prefix: races two writers at its server for two seconds, then reads everything. Changes nothing.
 pub async fn check(options: Options) -> Result<Report, StoreError> {
     let opening = Opening::new(&options)?;
-    // Nobody waits and tries again here.
-    look(&options, &opening).await.map_err(|error| fault::at_opening(error, &options.place()))
+    // A check has no caller that retries.
+    report(&options, &opening).await.map_err(|error| fault::at_opening(error, &options.place()))
 }
 
-async fn look(options: &Options, opening: &Opening) -> Result<Report, StoreError> {
+async fn report(options: &Options, opening: &Opening) -> Result<Report, StoreError> {
     let format = opening.format().await?;
     let bucket = &opening.bucket;
-    let tried = trial::long(bucket).await?;
-    let mut found = Found::default();
+    let soak = soak_test::run(bucket).await?;
+    let mut found = Findings::default();
     if format > 0 {
-        found.walk(bucket).await?;
+        found.scan(bucket).await?;
     }
     let left = match format {
         0 => 0,
-        _ => markers_left(opening, &found.runs).await?,
+        _ => count_leftover_markers(opening, &found.runs).await?,
     };
     let mut facts = vec![
         ("server", Fact::Text(bucket.server().unwrap_or("unnamed").to_owned())),
         ("bucket", Fact::Text(options.bucket.clone())),
         ("prefix", Fact::Text(options.prefix.clone())),
     ];
-    facts.extend(tried_facts(tried.as_ref()));
+    facts.extend(soak_facts(soak.as_ref()));
     if let Some(ahead) = opening.clock.ahead() {
         facts.push(("server_clock_ahead", Fact::Text(format!("{ahead} ms"))));
     }
@@ -74,32 +74,27 @@ async fn look(options: &Options, opening: &Opening) -> Result<Report, StoreError
     })
 }
 
-/// Makes a store in an empty prefix.
+/// Creates a store in an empty prefix.
 pub async fn migrate(options: Options) -> Result<Migrated, StoreError> {
-    let from = crate::open::ready(&options, Older::Make).await?;
+    let from = crate::open::prepare(&options, OpenMode::CreateOrMigrate).await?;
     Ok(Migrated { from: i64::from(from), to: i64::from(FORMAT) })
 }
 
-/// What the server showed of itself.
-fn tried_facts(tried: Option<&Tried>) -> Vec<(&'static str, Fact)> {
-    let Some(tried) = tried else {
-        return vec![("conditions", Fact::Text("not tried: these keys may not write".to_owned()))];
+/// The facts of a soak test.
+fn soak_facts(soak: Option<&SoakReport>) -> Vec<(&'static str, Fact)> {
+    let Some(soak) = soak else {
+        return vec![("conditions", Fact::Text("not tested: these access keys may not write".to_owned()))];
     };
-    let listed = if tried.listed { "at once" } else { "late" };
-    let kept = format!("kept in {} races and {} counted updates", tried.races, tried.updates);
+    let listed = if soak.listed { "at once" } else { "late" };
+    let enforced = format!("enforced in {} races and {} counted updates", soak.races, soak.updates);
     vec![
-        ("conditions", Fact::Text(kept)),
-        ("versioned", Fact::Text(if tried.versioned { "yes" } else { "no" }.to_owned())),
+        ("conditions", Fact::Text(enforced)),
+        ("versioned", Fact::Text(if soak.versioned { "yes" } else { "no" }.to_owned())),
         ("listed", Fact::Text(listed.to_owned())),
-        ("put", Fact::Text(tried.puts.to_string())),
-        ("get", Fact::Text(tried.gets.to_string())),
-        ("list", Fact::Text(tried.lists.to_string())),
+        ("put", Fact::Text(soak.puts.to_string())),
+        ("get", Fact::Text(soak.gets.to_string())),
+        ("list", Fact::Text(soak.lists.to_string())),
     ]
-}
-
-/// A time for people.
-pub(crate) fn shown(span: Duration) -> String {
-    format!("{:.1} ms", span.as_secs_f64() * 1_000.0)
 }
 
 async fn count(bucket: &Bucket, folder: &str) -> Result<u64, StoreError> {
@@ -115,60 +110,60 @@ async fn count(bucket: &Bucket, folder: &str) -> Result<u64, StoreError> {
     }
 }
 
-/// Markers of runs that were never begun and that nobody is about to begin.
-async fn markers_left(opening: &Opening, runs: &HashSet<RunId>) -> Result<u64, StoreError> {
+/// Counts old markers of runs that never began.
+async fn count_leftover_markers(opening: &Opening, runs: &HashSet<RunId>) -> Result<u64, StoreError> {
     let now = opening.clock.now();
     let listed = opening.bucket.list(keys::ACTIVE, None, usize::MAX).await?;
     let left = listed.iter().filter(|entry| {
-        now.since(entry.modified) > ON_THE_WAY
-            && Active::parse(&entry.key).is_none_or(|marker| !runs.contains(&marker.run))
+        now.since(entry.modified) > PENDING_MAX
+            && ActiveMarker::parse(&entry.key).is_none_or(|marker| !runs.contains(&marker.run))
     });
     Ok(left.count() as u64)
 }
 
-/// What a run has in the bucket.
+/// The objects of a run.
 #[derive(Debug)]
-struct Parts {
+struct RunObjects {
     run: RunId,
     batches: Vec<u64>,
     state: bool,
-    /// Keys in its folder that no run has.
+    /// Keys in its folder that are not ours.
     strange: Vec<String>,
 }
 
-impl Parts {
+impl RunObjects {
     fn of(run: RunId) -> Self {
         Self { run, batches: Vec::new(), state: false, strange: Vec::new() }
     }
 }
 
-/// What was found under `workflow/`.
+/// What a check found under `workflow/`.
 #[derive(Debug, Default)]
-struct Found {
+struct Findings {
     runs: HashSet<RunId>,
     events: u64,
-    /// States without a log that are somebody else's.
+    /// States of other systems.
     foreign: u64,
     complaints: Vec<String>,
 }
 
-impl Found {
-    /// Goes through all runs, one after the other: keys of one run stand together.
-    async fn walk(&mut self, bucket: &Bucket) -> Result<(), StoreError> {
-        let mut current: Option<Parts> = None;
+impl Findings {
+    /// Checks all runs, one after the other: the keys of one run are adjacent.
+    async fn scan(&mut self, bucket: &Bucket) -> Result<(), StoreError> {
+        let mut current: Option<RunObjects> = None;
         let mut after: Option<String> = None;
         loop {
             let listed = bucket.list(keys::WORKFLOWS, after.as_deref(), CHUNK).await?;
             for entry in &listed {
-                let Some(run) = keys::folder(&entry.key) else {
+                let Some(run) = keys::run_of(&entry.key) else {
                     self.foreign += 1;
                     continue;
                 };
                 if current.as_ref().is_some_and(|parts| parts.run != run) {
                     self.run(bucket, current.take()).await?;
                 }
-                let parts = current.get_or_insert_with(|| Parts::of(run));
-                match keys::part(&entry.key) {
+                let parts = current.get_or_insert_with(|| RunObjects::of(run));
+                match keys::run_part(&entry.key) {
                     Some((_, Part::Batch(batch))) => parts.batches.push(batch),
                     Some((_, Part::State)) => parts.state = true,
                     None => parts.strange.push(entry.key.clone()),
@@ -187,27 +182,27 @@ impl Found {
         }
     }
 
-    async fn run(&mut self, bucket: &Bucket, parts: Option<Parts>) -> Result<(), StoreError> {
-        let Some(Parts { run, batches, state, strange }) = parts else { return Ok(()) };
+    async fn run(&mut self, bucket: &Bucket, parts: Option<RunObjects>) -> Result<(), StoreError> {
+        let Some(RunObjects { run, batches, state, strange }) = parts else { return Ok(()) };
         if batches.is_empty() {
-            // Beside no log of ours, it is not ours.
+            // Without a log of ours, the objects are not ours.
             self.foreign += strange.len() as u64;
         } else {
-            strange.iter().for_each(|key| self.complain(format!("{key:?} is no object of the store")));
+            strange.iter().for_each(|key| self.complain(format!("{key:?} is not an object of this store")));
         }
         if batches.is_empty() && !state {
             return Ok(());
         }
         if batches.is_empty() && state {
             let key = keys::state(&run);
-            match bucket.get(&key).await?.map(|object| Known::read(&key, object)).transpose() {
-                Ok(Some(Some(_))) => self.complain(format!("the run {run} has a row and no log")),
+            match bucket.get(&key).await?.map(|object| StoredRow::read(&key, object)).transpose() {
+                Ok(Some(Some(_))) => self.complain(format!("run {run} has a row but no log")),
                 Ok(Some(None)) => {
                     self.foreign += 1;
                     return Ok(());
                 }
                 Ok(None) => return Ok(()),
-                // What cannot be read, and stands beside no log of ours, is not ours.
+                // An unreadable state without a log of ours is not ours.
                 Err(_) => {
                     self.foreign += 1;
                     return Ok(());
@@ -219,38 +214,40 @@ impl Found {
         Ok(())
     }
 
-    /// Reads a log from its first batch to its last: each must follow the one before.
+    /// Reads a log from its first batch to its last. Each batch must follow the previous one.
     async fn log(&mut self, bucket: &Bucket, run: &RunId, batches: &[u64]) -> Result<(), StoreError> {
         let gets = batches.iter().map(|batch| async move {
             let key = keys::batch(run, *batch);
             let found = bucket.get(&key).await?;
             Ok::<_, StoreError>((*batch, key, found))
         });
-        let mut gets = futures_util::stream::iter(gets).buffered(SIDE_BY_SIDE);
-        let mut end = Link { batch: 0, end: Some(Seq::ZERO), hash: Some(Hash::ZERO) };
+        let mut gets = futures_util::stream::iter(gets).buffered(CONCURRENT_GETS);
+        let mut end = ChainEnd { batch: 0, end: Some(Seq::ZERO), hash: Some(Hash::ZERO) };
         let mut trimmed: Option<(u64, Hash)> = None;
         while let Some(got) = gets.next().await {
             let (number, key, found) = got?;
-            // It was listed a moment ago.
+            // The object was removed after the list.
             let Some(found) = found else { continue };
             if let Some((kept, before)) = trimmed {
-                // Objects between are on their way out.
+                // A trim has not yet removed the objects in between.
                 if number < kept {
                     continue;
                 }
                 trimmed = None;
-                end = Link { batch: kept - 1, end: None, hash: Some(before) };
+                end = ChainEnd { batch: kept - 1, end: None, hash: Some(before) };
             }
             if number != end.batch + 1 {
-                self.complain(format!("the log {run} has no batch {} before batch {number}", end.batch + 1));
+                let missing = end.batch + 1;
+                self.complain(format!("the log of run {run} has no batch {missing} before batch {number}"));
                 end.hash = None;
             }
             end.batch = number;
             let hash = Hash::of(&found.body);
             match Batch::decode(&key, &found.body) {
                 Ok(batch) => {
-                    if let Some(complaint) = end.complaint(&batch) {
-                        self.complain(format!("the log {run} is broken at batch {number}: {complaint}"));
+                    if let Some(complaint) = end.complaint_about(&batch) {
+                        let what = format!("the log of run {run} is broken at batch {number}: {complaint}");
+                        self.complain(what);
                     }
                     self.events += batch.records.len() as u64;
                     end.end = end.end.max(Some(batch.end()));
@@ -266,28 +263,28 @@ impl Found {
     }
 }
 
-/// Where a log ends so far.
+/// The end of a log so far.
 #[derive(Debug)]
-struct Link {
+struct ChainEnd {
     batch: u64,
-    /// None if what came before was trimmed: the next batch begins anywhere.
+    /// None after trimmed batches: the next batch may begin anywhere.
     end: Option<Seq>,
-    /// Of the last batch; none if that is missing.
+    /// The hash of the last batch; none if it is missing.
     hash: Option<Hash>,
 }
 
-impl Link {
-    /// What is wrong with a batch that should follow.
-    fn complaint(&self, batch: &Batch) -> Option<String> {
+impl ChainEnd {
+    /// Describes the error of the next batch; none if it is correct.
+    fn complaint_about(&self, batch: &Batch) -> Option<String> {
         if batch.batch != self.batch {
-            return Some(format!("it says that it is batch {}", batch.batch));
+            return Some(format!("its header names batch {}", batch.batch));
         }
-        // What is left of a trimmed log tells where it goes on, and follows nothing.
+        // The first batch of a trimmed log names the next batch, and follows none.
         if batch.kept.is_some() {
-            return (!batch.records.is_empty()).then(|| "it is trimmed, and yet has events".to_owned());
+            return (!batch.records.is_empty()).then(|| "it is trimmed but has events".to_owned());
         }
         if self.hash.is_some_and(|hash| hash != batch.before) {
-            return Some("it does not follow the one before it".to_owned());
+            return Some("it does not follow the batch before it".to_owned());
         }
         let mut expected = self.end.map_or(batch.first, Seq::next);
         for record in &batch.records {
@@ -300,7 +297,7 @@ impl Link {
     }
 }
 
-/// Whether there is a store at all. Changes nothing.
+/// Whether the prefix holds a store. Changes nothing.
 pub async fn is_there(options: &Options) -> Result<bool, StoreError> {
     Ok(Opening::new(options)?.format().await? > 0)
 }

@@ -1,4 +1,4 @@
-//! Claiming: from the board to tasks, each taken by compare-and-set.
+//! Claims: the ready index offers tasks, and each is taken by compare-and-set.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,43 +9,55 @@ use goldseam_core::task::Task;
 use goldseam_core::{LaneName, Millis};
 use goldseam_store::{Claim, ClaimedTasks, StoreError};
 
-use crate::bucket::SIDE_BY_SIDE;
-use crate::keys::{self, Ready, TaskMarker};
-use crate::records::Held;
-use crate::store::Inner;
-use crate::tasks::Put;
+use crate::bucket::CONCURRENT_GETS;
+use crate::inner::Inner;
+use crate::keys::{self, ReadyMarker, TaskMarker};
+use crate::records::Tagged;
+use crate::tasks::TaskWrite;
 
-/// A marker without its task, or ahead of it, is left alone for so long: its writer may be on the way.
-const ON_THE_WAY: Duration = Duration::from_secs(600);
+/// How long a marker without its task, or with a later version than its task, is kept: its writer may be about to write
+/// the task.
+const PENDING_MAX: Duration = Duration::from_secs(600);
 
-/// A ready task as its marker tells it.
+/// A ready task as its marker describes it.
 #[derive(Debug, Clone)]
 struct Offer {
     key: String,
-    ready: Ready,
+    ready: ReadyMarker,
 }
 
-/// What became of an offer.
-enum Taken {
-    Yes(Box<Task>),
-    /// Somebody has its lane.
+/// The outcome of an attempt to claim an offered task.
+enum Attempt {
+    Claimed(Box<Task>),
+    /// Another task holds its lane.
     Blocked,
-    /// It is over, or somebody was faster.
-    No,
+    /// The marker is stale, or another claimant was faster.
+    Gone,
+}
+
+/// Which lanes are busy, as far as this claim knows.
+type BusyLanes = BTreeMap<LaneName, bool>;
+
+/// The outcome of claiming due tasks.
+struct DueClaimed {
+    tasks: Vec<Task>,
+    /// Offers that were not needed.
+    left: Vec<Offer>,
+    busy: BusyLanes,
 }
 
 impl Inner {
     pub(crate) async fn claim(&self, claim: &Claim) -> Result<ClaimedTasks, StoreError> {
-        let pools: BTreeSet<String> = claim.pools.iter().map(|pool| keys::short("pool", pool)).collect();
-        let kind = claim.kind.as_ref().map(|kind| keys::short("kind", kind));
-        let wanted = |ready: &Ready| {
-            pools.contains(&ready.sort.0) && kind.as_ref().is_none_or(|kind| ready.sort.1 == *kind)
+        let pools: BTreeSet<String> = claim.pools.iter().map(|pool| keys::short_hash("pool", pool)).collect();
+        let kind = claim.kind.as_ref().map(|kind| keys::short_hash("kind", kind));
+        let is_wanted = |ready: &ReadyMarker| {
+            pools.contains(&ready.pool_hash) && kind.as_ref().is_none_or(|kind| ready.kind_hash == *kind)
         };
-        let board = self.board.look(self).await?;
-        let mut offers: Vec<Offer> = board
+        let markers = self.ready_index.markers(&self.bucket, self.markers_age_max()).await?;
+        let mut offers: Vec<Offer> = markers
             .into_iter()
             .filter_map(|(key, marker)| match marker {
-                TaskMarker::Ready(ready) if wanted(&ready) => Some(Offer { key, ready }),
+                TaskMarker::Ready(ready) if is_wanted(&ready) => Some(Offer { key, ready }),
                 _ => None,
             })
             .collect();
@@ -55,16 +67,16 @@ impl Inner {
         });
         let (due, waiting): (Vec<_>, Vec<_>) =
             offers.into_iter().partition(|offer| offer.ready.run_at <= claim.now);
-        let (tasks, left, mut busy) = self.take_due(claim, due).await?;
+        let DueClaimed { tasks, left, mut busy } = self.claim_due(claim, due).await?;
         let mut rest: Vec<Offer> = left.into_iter().chain(waiting).collect();
         rest.sort_by_key(|offer| offer.ready.run_at);
         let mut next_due = None;
         for offer in rest {
-            let blocked = match &offer.ready.lane {
+            let is_blocked = match &offer.ready.lane {
                 None => false,
                 Some(lane) => self.is_busy(lane, &mut busy).await?,
             };
-            if !blocked && self.offered(claim, &offer).await?.is_some() {
+            if !is_blocked && self.offered(claim, &offer).await?.is_some() {
                 next_due = Some(offer.ready.run_at);
                 break;
             }
@@ -72,64 +84,55 @@ impl Inner {
         Ok(ClaimedTasks { tasks, next_due })
     }
 
-    /// The task that a marker offers, if it is still to be had; it is read only if this process does not know it. A
-    /// marker that is over is taken away.
-    async fn offered(&self, claim: &Claim, offer: &Offer) -> Result<Option<Held<Task>>, StoreError> {
+    /// The task that a marker offers, if it can still be claimed. Reads it only if this process does not remember it,
+    /// and removes a stale marker.
+    async fn offered(&self, claim: &Claim, offer: &Offer) -> Result<Option<Tagged<Task>>, StoreError> {
         let key = keys::task(&offer.ready.task);
-        let held = match self.tasks.last_seen(&key).filter(|held| held.record.version >= offer.ready.version)
-        {
-            Some(held) => Some(held),
-            None => self.tasks.get(&self.bucket, &key).await?,
+        let is_behind = |task: &Tagged<Task>| task.record.version < offer.ready.version;
+        let found = match self.tasks.last_seen(&key).filter(|seen| !is_behind(seen)) {
+            Some(seen) => Some(seen),
+            None => self.tasks.get(&key).await?,
         };
-        let behind = |held: &Held<Task>| held.record.version < offer.ready.version;
-        if held.as_ref().is_none_or(behind) {
-            // Its writer may be on the way.
-            self.board.doubt(&offer.key);
-            // What cannot be read is offered again once somebody has put it right.
-            if self.tasks.why_unreadable(&key).is_none() {
+        if found.as_ref().is_none_or(is_behind) {
+            // Its writer may be about to write it.
+            self.ready_index.skip(&offer.key);
+            // An unreadable task is offered again once it is repaired.
+            if !self.tasks.is_unreadable(&key) {
                 self.drop_if_old(&offer.key).await;
             }
             return Ok(None);
         }
-        // Two writers may have meant the same version, and only one of them was faster.
+        // Two writers may have written markers of the same version, of which only one wrote the task.
         let marker = Some(TaskMarker::Ready(offer.ready.clone()));
-        let held = held.filter(|held| TaskMarker::of(&held.record) == marker);
-        if held.is_none() {
+        let found = found.filter(|found| TaskMarker::of(&found.record) == marker);
+        if found.is_none() {
             self.drop_marker(&offer.key).await;
         }
-        Ok(held.filter(|held| claim.wants(&held.record)))
+        Ok(found.filter(|found| claim.wants(&found.record)))
     }
 
-    async fn is_busy(
-        &self,
-        lane: &LaneName,
-        busy: &mut BTreeMap<LaneName, bool>,
-    ) -> Result<bool, StoreError> {
+    async fn is_busy(&self, lane: &LaneName, busy: &mut BusyLanes) -> Result<bool, StoreError> {
         if let Some(known) = busy.get(lane) {
             return Ok(*known);
         }
-        let is = self.is_lane_busy(lane).await?;
-        busy.insert(lane.clone(), is);
-        Ok(is)
+        let is_busy = self.is_lane_busy(lane).await?;
+        busy.insert(lane.clone(), is_busy);
+        Ok(is_busy)
     }
 
-    /// Takes what is due, best first, several side by side; of each lane at most one.
-    async fn take_due(
-        &self,
-        claim: &Claim,
-        due: Vec<Offer>,
-    ) -> Result<(Vec<Task>, Vec<Offer>, BTreeMap<LaneName, bool>), StoreError> {
+    /// Claims due tasks, best first, several concurrently, but at most one of each lane.
+    async fn claim_due(&self, claim: &Claim, due: Vec<Offer>) -> Result<DueClaimed, StoreError> {
         let mut tasks: Vec<Task> = Vec::new();
-        let mut busy: BTreeMap<LaneName, bool> = BTreeMap::new();
+        let mut busy = BusyLanes::new();
         let mut due = due.into_iter().peekable();
         while tasks.len() < claim.limit as usize && due.peek().is_some() {
-            let room = (claim.limit as usize - tasks.len()).min(SIDE_BY_SIDE);
+            let room = (claim.limit as usize - tasks.len()).min(CONCURRENT_GETS);
             let mut now: Vec<Offer> = Vec::new();
             let mut lanes: BTreeSet<LaneName> = BTreeSet::new();
             while now.len() < room
                 && let Some(offer) = due.peek()
             {
-                // The next one of a lane waits for what becomes of the first.
+                // The next task of a lane waits for the outcome of the first.
                 if let Some(lane) = &offer.ready.lane {
                     if lanes.contains(lane) {
                         break;
@@ -142,48 +145,47 @@ impl Inner {
                 }
                 now.extend(due.next());
             }
-            let taken = join_all(now.iter().map(|offer| self.take(claim, offer))).await;
-            for (offer, taken) in now.into_iter().zip(taken) {
-                match taken {
-                    Ok(Taken::Yes(task)) => {
+            let attempts = join_all(now.iter().map(|offer| self.try_claim(claim, offer))).await;
+            for (offer, attempt) in now.into_iter().zip(attempts) {
+                match attempt {
+                    Ok(Attempt::Claimed(task)) => {
                         busy.extend(offer.ready.lane.map(|lane| (lane, true)));
                         tasks.push(*task);
                     }
-                    Ok(Taken::Blocked) => busy.extend(offer.ready.lane.map(|lane| (lane, true))),
-                    Ok(Taken::No) => {}
-                    // A record that cannot be read is passed over; it is named by a look for such records.
+                    Ok(Attempt::Blocked) => busy.extend(offer.ready.lane.map(|lane| (lane, true))),
+                    Ok(Attempt::Gone) => {}
+                    // Skip an unreadable record; `unreadable` names it.
                     Err(error @ StoreError::Damaged { .. }) => {
-                        tracing::debug!(%error, "a task cannot be claimed and is passed over");
-                        self.board.doubt(&offer.key);
+                        tracing::debug!(%error, "skipped an unreadable task");
+                        self.ready_index.skip(&offer.key);
                     }
-                    // What was taken already is told; what failed is found by the next look.
+                    // Return the tasks that are already claimed; the next claim finds the failed one again.
                     Err(error) if tasks.is_empty() => return Err(error),
-                    Err(error) => tracing::warn!(%error, "a task could not be claimed"),
+                    Err(error) => tracing::warn!(%error, "failed to claim a task"),
                 }
             }
         }
-        Ok((tasks, due.collect(), busy))
+        Ok(DueClaimed { tasks, left: due.collect(), busy })
     }
 
-    async fn take(&self, claim: &Claim, offer: &Offer) -> Result<Taken, StoreError> {
-        let Some(held) = self.offered(claim, offer).await? else { return Ok(Taken::No) };
-        let task = &held.record;
-        let claimed = task.clone().claimed(&claim.owner, claim.now);
-        match self.write_task(&claimed, Some(&held)).await? {
-            Put::Done => Ok(Taken::Yes(Box::new(claimed))),
-            Put::Rival(_) => Ok(Taken::Blocked),
-            Put::Lost(found) => {
-                if found.is_none_or(|found| found.record.version > offer.ready.version) {
+    async fn try_claim(&self, claim: &Claim, offer: &Offer) -> Result<Attempt, StoreError> {
+        let Some(found) = self.offered(claim, offer).await? else { return Ok(Attempt::Gone) };
+        let claimed = found.record.clone().claimed(&claim.owner, claim.now);
+        match self.write_task(&claimed, Some(&found)).await? {
+            TaskWrite::Done => Ok(Attempt::Claimed(Box::new(claimed))),
+            TaskWrite::Rival(_) => Ok(Attempt::Blocked),
+            TaskWrite::Lost(stored) => {
+                if stored.is_none_or(|stored| stored.record.version > offer.ready.version) {
                     self.drop_marker(&offer.key).await;
                 }
-                Ok(Taken::No)
+                Ok(Attempt::Gone)
             }
         }
     }
 
     async fn drop_if_old(&self, key: &str) {
-        let written = self.board.written_at(key);
-        if written < Millis::NEVER && self.clock.now().since(written) > ON_THE_WAY {
+        let written = self.ready_index.written_at(key);
+        if written < Millis::NEVER && self.clock.now().since(written) > PENDING_MAX {
             self.drop_marker(key).await;
         }
     }

@@ -1,6 +1,6 @@
-//! The store's clock: the server's, as its answers tell it, carried on by this machine's stopwatch.
+//! The store's clock: the server's time from its responses, continued by this machine's monotonic clock.
 //!
-//! Invariant: within a process it never goes back, and this machine's idea of the date is never asked to tell it.
+//! Invariant: within a process the clock never goes back, and it never uses this machine's date.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,17 +11,17 @@ use goldseam_core::Millis;
 use goldseam_store::Clock;
 pub(crate) use goldseam_store::clock::Moment;
 
-/// Two stopwatches drift apart by one part of so many at the most.
+/// Two monotonic clocks drift apart by at most one part in this number.
 const DRIFT: i64 = 2_000;
 
-/// Nanoseconds of a millisecond, and of a second.
+/// Nanoseconds per millisecond, and per second.
 const MILLI: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MILLI;
-/// For so long the clock stands still if the server's is behind it.
+/// Longest time that this clock stops if the server's clock is behind it.
 const STILL_MAX: i64 = 2 * SECOND;
 
-/// Between which bounds the server's clock stood when this machine's stopwatch stood at `at`, in nanoseconds: they
-/// are carried on with every answer, and what is rounded off would add up.
+/// The bounds of the server's clock at a moment of this machine's monotonic clock. In nanoseconds: every response moves
+/// them, and rounding errors would add up.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     least: i64,
@@ -30,7 +30,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The same bounds at a later moment, wider by what two stopwatches may drift apart.
+    /// The bounds at a later moment, wider by the possible drift.
     fn at(self, at: Moment) -> Self {
         let passed = nanoseconds(at.since(self.at));
         let drift = passed / DRIFT;
@@ -42,62 +42,58 @@ impl Bounds {
     }
 }
 
-/// What answers have told.
+/// What is known of the server's clock.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct Estimate {
     bounds: Bounds,
-    /// How far this clock is ahead of the server's, which was set back.
+    /// How far this clock is ahead of the server's clock, which was set back.
     ahead: i64,
 }
 
-impl Known {
-    /// What this clock shows, in nanoseconds.
+impl Estimate {
+    /// The time of this clock, in nanoseconds.
     fn shown(&self, at: Moment) -> i64 {
         self.bounds.at(at).middle() + self.ahead
     }
 }
 
-/// A clock that only goes on. It does not stand still for long either: time that somebody waits for comes, even if
-/// the server's clock is set back by hours.
+/// A clock that never goes back, and never stops for long: even if the server's clock is set back by hours, waits end.
 pub(crate) struct StoreClock {
-    /// Another clock in place of the server's.
-    given: Option<Clock>,
-    known: Mutex<Option<Known>>,
+    /// A clock that replaces the server's.
+    injected: Option<Clock>,
+    known: Mutex<Option<Estimate>>,
     latest: AtomicI64,
 }
 
 impl StoreClock {
-    pub(crate) fn new(given: Option<Clock>) -> Self {
-        Self { given, known: Mutex::new(None), latest: AtomicI64::new(0) }
+    pub(crate) fn new(injected: Option<Clock>) -> Self {
+        Self { injected, known: Mutex::new(None), latest: AtomicI64::new(0) }
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+    fn known(&self) -> MutexGuard<'_, Option<Estimate>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it can tell the time yet.
+    /// Whether the time is known yet.
     pub(crate) fn is_set(&self) -> bool {
-        self.given.is_some() || self.known().is_some()
+        self.injected.is_some() || self.known().is_some()
     }
 
-    /// The time, or the latest one ever told if that is later.
+    /// Returns the time, or the latest time ever returned if that is later.
     pub(crate) fn now(&self) -> Millis {
-        let now = match &self.given {
+        let now = match &self.injected {
             Some(clock) => clock().0,
             None => self.known().map_or(0, |known| known.shown(Moment::now()) / MILLI),
         };
         Millis(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
     }
 
-    /// By how many milliseconds the server's clock is ahead of this machine's. For people: nothing is decided by it.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this machine's date is told to people, and used for nothing"
-    )]
+    /// By how many milliseconds the server's clock is ahead of this machine's. For reports only.
+    #[expect(clippy::disallowed_methods, reason = "only a report shows this machine's date")]
     pub(crate) fn ahead(&self) -> Option<i64> {
         let bounds = (*self.known())?.bounds.at(Moment::now());
         let here = nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).ok()?);
-        // No more than is certain: an answer names whole seconds.
+        // Only the certain part: a response names whole seconds.
         let certain = match here {
             here if here < bounds.least => bounds.least - here,
             here if here > bounds.most => bounds.most - here,
@@ -106,24 +102,24 @@ impl StoreClock {
         Some(certain / MILLI)
     }
 
-    /// An answer to a request that was sent at `sent` and has just come says which second the server's clock
-    /// shows. Each answer narrows what is possible; one that contradicts the others is believed alone, as the
-    /// server's clock was set.
-    pub(crate) fn heard(&self, second: i64, sent: Moment) {
+    /// Learns from a response that has just arrived, to a request sent at `sent`, which second the server's clock
+    /// shows. Each response narrows the bounds; one that contradicts earlier ones replaces them, because the server's
+    /// clock was set.
+    pub(crate) fn observe(&self, second: i64, sent: Moment) {
         let mut known = self.known();
         let at = Moment::now();
-        let told = second.saturating_mul(SECOND);
-        // It was said after we sent, and before now.
-        let most = told.saturating_add(SECOND).saturating_add(nanoseconds(at.since(sent)));
-        let heard = Bounds { least: told, most, at };
+        let least = second.saturating_mul(SECOND);
+        // The server read its clock after `sent` and before now.
+        let most = least.saturating_add(SECOND).saturating_add(nanoseconds(at.since(sent)));
+        let observed = Bounds { least, most, at };
         let both = known.map(|known| known.bounds.at(at)).map(|known| Bounds {
-            least: known.least.max(heard.least),
-            most: known.most.min(heard.most),
+            least: known.least.max(observed.least),
+            most: known.most.min(observed.most),
             at,
         });
-        let bounds = both.filter(|both| both.least <= both.most).unwrap_or(heard);
+        let bounds = both.filter(|both| both.least <= both.most).unwrap_or(observed);
         let back = known.map_or(0, |known| known.shown(at) - bounds.middle());
-        *known = Some(Known { bounds, ahead: if back > STILL_MAX { back } else { 0 } });
+        *known = Some(Estimate { bounds, ahead: if back > STILL_MAX { back } else { 0 } });
     }
 }
 
@@ -142,61 +138,62 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_narrow_the_time_down() {
+    fn responses_narrow_the_bounds() {
         let clock = StoreClock::new(None);
         assert!(!clock.is_set());
-        clock.heard(1_000, Moment::now());
+        clock.observe(1_000, Moment::now());
         let first = clock.now().0;
         assert!((1_000_000..=1_001_010).contains(&first), "{first}");
-        // The same second again, and then the next one: the turn lies between.
-        clock.heard(1_000, Moment::now());
-        clock.heard(1_001, Moment::now());
+        // The same second again, and then the next one: the second changed in between.
+        clock.observe(1_000, Moment::now());
+        clock.observe(1_001, Moment::now());
         let narrowed = clock.now().0;
         assert!((1_001_000..=1_001_050).contains(&narrowed), "{narrowed}");
     }
 
     #[test]
-    fn many_answers_do_not_slow_the_clock() {
+    fn many_responses_do_not_slow_the_clock() {
         let begun = Moment::now();
         let first = Bounds { least: 0, most: 0, at: begun };
         let mut carried = first;
-        let mut answers = 0;
+        let mut responses = 0;
         while begun.elapsed() < Duration::from_millis(20) {
             carried = carried.at(Moment::now());
-            answers += 1;
+            responses += 1;
         }
-        // Each answer may round off a nanosecond or so, and some drift.
+        // Each response may lose about a nanosecond to rounding, and some drift.
         let passed = nanoseconds(carried.at.since(begun));
-        assert!(carried.most >= passed - answers, "{carried:?} after {passed}");
+        assert!(carried.most >= passed - responses, "{carried:?} after {passed}");
         assert!(carried.least <= passed && carried.least >= passed - passed / 1_000, "{carried:?}");
     }
 
     #[test]
-    fn a_clock_that_was_set_is_believed_but_never_goes_back() {
+    fn follows_a_clock_that_was_set_but_never_goes_back() {
         let clock = StoreClock::new(None);
-        clock.heard(5_000, Moment::now());
+        clock.observe(5_000, Moment::now());
         let before = clock.now();
-        clock.heard(1_000, Moment::now());
+        clock.observe(1_000, Moment::now());
         assert_eq!(clock.now().0.max(before.0), clock.now().0);
-        clock.heard(9_000, Moment::now());
+        clock.observe(9_000, Moment::now());
         assert!(clock.now().0 >= 9_000_000);
     }
 
     #[test]
-    fn a_clock_that_was_set_back_goes_on_and_is_right_again_once_it_has_been_set_forward() {
+    fn a_clock_that_was_set_back_advances_and_recovers() {
         let clock = StoreClock::new(None);
-        clock.heard(5_000, Moment::now());
-        clock.heard(1_000, Moment::now());
-        let (before, begun) = (clock.now().0, Moment::now());
+        clock.observe(5_000, Moment::now());
+        clock.observe(1_000, Moment::now());
+        let before = clock.now().0;
+        let begun = Moment::now();
         while begun.elapsed() < Duration::from_millis(20) {
-            clock.heard(1_000, Moment::now());
+            clock.observe(1_000, Moment::now());
         }
         let passed = clock.now().0 - before;
         assert!((15..1_500).contains(&passed), "{passed} ms");
-        // Two servers that disagree do not drive it forward.
+        // Two servers that disagree do not push it forward.
         for _ in 0..100 {
-            clock.heard(6_000, Moment::now());
-            clock.heard(5_990, Moment::now());
+            clock.observe(6_000, Moment::now());
+            clock.observe(5_990, Moment::now());
         }
         let now = clock.now().0;
         assert!((6_000_000..6_003_000).contains(&now), "{now}");

@@ -1,4 +1,4 @@
-//! Reaching the bucket: keys, address, time limits.
+//! Connects to a bucket: access keys, address, timeouts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,30 +10,30 @@ use object_store::{BackoffConfig, ClientConfigKey, RetryConfig, StaticCredential
 use crate::bucket::Bucket;
 use crate::clock::StoreClock;
 use crate::fault;
-use crate::link::{Connector, Heard};
-use crate::tally::Tallies;
+use crate::http::{Connector, ResponseObserver};
+use crate::request_counter::RequestCounter;
 use crate::url::{Options, check_endpoint};
 
-/// How long a connection may take to be made.
+/// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The bucket behind `options`. Nothing is sent yet.
+/// Creates the bucket of these options. Sends no request.
 pub(crate) fn connect(
     options: &Options,
     clock: Arc<StoreClock>,
-    tallies: Arc<Tallies>,
+    counter: Arc<RequestCounter>,
 ) -> Result<Bucket, StoreError> {
-    let heard = Arc::new(Heard::new(clock, Arc::clone(&tallies)));
+    let observer = Arc::new(ResponseObserver::new(clock, Arc::clone(&counter)));
     let mut builder = AmazonS3Builder::from_env();
     if let Some(endpoint) = &options.endpoint {
-        // The name that goes before all others.
+        // This name has precedence over all others.
         builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
     }
     if let Some(region) = &options.region {
         builder = builder.with_region(region);
     }
     if let Some(keys) = &options.keys {
-        // All of them or none: a token of the environment belongs to other keys.
+        // All keys or none: a session token of the environment belongs to other keys.
         builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(AwsCredential {
             key_id: keys.id.clone(),
             secret_key: keys.secret.clone(),
@@ -46,7 +46,8 @@ pub(crate) fn connect(
     if let Some(endpoint) = &endpoint {
         check_endpoint(endpoint, options.insecure).map_err(|why| misconfigured(options, &why))?;
     }
-    let older_way = builder.get_config_value(&AmazonS3ConfigKey::ImdsV1Fallback).as_deref() == Some("true");
+    let imds_v1_fallback =
+        builder.get_config_value(&AmazonS3ConfigKey::ImdsV1Fallback).as_deref() == Some("true");
     let plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
     let limit = |span: Duration| format!("{} ms", span.as_millis());
     let client = |key| AmazonS3ConfigKey::Client(key);
@@ -62,23 +63,23 @@ pub(crate) fn connect(
         )
         .with_config(client(ClientConfigKey::Timeout), limit(options.call_timeout))
         .with_config(client(ClientConfigKey::UserAgent), concat!("goldseam/", env!("CARGO_PKG_VERSION")))
-        // Whoever tries again must know whether the try before may have been done.
+        // The bucket retries itself, because it must know whether an earlier attempt may have been done.
         .with_retry(RetryConfig {
             max_retries: 0,
             retry_timeout: options.call_timeout,
             backoff: BackoffConfig::default(),
         })
-        .with_http_connector(Connector { heard: Arc::clone(&heard), older_way })
+        .with_http_connector(Connector { observer: Arc::clone(&observer), imds_v1_fallback })
         .build()
-        .map_err(|error| misconfigured(options, &fault::words(&error)))?;
-    Ok(Bucket::new(Arc::new(s3), &options.prefix, tallies).listening(heard))
+        .map_err(|error| misconfigured(options, &fault::message(&error)))?;
+    Ok(Bucket::new(Arc::new(s3), &options.prefix, counter).with_observer(observer))
 }
 
-/// What the URL and the environment say together makes no sense.
+/// The refusal of a URL that contradicts the environment or itself.
 fn misconfigured(options: &Options, why: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0206",
-        what: format!("s3://{}/{} cannot be used: {why}", options.bucket, options.prefix),
-        hint: "look at the URL and at the variables of the environment that begin with AWS_".to_owned(),
+        what: format!("cannot use s3://{}/{}: {why}", options.bucket, options.prefix),
+        hint: "check the URL and the environment variables that begin with AWS_".to_owned(),
     }
 }

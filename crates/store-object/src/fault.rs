@@ -1,4 +1,5 @@
-//! What a server answered, as what the caller must do next. Decided by status and code, never by words.
+//! Maps responses of a server to errors, named by what the caller must do next. Decided by status and code, never by
+//! message.
 //!
 //! Invariant: a request counts as not done only if it was never sent or the server says so.
 
@@ -10,88 +11,88 @@ use goldseam_store::error::BoxError;
 use object_store::Error;
 use object_store::client::{HttpError, HttpErrorKind};
 
-/// Longest words of a server that are repeated.
-const WORDS_MAX: usize = 300;
+/// Most characters of a message of a server that are repeated.
+const MESSAGE_MAX: usize = 300;
 
-/// What an error means for a request.
+/// What an error means for its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The condition of a put did not hold, or the server says so.
     Condition,
-    /// There is no such object.
+    /// The object does not exist.
     Absent,
-    /// It may be sent again. `done` says whether it was done, where that is known.
+    /// The request may be sent again.
     Failed {
-        /// None: nobody knows.
+        /// Whether it was done; none if that is unknown.
         done: Option<bool>,
     },
-    /// Sending it again would be answered the same.
+    /// The same request would be refused again.
     Refused,
 }
 
-/// What sort of failure it is.
+/// The kind of a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Nature {
     /// The condition of a put did not hold, or another request for the key is under way.
     Condition,
-    /// There is no such object.
+    /// The object does not exist.
     Absent,
-    /// The server has too much to do, and did nothing.
+    /// The server is overloaded, and did nothing.
     Throttled,
-    /// It was not sent, or not whole.
+    /// The request was not sent, or not completely.
     Unsent,
-    /// It was sent, and no answer says what became of it.
+    /// The request was sent, but no response says whether it was done.
     Lost,
-    /// No room.
+    /// The storage is full.
     Full,
-    /// Nothing proves who we are: the place that should give keys does not.
+    /// There are no access keys: their provider does not give any.
     NoKeys,
-    /// The keys are wrong, or not valid any more.
+    /// The access keys are wrong or expired.
     Keys,
-    /// There is no such bucket.
+    /// The bucket does not exist.
     NoBucket,
-    /// These keys may not do that.
+    /// The access keys lack a permission.
     Rights,
-    /// The server cannot do it at all.
+    /// The server does not support the request.
     Unable,
-    /// This machine's clock is too wrong for signatures.
+    /// This machine's clock is too far off for signatures.
     Skewed,
-    /// The bucket lives elsewhere.
+    /// The bucket is elsewhere, in this region if it is known.
     Elsewhere(Option<String>),
-    /// A key that none of our objects has.
+    /// The prefix holds a key that is not ours.
     Foreign,
-    /// Anything else.
+    /// Any other failure.
     Odd,
 }
 
-/// Why a request failed, in its sort and in words.
+/// Why a request failed: its kind and a message.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     nature: Nature,
-    words: String,
+    message: String,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words)
+        f.write_str(&self.message)
     }
 }
 
 impl StdError for Failure {}
 
-/// An answer of the server that is no success.
+/// A response that is not a success.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct ErrorResponse {
     pub(crate) status: u16,
-    /// What S3 calls it, if the answer is S3's.
+    /// The error code of S3; empty if the response is not from S3.
     pub(crate) code: String,
     pub(crate) message: String,
-    /// Where the bucket lives, if the answer says so.
+    /// The region of the bucket, if the response names it.
     pub(crate) region: Option<String>,
 }
 
-impl Answer {
-    /// An answer with its body, which is XML if it is S3's. Other parts of it may hold keys and are dropped.
+impl ErrorResponse {
+    /// Parses the body of a response, which is XML if it is from S3. Drops other elements, which may hold keys.
     pub(crate) fn new(status: u16, region: Option<String>, body: &str) -> Self {
         let s3 = body.contains("<Error>") || body.contains("<Error ");
         let part = |tag: &str| element(body, tag).filter(|_| s3).unwrap_or_default();
@@ -155,7 +156,7 @@ impl Answer {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for ErrorResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.status)?;
         for part in [&self.code, &self.message].into_iter().filter(|part| !part.is_empty()) {
@@ -165,9 +166,9 @@ impl fmt::Display for Answer {
     }
 }
 
-impl StdError for Answer {}
+impl StdError for ErrorResponse {}
 
-/// Whoever should give keys did not.
+/// The provider of access keys did not give any.
 #[derive(Debug)]
 pub(crate) struct NoKeys(pub(crate) String);
 
@@ -187,30 +188,30 @@ fn element(body: &str, tag: &str) -> Option<String> {
     Some(shortened(&text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")))
 }
 
-/// On one line, and not for ever.
+/// Puts a text on one line and limits its length.
 fn shortened(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect()
+    line.chars().filter(|c| !c.is_control()).take(MESSAGE_MAX).collect()
 }
 
-/// An error and its causes, the outermost first.
+/// An error and its causes, outermost first.
 fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn StdError + 'static)| (*error).source())
 }
 
-/// The words of the innermost cause: what is outside only says where it came through.
-pub(crate) fn words(error: &(dyn StdError + 'static)) -> String {
+/// The message of the innermost cause: outer errors only name the layers.
+pub(crate) fn message(error: &(dyn StdError + 'static)) -> String {
     causes(error).last().map(|cause| shortened(&cause.to_string())).unwrap_or_default()
 }
 
 impl Failure {
     pub(crate) fn of(error: &Error) -> Self {
         for cause in causes(error) {
-            if let Some(answer) = cause.downcast_ref::<Answer>() {
-                return Self { nature: answer.nature(), words: shortened(&answer.to_string()) };
+            if let Some(response) = cause.downcast_ref::<ErrorResponse>() {
+                return Self { nature: response.nature(), message: shortened(&response.to_string()) };
             }
             if let Some(no_keys) = cause.downcast_ref::<NoKeys>() {
-                return Self { nature: Nature::NoKeys, words: shortened(&no_keys.0) };
+                return Self { nature: Nature::NoKeys, message: shortened(&no_keys.0) };
             }
         }
         let transport = causes(error).find_map(|cause| cause.downcast_ref::<HttpError>());
@@ -227,7 +228,7 @@ impl Failure {
             (Error::Generic { .. } | Error::JoinError { .. }, _) => Nature::Lost,
             _ => Nature::Odd,
         };
-        Self { nature, words: words(error) }
+        Self { nature, message: message(error) }
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
@@ -240,66 +241,66 @@ impl Failure {
         }
     }
 
-    /// What the caller is told about a request that is of no use to repeat.
+    /// The error of a request that would be refused again.
     pub(crate) fn refused(self, doing: &'static str) -> StoreError {
-        let Self { nature, words } = self;
+        let Self { nature, message } = self;
         let (code, what, hint) = match &nature {
-            Nature::Full => return StoreError::Full { doing, source: words.into() },
+            Nature::Full => return StoreError::Full { doing, source: message.into() },
             Nature::Keys => (
                 "GS0217",
-                "the server does not accept these keys",
-                "look at access_key_id and secret_access_key in the URL, or at AWS_ACCESS_KEY_ID, \
-                 AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; keys for a session end after a while",
+                "the server rejects these access keys",
+                "check access_key_id and secret_access_key in the URL, or AWS_ACCESS_KEY_ID, \
+                 AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; session keys expire",
             ),
             Nature::NoKeys => (
                 "GS0217",
-                "there are no keys for the bucket",
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, run where a role gives keys, or put access_key_id \
+                "there are no access keys for the bucket",
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, run on a machine with a role, or put access_key_id \
                  and secret_access_key into the URL",
             ),
             Nature::NoBucket | Nature::Absent => (
                 "GS0218",
-                "there is no such bucket",
-                "create it, or look at the bucket, endpoint and region in the URL",
+                "the bucket does not exist",
+                "create it, or check bucket, endpoint and region in the URL",
             ),
             Nature::Rights => (
                 "GS0219",
-                "these keys may not do that in the bucket",
+                "these access keys lack a permission in the bucket",
                 "allow s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket",
             ),
-            Nature::Unable => ("GS0220", "the server cannot do what the store needs of it", CONDITIONS_HINT),
+            Nature::Unable => ("GS0220", "the server lacks a feature that the store needs", CONDITIONS_HINT),
             Nature::Skewed => (
                 "GS0221",
                 "this machine's clock is too far from the server's",
-                "set the clock of this machine, and have it kept by NTP",
+                "correct this machine's clock, for example with NTP",
             ),
             Nature::Foreign => (
                 "GS0222",
-                "the prefix holds objects of something else",
-                "use a prefix of its own: s3://BUCKET/ANOTHER",
+                "the prefix holds objects of another program",
+                "use another prefix, as in s3://BUCKET/ANOTHER",
             ),
             Nature::Elsewhere(region) => {
                 let hint = match region {
                     Some(region) => format!("write region={region} in the URL"),
-                    None => "look at region and endpoint in the URL: the bucket lives elsewhere".to_owned(),
+                    None => "check region and endpoint in the URL: the bucket is elsewhere".to_owned(),
                 };
-                let what = format!("the bucket is not at this server or in this region: {words}");
+                let what = format!("the bucket is not at this server or in this region: {message}");
                 return StoreError::Refused { code: "GS0223", what, hint };
             }
             _ => (
                 "GS0223",
-                "the server does not answer as S3 does",
-                "look at endpoint in the URL: it must be the address of an S3 service",
+                "the server's response is not valid S3",
+                "check endpoint in the URL: it must be the address of an S3 service",
             ),
         };
-        let what = format!("{what}, while {doing}: {words}");
+        let what = format!("{what}, while {doing}: {message}");
         StoreError::Refused { code, what, hint: hint.to_owned() }
     }
 }
 
-/// What to do about a server that cannot write under a condition.
-pub(crate) const CONDITIONS_HINT: &str = "use a server that keeps If-None-Match and If-Match on writes: Amazon S3, \
-    Cloudflare R2, MinIO, Ceph, SeaweedFS";
+/// What to do about a server that does not enforce conditional writes.
+pub(crate) const CONDITIONS_HINT: &str = "use a server that enforces If-None-Match and If-Match on writes: \
+    Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS";
 
 pub(crate) fn busy(doing: &'static str, source: BoxError) -> StoreError {
     StoreError::Busy { doing, source }
@@ -309,12 +310,12 @@ pub(crate) fn unknown(doing: &'static str, source: BoxError) -> StoreError {
     StoreError::Unknown { doing, source }
 }
 
-/// An object that makes no sense.
+/// The error of an object that cannot be decoded.
 pub(crate) fn damaged(key: &str, detail: impl std::fmt::Display) -> StoreError {
     StoreError::Damaged { detail: format!("object {key}: {detail}") }
 }
 
-/// The same error while a store is being opened, when nobody is there yet to wait and try again.
+/// The error while a store is opened, when no caller retries.
 pub(crate) fn at_opening(error: StoreError, place: &str) -> StoreError {
     let (StoreError::Busy { source, doing } | StoreError::Unknown { source, doing }) = error else {
         return error;
@@ -323,21 +324,21 @@ pub(crate) fn at_opening(error: StoreError, place: &str) -> StoreError {
         Ok(failure) if failure.nature == Nature::NoKeys => failure.refused(doing),
         Ok(failure) if failure.nature == Nature::Throttled => StoreError::Refused {
             code: "GS0205",
-            what: format!("the server of {place} has too much to do: {failure}"),
-            hint: "try again in a while; nothing was changed".to_owned(),
+            what: format!("the server of {place} is overloaded: {failure}"),
+            hint: "try again later; nothing was changed".to_owned(),
         },
         Ok(failure) => unreachable_at(place, &failure),
         Err(source) => unreachable_at(place, &source),
     }
 }
 
-/// A server that does not answer.
-pub(crate) fn unreachable_at(place: &str, words: &dyn fmt::Display) -> StoreError {
+/// The error of a server that does not response.
+pub(crate) fn unreachable_at(place: &str, message: &dyn fmt::Display) -> StoreError {
     StoreError::Refused {
         code: "GS0205",
-        what: format!("{place} cannot be reached: {words}"),
+        what: format!("cannot reach {place}: {message}"),
         hint:
-            "look whether the server runs, and at endpoint and region in the URL: host, port, http or https"
+            "check that the server runs, and check endpoint and region in the URL: host, port, http or https"
                 .to_owned(),
     }
 }
@@ -346,7 +347,7 @@ pub(crate) fn unreachable_at(place: &str, words: &dyn fmt::Display) -> StoreErro
 mod tests {
     use super::*;
 
-    /// The error that the crate makes of an answer.
+    /// The error of `object_store` for a response.
     fn error(status: u16, code: &str) -> Error {
         let body = match code {
             "" => String::new(),
@@ -355,7 +356,7 @@ mod tests {
                  <Token-0>s3cret</Token-0><Region>eu-west-1</Region></Error>"
             ),
         };
-        let source = HttpError::new(HttpErrorKind::Unknown, Answer::new(status, None, &body));
+        let source = HttpError::new(HttpErrorKind::Unknown, ErrorResponse::new(status, None, &body));
         Error::Generic { store: "S3", source: source.into() }
     }
 
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_server_that_says_so_has_done_nothing() {
+    fn a_request_counts_as_not_done_only_if_the_server_says_so() {
         for (status, code) in [(503, "SlowDown"), (429, ""), (400, "RequestTimeout"), (400, "IncompleteBody")]
         {
             assert_eq!(verdict(status, code), Verdict::Failed { done: Some(false) }, "{status} {code}");
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_did_not_hold_is_told_from_a_refusal() {
+    fn tells_a_failed_condition_from_a_refusal() {
         for (status, code) in [(412, "PreconditionFailed"), (409, "ConditionalRequestConflict"), (409, "")] {
             assert_eq!(verdict(status, code), Verdict::Condition, "{status} {code}");
         }
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_has_its_own_code() {
+    fn every_refusal_has_a_code() {
         for (status, name, expected) in [
             (401, "", "GS0217"),
             (403, "InvalidAccessKeyId", "GS0217"),
@@ -434,21 +435,21 @@ mod tests {
     }
 
     #[test]
-    fn missing_keys_are_waited_for_but_not_while_opening() {
-        let source = HttpError::new(HttpErrorKind::Connect, NoKeys("nobody has any".to_owned()));
+    fn missing_keys_are_busy_but_refused_while_opening() {
+        let source = HttpError::new(HttpErrorKind::Connect, NoKeys("no keys".to_owned()));
         let failure = Failure::of(&Error::Generic { store: "S3", source: source.into() });
         assert_eq!(failure.verdict(), Verdict::Failed { done: Some(false) });
         let error = at_opening(busy("reading an object", failure.into()), "there");
         assert!(matches!(error, StoreError::Refused { code: "GS0217", .. }), "{error:?}");
-        let error = at_opening(unknown("writing an object", "no answer".into()), "bucket \"b\"");
-        assert_eq!(error.to_string(), "bucket \"b\" cannot be reached: no answer");
+        let error = at_opening(unknown("writing an object", "no response".into()), "bucket \"b\"");
+        assert_eq!(error.to_string(), "cannot reach bucket \"b\": no response");
     }
 
     #[test]
-    fn words_of_a_stranger_are_cut_short() {
+    fn messages_of_a_server_are_shortened() {
         let body = format!("<html>\n{}\u{1b}[31m</html>", "x".repeat(5_000));
-        let answer = Answer::new(400, None, &body);
-        assert!(answer.message.len() <= WORDS_MAX && !answer.message.contains(['\u{1b}', '\n']));
-        assert_eq!(answer.code, "");
+        let response = ErrorResponse::new(400, None, &body);
+        assert!(response.message.len() <= MESSAGE_MAX && !response.message.contains(['\u{1b}', '\n']));
+        assert_eq!(response.code, "");
     }
 }

@@ -1,26 +1,26 @@
-//! States of others: `workflow/{id}/state.json` objects that no log of ours stands beside.
+//! Foreign states: `workflow/{id}/state.json` objects of other systems, without a log of ours.
 
 use async_trait::async_trait;
 use goldseam_core::RunId;
 use goldseam_store::{ForeignState, ForeignStates, Page, RecordKind, StoreError, Unreadable, Written};
 
-use crate::bucket::{Found, Put, Tag, When};
+use crate::bucket::{Object, Put, PutCondition, Tag};
+use crate::inner::Inner;
 use crate::keys;
-use crate::rows::Known;
-use crate::store::Inner;
+use crate::row_cache::StoredRow;
 
 #[async_trait]
 impl ForeignStates for Inner {
     async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
-        let ids = self.foreign_ids().await?;
-        let mut behind = ids.into_iter().filter(|id| after.is_none_or(|after| id.as_str() > after));
-        let page: Vec<RunId> = behind.by_ref().take(limit as usize).collect();
-        let next = behind.next().and(page.last()).map(|last| last.as_str().to_owned());
+        let ids = self.scans.foreign_ids(&self.bucket).await?;
+        let mut rest = ids.into_iter().filter(|id| after.is_none_or(|after| id.as_str() > after));
+        let page: Vec<RunId> = rest.by_ref().take(limit as usize).collect();
+        let next = rest.next().and(page.last()).map(|last| last.as_str().to_owned());
         let objects = self.bucket.get_all(page.iter().map(keys::state).collect()).await?;
         let mut states = Page { next, ..Page::default() };
         for (id, object) in page.into_iter().zip(objects) {
             let Some(found) = object else { continue };
-            match theirs(id, found) {
+            match foreign_state(id, found) {
                 Ok(state) => states.items.extend(state),
                 Err(unreadable) => states.unreadable.push(unreadable),
             }
@@ -29,33 +29,37 @@ impl ForeignStates for Inner {
     }
 
     fn settled(&self, id: &RunId, version: &str) {
-        self.walks.settle(id, version);
+        self.scans.settle(id, version);
     }
 
     async fn unnamed(&self) -> Result<Vec<String>, StoreError> {
-        self.unnamed_states().await
+        Ok(self.scans.scan(&self.bucket).await?.invalid_names.clone())
     }
 
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
         let key = keys::state(id);
-        match self.bucket.put_if(&key, body.to_owned().into(), When::Theirs(Tag::named(version))).await? {
+        match self
+            .bucket
+            .put_if(&key, body.to_owned().into(), PutCondition::ForeignUnchanged(Tag::named(version)))
+            .await?
+        {
             Put::Done(_) => Ok(Written::Done),
             Put::Lost(found) => {
-                let there = found.and_then(|found| theirs(id.clone(), found).ok());
-                Ok(Written::Lost(there.flatten()))
+                let rival = found.and_then(|found| foreign_state(id.clone(), found).ok());
+                Ok(Written::Lost(rival.flatten()))
             }
         }
     }
 }
 
-/// A state that is not ours; none if it is. What is no text is nobody's that could be healed.
-fn theirs(id: RunId, found: Found) -> Result<Option<ForeignState>, Unreadable> {
+/// The state of another system; none if the object is ours. A state that is not text cannot be healed.
+fn foreign_state(id: RunId, found: Object) -> Result<Option<ForeignState>, Unreadable> {
     let key = keys::state(&id);
     let text = std::str::from_utf8(&found.body).map(str::to_owned);
     let body = text.map_err(|error| Unreadable::new(RecordKind::Row, id.as_str(), error))?;
     let version = found.tag.name();
-    // What cannot be read at all is not ours either: ours is written whole.
-    match Known::read(&key, found) {
+    // An undecodable object is foreign: ours are written whole.
+    match StoredRow::read(&key, found) {
         Ok(Some(_)) => Ok(None),
         Ok(None) | Err(_) => Ok(Some(ForeignState { id, version, body })),
     }

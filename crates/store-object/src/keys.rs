@@ -4,25 +4,25 @@
 //! workflow/{run}/log/{batch}              the log: dense numbers, written once
 //! workflow/{run}/state.json               the cached row
 //! task/{id}  lock/{name}  lane/{name}  key/{hash}  node/{id}
-//! active/{created}.{after}.{run}          a run that is not over, since it went on behind position `after`
+//! active/{created}.{after}.{run}          an active run, which became active after position `after`
 //! runs/{created, backwards}.{run}         every run, the newest first
-//! recovered/{recovered, backwards}.{run}  every run that was recovered
-//! now/ready.{run_at}…  later/{run_at}…    tasks that are ready
-//! now/poke.{owner}…                       claimed tasks with something new to look at
+//! recovered/{recovered, backwards}.{run}  every recovered run
+//! now/ready.{run_at}…  later/{run_at}…    ready tasks
+//! now/poke.{owner}…                       poked tasks
 //! ```
 //!
-//! What stands in the last five is markers: empty objects whose names say everything, found by listing. They are
-//! hints; what they say is looked up before anything is done about it. Their folders are flat: some servers keep
-//! folders as such, and do not list behind a part of one.
+//! The last five folders hold markers: empty objects whose names say everything, found by listing. Markers are hints;
+//! a reader looks up what they say before it acts. Their folders are flat: some servers store folders as objects, and
+//! cannot list from the middle of one.
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, LaneName, LockName, Millis, NodeId, RunId, Seq, TaskId};
 
-/// A task that is due later than this from now is not looked at with every look.
+/// A task that is due later than this from now is not listed with every claim.
 const SOON_MS: i64 = 60_000;
-/// Moments are written with so many digits; years go up to 2286.
+/// The largest moment that fits into 13 digits: the year 2286.
 const LAST_MOMENT: i64 = 9_999_999_999_999;
-/// What stands where a task has no lane; no lane is called so.
+/// The lane part of a marker whose task has no lane; not a valid lane name.
 const NO_LANE: &str = "-";
 
 pub(crate) const WORKFLOWS: &str = "workflow/";
@@ -72,7 +72,7 @@ pub(crate) fn node(id: &NodeId) -> String {
     format!("{NODES}{id}")
 }
 
-/// What a key under [`WORKFLOWS`] belongs to.
+/// The part of a run that a key under [`WORKFLOWS`] belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
     /// A batch of the log.
@@ -81,8 +81,8 @@ pub(crate) enum Part {
     State,
 }
 
-/// Reads a key under [`WORKFLOWS`]; none if it is not one of ours.
-pub(crate) fn part(key: &str) -> Option<(RunId, Part)> {
+/// Parses a key under [`WORKFLOWS`]; none if it is not one of ours.
+pub(crate) fn run_part(key: &str) -> Option<(RunId, Part)> {
     let (run, rest) = key.strip_prefix(WORKFLOWS)?.split_once('/')?;
     let run = RunId::new(run).ok()?;
     match rest.strip_prefix("log/") {
@@ -91,14 +91,14 @@ pub(crate) fn part(key: &str) -> Option<(RunId, Part)> {
     }
 }
 
-/// The run in whose folder under [`WORKFLOWS`] the key lies, whatever it is.
-pub(crate) fn folder(key: &str) -> Option<RunId> {
+/// The run in whose folder under [`WORKFLOWS`] a key lies, even if the key is not one of ours.
+pub(crate) fn run_of(key: &str) -> Option<RunId> {
     let (run, _) = key.strip_prefix(WORKFLOWS)?.split_once('/')?;
     RunId::new(run).ok()
 }
 
-/// The name of a state under [`WORKFLOWS`] that no run can have.
-pub(crate) fn unnamed(key: &str) -> Option<String> {
+/// The name of a state under [`WORKFLOWS`], if it is not a valid run id.
+pub(crate) fn invalid_run_name(key: &str) -> Option<String> {
     let name = key.strip_prefix(WORKFLOWS)?.strip_suffix(STATE)?.strip_suffix('/')?;
     RunId::new(name).is_err().then(|| name.to_owned())
 }
@@ -107,22 +107,22 @@ fn moment(at: Millis) -> i64 {
     at.0.clamp(0, LAST_MOMENT)
 }
 
-/// Marks a run that is not over. Whoever ends it at a position behind `after` may take the marker away: it cannot
-/// be that of a later life, which begins behind that end.
+/// Marks an active run. A process that ends the run at a position after `after` may remove the marker: a reactivated
+/// run has another marker, which names a position behind that end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Active {
+pub(crate) struct ActiveMarker {
     pub(crate) created: Millis,
     pub(crate) run: RunId,
     pub(crate) after: Seq,
 }
 
-impl Active {
+impl ActiveMarker {
     pub(crate) fn key(&self) -> String {
-        format!("{}.{:013}.{}", Self::moment(self.created), self.after.0, self.run)
+        format!("{}.{:013}.{}", Self::prefix_at(self.created), self.after.0, self.run)
     }
 
-    /// What sorts before all markers of a moment.
-    pub(crate) fn moment(created: Millis) -> String {
+    /// A prefix that sorts before all markers of a moment.
+    pub(crate) fn prefix_at(created: Millis) -> String {
         format!("{ACTIVE}{:013}", moment(created))
     }
 
@@ -134,20 +134,20 @@ impl Active {
     }
 }
 
-/// The place of a run in a list that begins with the latest.
+/// Marks a run in a list that begins with the latest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RunMarker {
     pub(crate) at: Millis,
     pub(crate) run: RunId,
 }
 
-impl Place {
+impl RunMarker {
     pub(crate) fn key(&self, folder: &str) -> String {
-        format!("{}.{}", Self::moment(folder, self.at), self.run)
+        format!("{}.{}", Self::prefix_at(folder, self.at), self.run)
     }
 
-    /// What sorts before all markers of a moment.
-    pub(crate) fn moment(folder: &str, at: Millis) -> String {
+    /// A prefix that sorts before all markers of a moment.
+    pub(crate) fn prefix_at(folder: &str, at: Millis) -> String {
         format!("{folder}{:013}", LAST_MOMENT - moment(at))
     }
 
@@ -158,39 +158,40 @@ impl Place {
     }
 }
 
-/// What a marker of a task says. One that names a version that the task has left behind is over.
+/// Marks a task. A marker with an earlier version than its task is stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TaskMarker {
-    Ready(Ready),
+    Ready(ReadyMarker),
     Poke {
-        /// Of the owner's name.
+        /// Hash of the owner's name.
         owner: String,
         version: u64,
         task: TaskId,
     },
 }
 
-/// A task that is ready, now or later.
+/// Marks a ready task, due now or later.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyMarker {
     pub(crate) run_at: Millis,
     pub(crate) priority: i32,
     pub(crate) version: u64,
-    /// Of the pool and of the kind.
-    pub(crate) sort: (String, String),
+    pub(crate) pool_hash: String,
+    pub(crate) kind_hash: String,
     pub(crate) lane: Option<LaneName>,
     pub(crate) task: TaskId,
 }
 
 impl TaskMarker {
-    /// The marker that this task needs, if it needs one. A dormant task has none: nobody looks for it.
+    /// The marker that this task needs. A dormant task needs none.
     pub(crate) fn of(task: &Task) -> Option<Self> {
         match task.state {
-            TaskState::Ready if task.run_at < Millis::NEVER => Some(Self::Ready(Ready {
+            TaskState::Ready if task.run_at < Millis::NEVER => Some(Self::Ready(ReadyMarker {
                 run_at: Millis(moment(task.run_at)),
                 priority: task.priority,
                 version: task.version,
-                sort: (short("pool", &task.pool()), short("kind", &task.kind)),
+                pool_hash: short_hash("pool", &task.pool()),
+                kind_hash: short_hash("kind", &task.kind),
                 lane: task.lane.clone(),
                 task: task.id.clone(),
             })),
@@ -203,7 +204,7 @@ impl TaskMarker {
         }
     }
 
-    /// Both places where it may stand; which one is right depends on when it was written.
+    /// All keys that it may have; which one it has depends on when it was written.
     pub(crate) fn keys(&self) -> Vec<String> {
         match self {
             Self::Ready(_) => vec![self.key_in(NOW), self.key_in(LATER)],
@@ -211,7 +212,7 @@ impl TaskMarker {
         }
     }
 
-    /// Where to put it now.
+    /// The key under which to write it now.
     pub(crate) fn key(&self, now: Millis) -> String {
         match self {
             Self::Ready(ready) if ready.run_at.0 > now.0.saturating_add(SOON_MS) => self.key_in(LATER),
@@ -222,11 +223,14 @@ impl TaskMarker {
     fn key_in(&self, folder: &str) -> String {
         match self {
             Self::Poke { owner, version, task } => format!("{POKES}{owner}.{version}.{task}"),
-            Self::Ready(Ready { run_at, priority, version, sort: (pool, kind), lane, task }) => {
+            Self::Ready(ReadyMarker { run_at, priority, version, pool_hash, kind_hash, lane, task }) => {
                 let folder = if folder == NOW { READY } else { LATER };
                 let lane = lane.as_ref().map_or(NO_LANE, |lane| lane.as_str());
                 let priority = i64::from(*priority) - i64::from(i32::MIN);
-                format!("{folder}{:013}.{priority:010}.{version}.{pool}.{kind}.{lane}={task}", run_at.0)
+                format!(
+                    "{folder}{:013}.{priority:010}.{version}.{pool_hash}.{kind_hash}.{lane}={task}",
+                    run_at.0
+                )
             }
         }
     }
@@ -243,22 +247,24 @@ impl TaskMarker {
         let run_at = Millis(parts.next()?.parse().ok()?);
         let priority = i32::try_from(parts.next()?.parse::<i64>().ok()? + i64::from(i32::MIN)).ok()?;
         let version = parts.next()?.parse().ok()?;
-        let sort = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        let pool_hash = parts.next()?.to_owned();
+        let kind_hash = parts.next()?.to_owned();
         let (lane, task) = parts.next()?.split_once('=')?;
         let lane = match lane {
             NO_LANE => None,
             lane => Some(LaneName::new(lane).ok()?),
         };
-        Some(Self::Ready(Ready { run_at, priority, version, sort, lane, task: TaskId::new(task).ok()? }))
+        let task = TaskId::new(task).ok()?;
+        Some(Self::Ready(ReadyMarker { run_at, priority, version, pool_hash, kind_hash, lane, task }))
     }
 }
 
-/// The part of a marker's name that says whose poke it is: an owner may be called anything.
+/// The hash of an owner's name in a marker: the name may be any text.
 pub(crate) fn owner(name: &str) -> String {
-    short("owner", name)
+    short_hash("owner", name)
 }
 
-pub(crate) fn short(what: &str, text: &str) -> String {
+pub(crate) fn short_hash(what: &str, text: &str) -> String {
     format!("{:016x}", Hash::of_parts(&[what, text]).leading())
 }
 
@@ -286,36 +292,36 @@ mod tests {
     }
 
     #[test]
-    fn markers_say_what_they_were_told() {
+    fn a_marker_survives_its_key() {
         for task in [task(77, None), task(1_700_000_000_000, Some("l.1"))] {
             let marker = TaskMarker::of(&task).unwrap();
             for key in marker.keys() {
                 assert_eq!(TaskMarker::parse(&key).as_ref(), Some(&marker), "{key}");
             }
         }
-        let poked = Task { poked: true, ..task(1, None).claimed("anybody / here", Millis(9)) };
+        let poked = Task { poked: true, ..task(1, None).claimed("any owner / here", Millis(9)) };
         let marker = TaskMarker::of(&poked).unwrap();
         assert_eq!(TaskMarker::parse(&marker.key(Millis(9))), Some(marker));
         assert_eq!(TaskMarker::of(&task(i64::MAX, None)), None);
     }
 
     #[test]
-    fn what_is_due_later_stands_elsewhere() {
+    fn tasks_due_later_have_a_folder_of_their_own() {
         let marker = TaskMarker::of(&task(100_000, None)).unwrap();
         assert!(marker.key(Millis(0)).starts_with(LATER));
         assert!(marker.key(Millis(50_000)).starts_with(NOW));
     }
 
     #[test]
-    fn lists_of_runs_begin_with_the_latest() {
+    fn run_markers_sort_the_latest_first() {
         let run = RunId::new("r").unwrap();
-        let place = |at| Place { at: Millis(at), run: run.clone() };
-        assert!(place(2_000).key(RUNS) < place(1_999).key(RUNS));
-        assert_eq!(Place::parse(RUNS, &place(7).key(RUNS)), Some(place(7)));
-        let active = Active { created: Millis(7), run: run.clone(), after: Seq(12) };
-        assert_eq!(Active::parse(&active.key()), Some(active));
-        assert_eq!(part(&batch(&run, 12)), Some((run.clone(), Part::Batch(12))));
-        assert_eq!(part(&state(&run)), Some((run, Part::State)));
-        assert_eq!(part("workflow/../state.json"), None);
+        let marker = |at| RunMarker { at: Millis(at), run: run.clone() };
+        assert!(marker(2_000).key(RUNS) < marker(1_999).key(RUNS));
+        assert_eq!(RunMarker::parse(RUNS, &marker(7).key(RUNS)), Some(marker(7)));
+        let active = ActiveMarker { created: Millis(7), run: run.clone(), after: Seq(12) };
+        assert_eq!(ActiveMarker::parse(&active.key()), Some(active));
+        assert_eq!(run_part(&batch(&run, 12)), Some((run.clone(), Part::Batch(12))));
+        assert_eq!(run_part(&state(&run)), Some((run, Part::State)));
+        assert_eq!(run_part("workflow/../state.json"), None);
     }
 }

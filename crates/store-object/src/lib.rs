@@ -1,38 +1,39 @@
 //! Object storage as the only dependency: everything in one prefix of an S3-compatible bucket.
 //!
-//! A log is a row of objects with dense numbers, each written only if it is not there; everything else is one object
-//! each, written only if it is as it was read. No answer that was lost is guessed at: no two writes have the same
-//! content, so whoever looks knows whose it is.
+//! A log is a sequence of objects with dense numbers, each created only if it does not exist. Everything else is one
+//! object each, written only if it is unchanged since it was read. Every object has unique content, so a writer whose
+//! response was lost reads the object and knows whether the write was its own.
 //!
 //! # Guarantees
 //!
-//! An append is done once its batch is there, and survives what the bucket survives. The row, the tasks and the markers
-//! by which they are found follow it; what a crash loses of them, rules rebuild. Nothing that must be so depends on a
-//! list. All time is the server's.
+//! An append is done once its batch is stored, and survives what the bucket survives. Row, tasks and markers follow it;
+//! rules rebuild what a crash loses of them. Correctness never depends on a list. All time is the server's.
 //!
 //! # Layout
 //!
-//! | module | holds |
-//! |---|---|
-//! | [`url`], `connect`, `link` | `s3://BUCKET/PREFIX?…`; the way to the server; one thread for all requests |
-//! | `open`, `probe` | is this prefix ours; does the server keep conditions |
-//! | `bucket`, `fault`, `write` | gets, conditional puts, lists; what an answer means; names for writes |
-//! | `keys` | every key |
-//! | `log`, `batch`, `append`, `trim` | the log; one object of it; compare-and-append and what follows; what is left of a log |
-//! | `rows`, `runs`, `walk` | cached rows; lists of them; what only a walk over everything finds |
-//! | `records`, `tasks`, `keyed`, `lanes`, `locks` | records by compare-and-set; idempotency keys; lanes |
-//! | `board`, `claim` | what is to be looked at; claiming |
-//! | `nodes`, `watch`, `clock` | beats; waiting for changes; the server's time |
-//! | `foreign` | states of others |
-//! | `archive` | a prefix for logs that were removed |
-//! | `tally` | requests, counted |
-//! | `check`, `trial` | `goldseam store check` |
-//! | `testing` | a store to test with, and harm to it (feature `testing`) |
+//! A module uses only modules of earlier rows, or of its own row.
+//!
+//! | layer | module | holds |
+//! |---|---|---|
+//! | basics | [`url`], `fault`, `clock` | `s3://BUCKET/PREFIX?…`; errors; the server's time |
+//! | | `keys`, `write_ids`, `request_counter` | every key; write-ids; counts of requests |
+//! | requests | `http`, `bucket`, `connect` | one thread for all requests; gets, conditional puts, lists; access keys |
+//! | opening | `probe`, `open`, `archive` | tests of conditional writes; opening a prefix; archives |
+//! | state | `batch`, `log` | one object of a log; where logs end |
+//! | | `records`, `row_cache`, `beats`, `lane_table` | objects by compare-and-set; `state.json`; beats; lanes |
+//! | | `ready_index`, `full_scan`, `watch` | markers of ready tasks; full scans of `workflow/`; wakes waiters |
+//! | | `inner` | all state of a store |
+//! | operations | `idempotency_keys`, `tasks`, `lanes`, `claim` | keys, tasks and lanes; claims |
+//! | | `rows`, `append`, `trim`, `list` | cached rows; compare-and-append; trims; lists of runs |
+//! | | `locks`, `nodes`, `foreign`, `unreadable`, `polling` | locks; beats; foreign and unreadable objects; waiting |
+//! | | `store` | [`BucketStore`] |
+//! | reports | `soak_test`, `check` | `goldseam store check` |
+//! | tests | `testing` | stores for tests, and damage to them (feature `testing`) |
 
 mod append;
 mod archive;
 mod batch;
-mod board;
+mod beats;
 mod bucket;
 mod check;
 mod claim;
@@ -40,33 +41,38 @@ mod clock;
 mod connect;
 mod fault;
 mod foreign;
-mod keyed;
+mod full_scan;
+mod http;
+mod idempotency_keys;
+mod inner;
 mod keys;
+mod lane_table;
 mod lanes;
-mod link;
+mod list;
 mod locks;
 mod log;
 mod nodes;
 mod open;
+mod polling;
 mod probe;
+mod ready_index;
 mod records;
+mod request_counter;
+mod row_cache;
 mod rows;
-mod runs;
+mod soak_test;
 mod store;
-mod tally;
 mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod trial;
 mod trim;
 mod unreadable;
 pub mod url;
-mod walk;
 mod watch;
-mod write;
+mod write_ids;
 
 pub use archive::BucketArchive;
 pub use check::{check, is_there, migrate};
+pub use request_counter::Tally;
 pub use store::BucketStore;
-pub use tally::Tally;
 pub use url::{Options, Requests};

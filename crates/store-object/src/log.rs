@@ -1,4 +1,4 @@
-//! The log: batches behind one another, found from a hint, never by listing alone.
+//! Logs: batches with dense numbers, found from a hint and never by listing alone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,73 +8,73 @@ use goldseam_core::{Hash, RunId, Seq};
 use goldseam_store::{Append, Record, StoreError};
 
 use crate::batch::Batch;
-use crate::bucket::{Bucket, Put, SIDE_BY_SIDE, When};
+use crate::bucket::{Bucket, CONCURRENT_GETS, Put, PutCondition};
 use crate::keys::{self, Part};
 
-/// Runs whose logs' ends are remembered.
+/// Most logs whose ends are remembered.
 const REMEMBERED_MAX: usize = 20_000;
-/// Bytes of batches that are kept.
+/// Most bytes of batches that are cached.
 const KEPT_MAX: usize = 32 << 20;
-/// Bytes that a batch costs besides its events.
+/// Bytes that a cached batch costs besides its events.
 const KEPT_EACH: usize = 256;
-/// Batches whose first positions are remembered for one run.
-const PLACES_MAX: usize = 20_000;
+/// Most batches of one run whose first positions are remembered.
+const POSITIONS_MAX: usize = 20_000;
 
-/// What this process knows of a log: a batch that was there, and what stood where.
+/// What this process knows of a log: where it ends, and where batches begin.
 #[derive(Debug, Clone)]
-pub(crate) struct Trace {
-    /// The last batch that is known; 0 is before the first one.
+pub(crate) struct LogIndex {
+    /// The last known batch; 0 before the first.
     pub(crate) batch: u64,
-    /// Where the log ends with it.
+    /// The last position of that batch.
     pub(crate) end: Seq,
-    /// Its fingerprint.
+    /// The hash of that batch.
     pub(crate) hash: Hash,
     /// Batches by their first positions.
-    places: BTreeMap<Seq, u64>,
+    batch_by_first: BTreeMap<Seq, u64>,
 }
 
-impl Trace {
+impl LogIndex {
     const fn empty() -> Self {
-        Self { batch: 0, end: Seq::ZERO, hash: Hash::ZERO, places: BTreeMap::new() }
+        Self { batch: 0, end: Seq::ZERO, hash: Hash::ZERO, batch_by_first: BTreeMap::new() }
     }
 
-    fn saw(&mut self, batch: &Batch, hash: Hash) {
-        if self.places.len() >= PLACES_MAX {
-            self.places.clear();
+    fn record(&mut self, batch: &Batch, hash: Hash) {
+        if self.batch_by_first.len() >= POSITIONS_MAX {
+            self.batch_by_first.clear();
         }
-        self.places.insert(batch.first, batch.batch);
+        self.batch_by_first.insert(batch.first, batch.batch);
         if batch.batch > self.batch {
             (self.batch, self.hash) = (batch.batch, hash);
             self.end = self.end.max(batch.end());
         }
     }
 
-    /// A batch that begins at or before this position, as near as is known.
+    /// The nearest known batch that begins at or before this position.
     fn at_or_before(&self, seq: Seq) -> u64 {
-        self.places.range(..=seq).next_back().map_or(1, |(_, batch)| *batch)
+        self.batch_by_first.range(..=seq).next_back().map_or(1, |(_, batch)| *batch)
     }
 
-    /// The first batch that is known to begin behind this position.
-    fn behind(&self, seq: Seq) -> Option<u64> {
-        self.places.range(seq.next()..).next().map(|(_, batch)| *batch)
+    /// The first known batch that begins after this position.
+    fn after(&self, seq: Seq) -> Option<u64> {
+        self.batch_by_first.range(seq.next()..).next().map(|(_, batch)| *batch)
     }
 }
 
-/// The logs of all runs, with what this process remembers of them.
+/// The logs of all runs.
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
-    traces: Mutex<HashMap<RunId, Trace>>,
-    batches: Mutex<Batches>,
+    indexes: Mutex<HashMap<RunId, LogIndex>>,
+    batches: Mutex<BatchCache>,
 }
 
-/// Batches that this process has written or read: nobody changes one, so none is read twice.
+/// Batches that this process has written or read. Batches never change, so none is read twice.
 #[derive(Debug, Default)]
-struct Batches {
+struct BatchCache {
     all: HashMap<String, (Arc<Batch>, Hash)>,
     bytes: usize,
 }
 
-impl Batches {
+impl BatchCache {
     fn keep(&mut self, key: String, batch: Arc<Batch>, hash: Hash) {
         let bytes = batch.records.iter().map(|record| record.body.len()).sum::<usize>() + KEPT_EACH;
         if self.bytes + bytes > KEPT_MAX {
@@ -93,7 +93,16 @@ impl Batches {
     }
 }
 
-/// What became of an append.
+/// Which records to read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadRange {
+    /// The position before the first record.
+    pub(crate) after: Seq,
+    /// Most records.
+    pub(crate) limit: usize,
+}
+
+/// Where a log ends after an append.
 #[derive(Debug)]
 pub(crate) struct Appended {
     pub(crate) end: Seq,
@@ -101,38 +110,37 @@ pub(crate) struct Appended {
 }
 
 impl Logs {
-    fn known(&self, run: &RunId) -> Option<Trace> {
-        self.traces.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
+    fn index(&self, run: &RunId) -> Option<LogIndex> {
+        self.indexes.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
     }
 
-    /// The last batch that this process knows of.
+    /// The last known batch of a run.
     pub(crate) fn last_batch(&self, run: &RunId) -> u64 {
-        self.known(run).map_or(0, |trace| trace.batch)
+        self.index(run).map_or(0, |log| log.batch)
     }
 
-    fn remember(&self, run: &RunId, trace: Trace) {
-        let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
-        if traces.len() >= REMEMBERED_MAX {
-            traces.clear();
+    fn remember(&self, run: &RunId, log: LogIndex) {
+        let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        if indexes.len() >= REMEMBERED_MAX {
+            indexes.clear();
         }
-        traces.insert(run.clone(), trace);
+        indexes.insert(run.clone(), log);
     }
 
-    /// Forgets what it knows of a run: somebody may have changed what nobody changes.
+    /// Forgets the index of a run, for example after a write with an unknown outcome.
     pub(crate) fn forget(&self, run: &RunId) {
-        self.traces.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+        self.indexes.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
     }
 
-    /// Forgets a batch that is there no more, or not as it was.
+    /// Removes a batch from the cache after it was trimmed.
     pub(crate) fn drop_batch(&self, key: &str) {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).drop_one(key);
     }
 
-    /// Forgets what it knows of every run.
     #[cfg(feature = "testing")]
     pub(crate) fn forget_all(&self) {
-        self.traces.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        *self.batches.lock().unwrap_or_else(PoisonError::into_inner) = Batches::default();
+        self.indexes.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.batches.lock().unwrap_or_else(PoisonError::into_inner) = BatchCache::default();
     }
 
     fn kept(&self, key: &str) -> Option<(Arc<Batch>, Hash)> {
@@ -143,7 +151,7 @@ impl Logs {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).keep(key, batch, hash);
     }
 
-    /// Appends if the log ends at exactly `append.after`. `hint` names a batch that a row knew.
+    /// Appends if the log ends at exactly `append.after`. `hint` names a batch that the row knows.
     pub(crate) async fn append(
         &self,
         bucket: &Bucket,
@@ -152,45 +160,45 @@ impl Logs {
         hint: impl AsyncFnOnce() -> Result<u64, StoreError>,
     ) -> Result<Appended, StoreError> {
         let run = &append.run;
-        let trace = match self.known(run) {
-            Some(trace) if trace.end == append.after => trace,
-            // Most runs that begin are new: nobody looks before.
-            None if append.after == Seq::ZERO => Trace::empty(),
+        let log = match self.index(run) {
+            Some(log) if log.end == append.after => log,
+            // Most runs that begin are new, so their logs are not searched.
+            None if append.after == Seq::ZERO => LogIndex::empty(),
             _ => {
-                let Some(trace) = self.find(bucket, run, hint().await?).await? else {
+                let Some(log) = self.find(bucket, run, hint().await?).await? else {
                     return Err(StoreError::Conflict { end: Seq::ZERO });
                 };
-                if trace.end != append.after {
-                    return Err(StoreError::Conflict { end: trace.end });
+                if log.end != append.after {
+                    return Err(StoreError::Conflict { end: log.end });
                 }
-                trace
+                log
             }
         };
         let first = append.after.next();
         let records = (first.0..).map(Seq).zip(&append.bodies);
         let batch = Batch {
-            batch: trace.batch + 1,
+            batch: log.batch + 1,
             first,
             epoch: append.row.as_ref().map(|row| row.epoch).filter(|epoch| *epoch > Seq::ZERO),
             write,
-            before: trace.hash,
+            before: log.hash,
             records: records.map(|(seq, body)| Record { seq, body: body.clone() }).collect(),
             kept: None,
         };
         let object = batch.encode();
         let hash = Hash::of(&object);
         let key = keys::batch(run, batch.batch);
-        match bucket.put_if(&key, object, When::Never).await {
+        match bucket.put_if(&key, object, PutCondition::CreateOnce).await {
             Ok(Put::Done(_)) => {
-                let mut trace = trace;
-                trace.saw(&batch, hash);
+                let mut log = log;
+                log.record(&batch, hash);
                 self.keep(key, Arc::new(batch), hash);
-                let appended = Appended { end: trace.end, batch: trace.batch };
-                self.remember(run, trace);
+                let appended = Appended { end: log.end, batch: log.batch };
+                self.remember(run, log);
                 Ok(appended)
             }
             Ok(Put::Lost(_)) => {
-                let found = self.forward(bucket, run, trace).await?;
+                let found = self.forward(bucket, run, log).await?;
                 Err(StoreError::Conflict { end: found.end })
             }
             Err(error) => {
@@ -200,26 +208,26 @@ impl Logs {
         }
     }
 
-    /// The end of the log as it is now; none if there is no log. Begins at the batch that `hint` names.
+    /// Finds the current end of a log, beginning at batch `hint`; none without a log.
     pub(crate) async fn find(
         &self,
         bucket: &Bucket,
         run: &RunId,
         hint: u64,
-    ) -> Result<Option<Trace>, StoreError> {
-        let (known, places) =
-            self.known(run).map_or_else(Default::default, |trace| (trace.batch, trace.places));
-        let mut trace = Trace { places, ..Trace::empty() };
+    ) -> Result<Option<LogIndex>, StoreError> {
+        let (known, batch_by_first) =
+            self.index(run).map_or_else(Default::default, |log| (log.batch, log.batch_by_first));
+        let mut log = LogIndex { batch_by_first, ..LogIndex::empty() };
         let from = match hint.max(known) {
             0 => None,
             batch => self.get(bucket, run, batch).await?,
         };
         let from = match from {
             Some(from) => Some(from),
-            // Nothing says where the log ends, or what said so was wrong: a list is a hint like any other.
+            // The hint is missing or wrong: a list is a hint like any other.
             None => {
                 let listed = bucket.list(&keys::log(run), None, usize::MAX).await?;
-                let last = listed.iter().rev().find_map(|entry| match keys::part(&entry.key) {
+                let last = listed.iter().rev().find_map(|entry| match keys::run_part(&entry.key) {
                     Some((_, Part::Batch(batch))) => Some(batch),
                     _ => None,
                 });
@@ -230,34 +238,34 @@ impl Logs {
             }
         };
         if let Some((batch, hash)) = from {
-            // An emptied batch ends where the one before it does.
+            // An emptied batch ends where the batch before it ends.
             let mut earlier = batch.batch;
-            while batch.records.is_empty() && trace.end == Seq::ZERO && earlier > 1 {
+            while batch.records.is_empty() && log.end == Seq::ZERO && earlier > 1 {
                 earlier -= 1;
                 if let Some((before, _)) = self.get(bucket, run, earlier).await? {
-                    trace.end = before.end();
+                    log.end = before.end();
                 }
             }
-            trace.saw(&batch, hash);
+            log.record(&batch, hash);
         }
-        let trace = self.forward(bucket, run, trace).await?;
-        Ok((trace.batch > 0).then_some(trace))
+        let log = self.forward(bucket, run, log).await?;
+        Ok((log.batch > 0).then_some(log))
     }
 
-    /// Reads on from the last batch of `trace` to the end.
-    async fn forward(&self, bucket: &Bucket, run: &RunId, mut trace: Trace) -> Result<Trace, StoreError> {
-        let mut next = trace.batch + 1;
+    /// Reads from the last batch of `log` to the end.
+    async fn forward(&self, bucket: &Bucket, run: &RunId, mut log: LogIndex) -> Result<LogIndex, StoreError> {
+        let mut next = log.batch + 1;
         while let Some((batch, hash)) = self.get(bucket, run, next).await? {
-            trace.saw(&batch, hash);
+            log.record(&batch, hash);
             next = batch.next();
         }
-        if trace.batch > 0 {
-            self.remember(run, trace.clone());
+        if log.batch > 0 {
+            self.remember(run, log.clone());
         }
-        Ok(trace)
+        Ok(log)
     }
 
-    /// A batch, if it is there.
+    /// Returns a batch, if it exists.
     pub(crate) async fn get(
         &self,
         bucket: &Bucket,
@@ -271,15 +279,15 @@ impl Logs {
         let Some(found) = bucket.get(&key).await? else { return Ok(None) };
         let read = match Batch::decode(&key, &found.body) {
             Ok(read) if read.batch == batch => read,
-            // The log shows its damage where it is, and goes on behind it.
-            _ => Batch::salvage(&found.body, (batch, self.end_before(bucket, run, batch).await?)),
+            // A damaged batch shows as damaged events, and the log continues after it.
+            _ => Batch::salvage(&found.body, batch, self.end_before(bucket, run, batch).await?),
         };
         let (read, hash) = (Arc::new(read), Hash::of(&found.body));
         self.keep(key, Arc::clone(&read), hash);
         Ok(Some((read, hash)))
     }
 
-    /// Where the log ends before this batch.
+    /// The last position before this batch.
     async fn end_before(&self, bucket: &Bucket, run: &RunId, batch: u64) -> Result<Seq, StoreError> {
         for earlier in (1..batch).rev() {
             if let Some((before, _)) = Box::pin(self.get(bucket, run, earlier)).await?
@@ -291,69 +299,71 @@ impl Logs {
         Ok(Seq::ZERO)
     }
 
-    /// Up to `limit` records after `after`. A batch that is missing before one that is there is a gap.
+    /// Reads records. A missing batch before an existing one is a gap.
     pub(crate) async fn read(
         &self,
         bucket: &Bucket,
         run: &RunId,
-        (after, limit): (Seq, usize),
+        range: ReadRange,
         hint: impl AsyncFnOnce() -> Result<u64, StoreError>,
     ) -> Result<Vec<Record>, StoreError> {
-        let mut trace = match self.known(run) {
-            Some(trace) => trace,
+        let ReadRange { after, limit } = range;
+        let mut log = match self.index(run) {
+            Some(log) => log,
             None => match self.find(bucket, run, hint().await?).await? {
-                Some(trace) => trace,
+                Some(log) => log,
                 None => return Ok(Vec::new()),
             },
         };
-        let mut next = self.search(bucket, run, &mut trace, after.next()).await?;
+        let mut next = self.search(bucket, run, &mut log, after.next()).await?;
         let mut records = Vec::new();
         while records.len() < limit {
-            // What is known to be there is fetched side by side; what may be there, one by one.
-            let ahead = trace.batch.saturating_sub(next).saturating_add(1).clamp(1, SIDE_BY_SIDE as u64);
+            // Known batches are read concurrently, possible ones one by one.
+            let ahead = log.batch.saturating_sub(next).saturating_add(1).clamp(1, CONCURRENT_GETS as u64);
             let ahead = ahead.min((limit - records.len()) as u64);
             let gets = (next..next + ahead).map(|batch| self.get(bucket, run, batch));
             let found = try_join_all(gets).await?;
-            let (mut over, mut behind) = (false, next + ahead);
+            let mut is_at_end = false;
+            let mut following = next + ahead;
             for (batch, found) in (next..).zip(found) {
                 let Some((read, hash)) = found else {
-                    over |= batch > trace.batch;
+                    is_at_end |= batch > log.batch;
                     continue;
                 };
-                trace.saw(&read, hash);
-                behind = behind.max(read.next());
+                log.record(&read, hash);
+                following = following.max(read.next());
                 records.extend(read.records.iter().filter(|record| record.seq > after).cloned());
             }
-            if over && behind == next + ahead {
+            if is_at_end && following == next + ahead {
                 break;
             }
-            next = behind;
+            next = following;
         }
         records.truncate(limit);
-        self.remember(run, trace);
+        self.remember(run, log);
         Ok(records)
     }
 
-    /// The batch that holds `seq`, or one before it: halves what lies between the nearest ones that are known.
+    /// Finds the batch that holds `seq`, or one before it, by bisection between the nearest known batches.
     pub(crate) async fn search(
         &self,
         bucket: &Bucket,
         run: &RunId,
-        trace: &mut Trace,
+        log: &mut LogIndex,
         seq: Seq,
     ) -> Result<u64, StoreError> {
-        if seq > trace.end {
-            return Ok(trace.batch + 1);
+        if seq > log.end {
+            return Ok(log.batch + 1);
         }
-        let mut low = trace.at_or_before(seq);
-        let mut high = trace.behind(seq).unwrap_or(trace.batch + 1);
-        while high - low > SIDE_BY_SIDE as u64 {
+        let mut low = log.at_or_before(seq);
+        let mut high = log.after(seq).unwrap_or(log.batch + 1);
+        while high - low > CONCURRENT_GETS as u64 {
             let middle = low + (high - low) / 2;
             let Some((batch, hash)) = self.get(bucket, run, middle).await? else {
-                // A gap: begin before it.
+                // Begin before a gap.
                 return Ok(low);
             };
-            trace.saw(&batch, hash);
+            log.record(&batch, hash);
             if batch.first <= seq { low = middle } else { high = middle }
         }
         Ok(low)

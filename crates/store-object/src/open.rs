@@ -1,7 +1,7 @@
-//! Opening: is there a server, does it keep conditions, is the prefix ours.
+//! Opens a prefix: checks that the server answers and enforces conditional writes, and that the prefix is ours.
 //!
-//! `goldseam.json` marks a prefix as a store. A prefix without it is made a store only if it is empty, or holds
-//! nothing but states of workflows that somebody else wrote.
+//! `goldseam.json` marks a prefix as a store. A prefix without it becomes a store only if it is empty, or holds only
+//! workflow states of another system.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,50 +10,50 @@ use goldseam_core::Millis;
 use goldseam_store::StoreError;
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{Bucket, Put, Tag, When};
+use crate::bucket::{Bucket, Put, PutCondition, Tag};
 use crate::clock::StoreClock;
 use crate::connect::connect;
 use crate::fault::{self, damaged};
 use crate::keys::{self, Part};
 use crate::probe::{self, FOLDER};
-use crate::tally::Tallies;
+use crate::request_counter::RequestCounter;
 use crate::url::Options;
-use crate::write::Writes;
+use crate::write_ids::WriteIds;
 
-/// The object that marks a store.
-const MARK: &str = "goldseam.json";
-/// The format that this program writes.
+/// The object that marks a prefix as a store.
+const MANIFEST: &str = "goldseam.json";
+/// The format of stores that this program writes.
 pub(crate) const FORMAT: u32 = 1;
-/// Who tried the server out.
-const PROGRAM: &str = env!("CARGO_PKG_VERSION");
-/// How long the first request may take.
-const FIRST_ANSWER: Duration = Duration::from_secs(8);
-/// How long all of them may take.
-const ALL_ANSWERS: Duration = Duration::from_secs(60);
-/// For so long nobody tries the server out again who only looks in.
-const LATELY: Duration = Duration::from_secs(24 * 3_600);
-/// How much older the mark may say the last trial is: an engine that starts often does not write it every time.
-const WRITTEN_ANEW: Duration = Duration::from_secs(3_600);
-/// Keys looked at at a time.
+/// The release that probes the server.
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
+/// Timeout of the first request.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(8);
+/// Timeout of opening.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a probe is valid for a process that does not create stores.
+const PROBE_VALID: Duration = Duration::from_secs(24 * 3_600);
+/// How old the probe in the manifest may become before an engine that starts writes it again.
+const PROBE_REWRITE: Duration = Duration::from_secs(3_600);
+/// Keys listed at a time.
 const CHUNK: usize = 1_000;
 
 /// What to do with a prefix that holds no store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Older {
-    /// Make one.
-    Make,
-    /// Leave it and refuse.
-    Refuse,
+pub(crate) enum OpenMode {
+    /// Create the store.
+    CreateOrMigrate,
+    /// Refuse, and change nothing.
+    RequireCurrent,
 }
 
 /// `goldseam.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Mark {
+struct Manifest {
     format: u32,
     made_at: Millis,
-    /// When the server was last shown to keep conditions.
+    /// When a probe last showed that the server enforces conditional writes.
     probed_at: Millis,
-    /// The release that tried it out.
+    /// The release that probed it.
     probed_by: String,
     write: String,
 }
@@ -66,27 +66,27 @@ pub(crate) struct Opening {
     place: String,
 }
 
-/// A bucket that is ready for use, with its clock.
-pub(crate) async fn open(options: &Options, older: Older) -> Result<(Bucket, Arc<StoreClock>), StoreError> {
+/// Opens a store. Returns its bucket and its clock.
+pub(crate) async fn open(options: &Options, mode: OpenMode) -> Result<(Bucket, Arc<StoreClock>), StoreError> {
     let opening = Opening::new(options)?;
-    opening.within(ALL_ANSWERS, opening.ready(older)).await?;
+    opening.within(OPEN_TIMEOUT, opening.prepare(mode)).await?;
     Ok((opening.bucket, opening.clock))
 }
 
-/// The same for whoever only wants it to be there; returns the format that was there before, 0 if none was.
-pub(crate) async fn ready(options: &Options, older: Older) -> Result<u32, StoreError> {
+/// Creates a store if the prefix holds none. Returns the format before, 0 without a store.
+pub(crate) async fn prepare(options: &Options, mode: OpenMode) -> Result<u32, StoreError> {
     let opening = Opening::new(options)?;
-    opening.within(ALL_ANSWERS, opening.ready(older)).await
+    opening.within(OPEN_TIMEOUT, opening.prepare(mode)).await
 }
 
 impl Opening {
     pub(crate) fn new(options: &Options) -> Result<Self, StoreError> {
         let clock = Arc::new(StoreClock::new(options.clock.clone()));
-        let bucket = connect(options, Arc::clone(&clock), Arc::new(Tallies::default()))?;
+        let bucket = connect(options, Arc::clone(&clock), Arc::new(RequestCounter::default()))?;
         Ok(Self { bucket, clock, place: options.place() })
     }
 
-    /// Does something that must not take for ever; nobody is there yet to wait and try again.
+    /// Runs `doing` with a timeout. While a store is opened, no caller retries.
     pub(crate) async fn within<T>(
         &self,
         limit: Duration,
@@ -98,54 +98,54 @@ impl Opening {
         }
     }
 
-    /// Makes sure that there is a store that can be used; returns the format that was there before, 0 if none was.
-    async fn ready(&self, older: Older) -> Result<u32, StoreError> {
-        match (self.identify().await?, older) {
-            (Some((mark, tag)), Older::Make) => {
-                self.writable().await?;
-                self.renew(&mark, tag).await?;
-                probe::tidy(&self.bucket, self.clock.now()).await?;
-                Ok(mark.format)
+    /// Makes sure that there is a usable store. Returns the format before, 0 if there was no store.
+    async fn prepare(&self, mode: OpenMode) -> Result<u32, StoreError> {
+        match (self.identify().await?, mode) {
+            (Some((manifest, tag)), OpenMode::CreateOrMigrate) => {
+                self.check_writable().await?;
+                self.renew(&manifest, tag).await?;
+                probe::remove_leftovers(&self.bucket, self.clock.now()).await?;
+                Ok(manifest.format)
             }
-            (Some((mark, tag)), Older::Refuse) => {
-                if !self.is_fresh(&mark, LATELY) {
-                    match self.writable().await {
-                        Ok(()) => self.renew(&mark, tag).await?,
-                        // Who only reads needs no conditions, and whoever writes is told.
+            (Some((manifest, tag)), OpenMode::RequireCurrent) => {
+                if !self.is_fresh(&manifest, PROBE_VALID) {
+                    match self.check_writable().await {
+                        Ok(()) => self.renew(&manifest, tag).await?,
+                        // A reader needs no conditional writes, and a write is refused with this error.
                         Err(StoreError::Refused { code: "GS0219", .. }) => {}
                         Err(error) => return Err(error),
                     }
                 }
-                Ok(mark.format)
+                Ok(manifest.format)
             }
-            (None, Older::Make) => {
-                self.writable().await?;
-                self.make().await?;
+            (None, OpenMode::CreateOrMigrate) => {
+                self.check_writable().await?;
+                self.create().await?;
                 Ok(0)
             }
-            (None, Older::Refuse) => Err(StoreError::Refused {
+            (None, OpenMode::RequireCurrent) => Err(StoreError::Refused {
                 code: "GS0205",
-                what: format!("there is no store at {}", self.place),
-                hint: "start an engine, which makes it, or run goldseam store migrate with this URL"
+                what: format!("no store exists at {}", self.place),
+                hint: "start an engine, which creates it, or run goldseam store migrate with this URL"
                     .to_owned(),
             }),
         }
     }
 
-    /// Refuses a prefix that is somebody else's, or of a newer release. Changes nothing; returns the format, 0 if
-    /// there is no store.
+    /// Refuses a prefix of another program or of a newer release. Changes nothing. Returns the format, 0 without a
+    /// store.
     pub(crate) async fn format(&self) -> Result<u32, StoreError> {
         let found = self.identify();
-        Ok(self.within(ALL_ANSWERS, found).await?.map_or(0, |(mark, _)| mark.format))
+        Ok(self.within(OPEN_TIMEOUT, found).await?.map_or(0, |(manifest, _)| manifest.format))
     }
 
-    async fn identify(&self) -> Result<Option<(Mark, Tag)>, StoreError> {
-        let found = self.within(FIRST_ANSWER, self.mark()).await?;
+    async fn identify(&self) -> Result<Option<(Manifest, Tag)>, StoreError> {
+        let found = self.within(FIRST_TIMEOUT, self.manifest()).await?;
         if !self.clock.is_set() {
             return Err(StoreError::Refused {
                 code: "GS0223",
-                what: format!("the server of {} does not say what time it is", self.place),
-                hint: "its answers have no Date: look whether something between here and there takes it out"
+                what: format!("the server of {} sends no Date header", self.place),
+                hint: "check whether a proxy between this machine and the server removes the Date header"
                     .to_owned(),
             });
         }
@@ -153,44 +153,50 @@ impl Opening {
             return Ok(found);
         }
         let Some(foreign) = self.foreign().await? else { return Ok(None) };
-        // Somebody may have made the store while we looked.
-        if let Some(found) = self.mark().await? {
+        // Another process may have created the store meanwhile.
+        if let Some(found) = self.manifest().await? {
             return Ok(Some(found));
         }
         Err(StoreError::Refused {
             code: "GS0222",
-            what: format!("{} is in use by something else: it holds {foreign:?}, and no {MARK}", self.place),
-            hint: "use a prefix of its own: s3://BUCKET/ANOTHER; nothing was changed here".to_owned(),
+            what: format!(
+                "{} is in use by another program: it holds {foreign:?} but no {MANIFEST}",
+                self.place
+            ),
+            hint: "use another prefix, as in s3://BUCKET/ANOTHER; nothing was changed here".to_owned(),
         })
     }
 
-    async fn mark(&self) -> Result<Option<(Mark, Tag)>, StoreError> {
+    async fn manifest(&self) -> Result<Option<(Manifest, Tag)>, StoreError> {
         #[derive(Deserialize)]
         struct Any {
             format: u32,
         }
-        let Some(found) = self.bucket.get(MARK).await? else { return Ok(None) };
-        let Any { format } = serde_json::from_slice(&found.body).map_err(|error| damaged(MARK, error))?;
+        let Some(found) = self.bucket.get(MANIFEST).await? else { return Ok(None) };
+        let Any { format } = serde_json::from_slice(&found.body).map_err(|error| damaged(MANIFEST, error))?;
         if format > FORMAT {
             return Err(StoreError::Refused {
                 code: "GS0202",
-                what: format!("{} has format {format}; this program knows up to {FORMAT}", self.place),
-                hint: "use a newer goldseam; an older one must not write what it does not understand"
+                what: format!(
+                    "{} has format {format}; this program supports formats up to {FORMAT}",
+                    self.place
+                ),
+                hint: "use a newer goldseam; an older one must not write to a format that it does not know"
                     .to_owned(),
             });
         }
-        let mark = serde_json::from_slice(&found.body).map_err(|error| damaged(MARK, error))?;
-        Ok(Some((mark, found.tag)))
+        let manifest = serde_json::from_slice(&found.body).map_err(|error| damaged(MANIFEST, error))?;
+        Ok(Some((manifest, found.tag)))
     }
 
-    /// A key that keeps the prefix from being made a store. States of workflows may be there first, and so may what
-    /// an earlier try to make it left behind.
+    /// A key that prevents the prefix from becoming a store. Workflow states and leftovers of earlier probes are
+    /// allowed.
     async fn foreign(&self) -> Result<Option<String>, StoreError> {
         let mut after: Option<String> = None;
         loop {
             let listed = self.bucket.list("", after.as_deref(), CHUNK).await?;
             let allowed =
-                |key: &str| matches!(keys::part(key), Some((_, Part::State))) || key.starts_with(FOLDER);
+                |key: &str| matches!(keys::run_part(key), Some((_, Part::State))) || key.starts_with(FOLDER);
             if let Some(foreign) = listed.iter().find(|entry| !allowed(&entry.key)) {
                 return Ok(Some(foreign.key.chars().take(200).collect()));
             }
@@ -201,45 +207,48 @@ impl Opening {
         }
     }
 
-    /// Tries the server out.
-    async fn writable(&self) -> Result<(), StoreError> {
+    /// Probes the server.
+    async fn check_writable(&self) -> Result<(), StoreError> {
         probe::probe(&self.bucket).await.map(drop).map_err(|error| match error {
             StoreError::Refused { code: "GS0219", what, hint } => {
-                let words = what.split_once(": ").map_or(what.as_str(), |(_, words)| words);
-                let what = format!("these keys may not write to {}: {words}", self.place);
+                let message = what.split_once(": ").map_or(what.as_str(), |(_, message)| message);
+                let what = format!("these access keys may not write to {}: {message}", self.place);
                 StoreError::Refused { code: "GS0219", what, hint }
             }
             error => error,
         })
     }
 
-    fn is_fresh(&self, mark: &Mark, span: Duration) -> bool {
-        mark.probed_by == PROGRAM && self.clock.now().since(mark.probed_at) < span
+    fn is_fresh(&self, manifest: &Manifest, span: Duration) -> bool {
+        manifest.probed_by == RELEASE && self.clock.now().since(manifest.probed_at) < span
     }
 
     fn content(&self, made_at: Millis) -> bytes::Bytes {
-        let mark = Mark {
+        let manifest = Manifest {
             format: FORMAT,
             made_at,
             probed_at: self.clock.now(),
-            probed_by: PROGRAM.to_owned(),
-            write: Writes::new().next(),
+            probed_by: RELEASE.to_owned(),
+            write: WriteIds::new().next(),
         };
-        serde_json::to_vec(&mark).unwrap_or_default().into()
+        serde_json::to_vec(&manifest).unwrap_or_default().into()
     }
 
-    async fn make(&self) -> Result<(), StoreError> {
-        match self.bucket.put_if(MARK, self.content(self.clock.now()), When::Absent).await? {
+    async fn create(&self) -> Result<(), StoreError> {
+        match self.bucket.put_if(MANIFEST, self.content(self.clock.now()), PutCondition::Absent).await? {
             Put::Done(_) => Ok(()),
-            // Somebody was faster; what they made must suit.
-            Put::Lost(_) => self.mark().await.map(drop),
+            // Another process was faster; its store must be usable.
+            Put::Lost(_) => self.manifest().await.map(drop),
         }
     }
 
-    /// Notes that the server was tried out. If somebody else notes it at the same time, that will do.
-    async fn renew(&self, mark: &Mark, tag: Tag) -> Result<(), StoreError> {
-        if !self.is_fresh(mark, WRITTEN_ANEW) {
-            self.bucket.put_if(MARK, self.content(mark.made_at), When::Is(tag)).await?;
+    /// Writes into the manifest that the server was probed. If another process does so at the same time, its write is
+    /// enough.
+    async fn renew(&self, manifest: &Manifest, tag: Tag) -> Result<(), StoreError> {
+        if !self.is_fresh(manifest, PROBE_REWRITE) {
+            self.bucket
+                .put_if(MANIFEST, self.content(manifest.made_at), PutCondition::Unchanged(tag))
+                .await?;
         }
         Ok(())
     }

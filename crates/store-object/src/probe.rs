@@ -1,7 +1,7 @@
-//! Does the server keep conditions? Whoever writes under one must be told if somebody else was faster; a server that
-//! does not do so would lose events, and is found out before the first one.
+//! Probes whether a server enforces conditional writes: of two writers with the same condition exactly one may succeed.
+//! A server that does not enforce this would lose events, so it is refused before the first one.
 //!
-//! Invariant: it writes below `probe/` only, and removes what it made, whatever it found.
+//! Invariant: a probe writes only below `probe/`, and removes its objects whatever it finds.
 
 use std::time::Duration;
 
@@ -9,83 +9,84 @@ use bytes::Bytes;
 use goldseam_core::Millis;
 use goldseam_store::StoreError;
 
-use crate::bucket::{Bucket, Put, Tag, When};
+use crate::bucket::{Bucket, Put, PutCondition, Tag};
 use crate::fault;
-use crate::write::Writes;
+use crate::write_ids::WriteIds;
 
-/// Everything that a probe makes.
+/// The folder of all probes.
 pub(crate) const FOLDER: &str = "probe/";
-/// A probe is over after this long, and what it left behind is nobody's.
-const OVER: Duration = Duration::from_secs(600);
-/// Times that it is tried at a server that loses answers.
-const TRIES: u32 = 3;
+/// After this time a probe is over, and its leftovers may be removed.
+const PROBE_MAX: Duration = Duration::from_secs(600);
+/// Most attempts at a server that loses responses.
+const ATTEMPTS_MAX: u32 = 3;
 /// Most leftovers that are removed at once.
-const LEFT_MAX: usize = 100;
+const LEFTOVERS_MAX: usize = 100;
 
-/// What a probe showed of a server that can be used.
+/// What a probe found out about a usable server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shown {
-    /// The bucket keeps all contents that an object had.
+pub(crate) struct ProbeResult {
+    /// Whether the bucket keeps versions.
     pub(crate) versioned: bool,
 }
 
-/// Proves with nine requests that conditions are kept.
-pub(crate) async fn probe(bucket: &Bucket) -> Result<Shown, StoreError> {
-    let mut shown = once(bucket).await;
-    for _ in 1..TRIES {
-        // A race of which nobody knows who won proves nothing.
-        if !matches!(shown, Err(StoreError::Unknown { .. })) {
+/// Proves with nine requests that the server enforces conditional writes.
+pub(crate) async fn probe(bucket: &Bucket) -> Result<ProbeResult, StoreError> {
+    let mut result = probe_once(bucket).await;
+    for _ in 1..ATTEMPTS_MAX {
+        // A race with an unknown outcome proves nothing.
+        if !matches!(result, Err(StoreError::Unknown { .. })) {
             break;
         }
-        shown = once(bucket).await;
+        result = probe_once(bucket).await;
     }
-    shown
+    result
 }
 
-async fn once(bucket: &Bucket) -> Result<Shown, StoreError> {
-    let trial = Trial::new(bucket);
-    let (raced, missing) = (trial.key("raced"), trial.key("missing"));
-    let shown = async {
-        // One of two creates, then one of two updates of what that made.
-        let created = trial.race(&raced, When::Never).await?;
-        let updated = trial.race(&raced, When::Is(created)).await?;
-        trial.update_missing(&missing, updated.clone()).await?;
-        Ok(Shown { versioned: updated.version().is_some() })
+async fn probe_once(bucket: &Bucket) -> Result<ProbeResult, StoreError> {
+    let probe = ProbeObjects::new(bucket);
+    let raced = probe.key("raced");
+    let missing = probe.key("missing");
+    let result = async {
+        // One of two creates succeeds, then one of two updates.
+        let created = probe.race(&raced, PutCondition::CreateOnce).await?;
+        let updated = probe.race(&raced, PutCondition::Unchanged(created)).await?;
+        probe.update_missing(&missing, updated.clone()).await?;
+        Ok(ProbeResult { versioned: updated.version().is_some() })
     };
-    let shown = shown.await;
-    trial.remove(&raced, &shown).await;
-    // It is there only if it should not be.
-    if shown.is_err() {
-        trial.remove(&missing, &shown).await;
+    let result = result.await;
+    probe.remove(&raced, &result).await;
+    // The object exists only if the server is broken.
+    if result.is_err() {
+        probe.remove(&missing, &result).await;
     }
-    shown
+    result
 }
 
-/// Removes what probes left behind that were cut short.
-pub(crate) async fn tidy(bucket: &Bucket, now: Millis) -> Result<(), StoreError> {
-    for left in bucket.list(FOLDER, None, LEFT_MAX).await? {
-        if now.since(left.modified) > OVER {
-            bucket.delete(&left.key).await?;
+/// Removes objects of probes that were interrupted.
+pub(crate) async fn remove_leftovers(bucket: &Bucket, now: Millis) -> Result<(), StoreError> {
+    for leftover in bucket.list(FOLDER, None, LEFTOVERS_MAX).await? {
+        if now.since(leftover.modified) > PROBE_MAX {
+            bucket.delete(&leftover.key).await?;
         }
     }
     Ok(())
 }
 
-/// Writes that only try the server out.
+/// The objects of one probe.
 #[derive(Debug)]
-pub(crate) struct Trial<'a> {
+pub(crate) struct ProbeObjects<'a> {
     pub(crate) bucket: &'a Bucket,
-    writes: Writes,
+    write_ids: WriteIds,
     folder: String,
 }
 
-impl<'a> Trial<'a> {
+impl<'a> ProbeObjects<'a> {
     pub(crate) fn new(bucket: &'a Bucket) -> Self {
-        let writes = Writes::new();
-        Self { bucket, folder: format!("{FOLDER}{}/", writes.next()), writes }
+        let write_ids = WriteIds::new();
+        Self { bucket, folder: format!("{FOLDER}{}/", write_ids.next()), write_ids }
     }
 
-    /// Where all its objects are.
+    /// The folder of its objects.
     pub(crate) fn folder(&self) -> &str {
         &self.folder
     }
@@ -94,42 +95,44 @@ impl<'a> Trial<'a> {
         format!("{}{name}", self.folder)
     }
 
-    /// A content that no other object has.
+    /// Returns content that no other object has.
     pub(crate) fn content(&self) -> Bytes {
-        self.writes.next().into()
+        self.write_ids.next().into()
     }
 
-    /// Two write the same object under the same condition. Exactly one may, and what is there must be its content.
-    pub(crate) async fn race(&self, key: &str, when: When) -> Result<Tag, StoreError> {
-        let (left, right) = (self.content(), self.content());
-        let writers = (
-            self.bucket.put_if(key, left.clone(), when.clone()),
-            self.bucket.put_if(key, right.clone(), when.clone()),
+    /// Lets two writers write the same object under the same condition. Exactly one may succeed, and its content must
+    /// be stored.
+    pub(crate) async fn race(&self, key: &str, condition: PutCondition) -> Result<Tag, StoreError> {
+        let left = self.content();
+        let right = self.content();
+        let writes = (
+            self.bucket.put_if(key, left.clone(), condition.clone()),
+            self.bucket.put_if(key, right.clone(), condition.clone()),
         );
-        let doing = if matches!(when, When::Is(_)) { "changed" } else { "created" };
-        let (first, second) = futures_util::future::join(writers.0, writers.1).await;
+        let doing = if matches!(condition, PutCondition::Unchanged(_)) { "changed" } else { "created" };
+        let (first, second) = futures_util::future::join(writes.0, writes.1).await;
         match (first?, second?) {
             (Put::Done(tag), Put::Lost(Some(found))) if found.body == left => Ok(tag),
             (Put::Lost(Some(found)), Put::Done(tag)) if found.body == right => Ok(tag),
-            (Put::Done(_), Put::Done(_)) => {
-                Err(broken(&format!("two writers {doing} the same object, and both were told that they did")))
-            }
-            (Put::Lost(_), Put::Lost(_)) => {
-                Err(broken(&format!("two writers {doing} the same object, and neither was told that it did")))
-            }
-            _ => Err(broken(&format!("what a writer {doing} was not there for the next reader"))),
+            (Put::Done(_), Put::Done(_)) => Err(broken(&format!(
+                "two writers {doing} the same object, and both writes were acknowledged"
+            ))),
+            (Put::Lost(_), Put::Lost(_)) => Err(broken(&format!(
+                "two writers {doing} the same object, and neither write was acknowledged"
+            ))),
+            _ => Err(broken(&format!("a read did not return the object that a writer had just {doing}"))),
         }
     }
 
-    /// What is not there does not have the content that an update asks for.
+    /// Updates a missing object, which must fail.
     async fn update_missing(&self, key: &str, tag: Tag) -> Result<(), StoreError> {
-        match self.bucket.put_if(key, self.content(), When::Is(tag)).await? {
+        match self.bucket.put_if(key, self.content(), PutCondition::Unchanged(tag)).await? {
             Put::Lost(None) => Ok(()),
-            _ => Err(broken("an object that was not there was changed")),
+            _ => Err(broken("an update of a missing object succeeded")),
         }
     }
 
-    /// Removes an object of the trial. If that fails, it is tidied up later, and what came before is what matters.
+    /// Removes an object of the probe. After a failure, a later probe removes it.
     pub(crate) async fn remove<T>(&self, key: &str, so_far: &Result<T, StoreError>) {
         let made = match so_far {
             Ok(_) | Err(StoreError::Unknown { .. }) => true,
@@ -137,18 +140,18 @@ impl<'a> Trial<'a> {
             Err(_) => false,
         };
         if made && let Err(error) = self.bucket.delete(key).await {
-            tracing::debug!(key, %error, "an object of a probe may be left behind");
+            tracing::debug!(key, %error, "failed to remove an object of a probe");
         }
     }
 }
 
 const BROKEN: &str = "GS0220";
 
-/// A server that cannot be used.
+/// The refusal of a server that does not enforce conditional writes.
 pub(crate) fn broken(found: &str) -> StoreError {
     StoreError::Refused {
         code: BROKEN,
-        what: format!("the server does not keep conditions: {found}"),
+        what: format!("the server does not enforce conditional writes: {found}"),
         hint: fault::CONDITIONS_HINT.to_owned(),
     }
 }
@@ -160,15 +163,15 @@ mod tests {
     use object_store::memory::InMemory;
 
     use super::*;
-    use crate::tally::Tallies;
+    use crate::request_counter::RequestCounter;
 
     #[tokio::test]
-    async fn a_server_that_keeps_conditions_is_shown_to_with_few_requests() {
-        let tallies = Arc::new(Tallies::default());
-        let bucket = Bucket::new(Arc::new(InMemory::new()), "p", Arc::clone(&tallies));
+    async fn a_probe_takes_nine_requests_and_leaves_nothing() {
+        let counter = Arc::new(RequestCounter::default());
+        let bucket = Bucket::new(Arc::new(InMemory::new()), "p", Arc::clone(&counter));
         probe(&bucket).await.unwrap();
-        let tally = tallies.tally();
-        assert_eq!((tally.puts, tally.gets, tally.lists, tally.deletes), (5, 3, 0, 1));
+        let counts = counter.counts();
+        assert_eq!((counts.puts, counts.gets, counts.lists, counts.deletes), (5, 3, 0, 1));
         assert!(bucket.list("", None, 10).await.unwrap().is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! Records that are truths by themselves: one object each, changed by compare-and-set, remembered by tag.
+//! Records: tasks, locks and beats. One object each, changed by compare-and-set and remembered by tag.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,17 +11,17 @@ use goldseam_store::StoreError;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{Bucket, Found, Listed, Put, Tag, When};
+use crate::bucket::{Bucket, Listed, Object, Put, PutCondition, Tag};
 use crate::clock::Moment;
 use crate::fault::damaged;
-use crate::write::Writes;
+use crate::write_ids::WriteIds;
 
-/// How long a list says enough to a sweep.
-const A_MOMENT: Duration = Duration::from_secs(60);
-/// Records of a folder that a list is remembered of.
+/// How old a list may be that a sweep relies on.
+const SWEEP_AGE_MAX: Duration = Duration::from_secs(60);
+/// Most records of a folder whose tags are remembered from a list.
 const LISTED_MAX: usize = 20_000;
 
-/// Something with a version that grows with every change.
+/// A record with a version that grows with every change.
 pub(crate) trait Versioned: Clone + Serialize + DeserializeOwned {
     fn version(&self) -> u64;
 }
@@ -49,164 +49,182 @@ struct Read<T> {
     record: T,
 }
 
-/// Makes the content of an object that is unlike any other's.
-pub(crate) fn encode<T: Serialize>(record: &T, writes: &Writes) -> Bytes {
-    serde_json::to_vec(&Written { write: writes.next(), record }).unwrap_or_default().into()
+/// Encodes a record as an object that is unlike any other because of its write-id.
+pub(crate) fn encode<T: Serialize>(record: &T, write_ids: &WriteIds) -> Bytes {
+    serde_json::to_vec(&Written { write: write_ids.next(), record }).unwrap_or_default().into()
 }
 
-/// Reads what [`encode`] made.
+/// Decodes an object that [`encode`] made.
 pub(crate) fn decode<T: DeserializeOwned>(key: &str, object: &[u8]) -> Result<T, StoreError> {
     let read: Read<T> = serde_json::from_slice(object).map_err(|error| damaged(key, error))?;
     Ok(read.record)
 }
 
-/// Whether an object of this folder can be read.
-pub(crate) fn decode_any(folder: &str, key: &str, object: &[u8]) -> Result<(), StoreError> {
-    match folder {
-        "lane/" => decode::<crate::lanes::Lane>(key, object).map(drop),
-        _ => decode::<Task>(key, object).map(drop),
-    }
-}
-
-/// A record with the tag of the object that holds it.
+/// A record with the tag of its object.
 #[derive(Debug, Clone)]
-pub(crate) struct Held<T> {
+pub(crate) struct Tagged<T> {
     pub(crate) record: T,
     pub(crate) tag: Tag,
 }
 
-impl<T: Versioned> Held<T> {
-    pub(crate) fn read(key: &str, found: Found) -> Result<Self, StoreError> {
-        Ok(Self { record: decode(key, &found.body)?, tag: found.tag })
+impl<T: Versioned> Tagged<T> {
+    fn read(key: &str, object: Object) -> Result<Self, StoreError> {
+        Ok(Self { record: decode(key, &object.body)?, tag: object.tag })
     }
+}
+
+/// The outcome of a write of a record.
+pub(crate) enum RecordWrite<T> {
+    Done,
+    /// A rival was faster; this is stored instead.
+    Lost(Option<Tagged<T>>),
+}
+
+/// The tags of a folder at the time of a list.
+#[derive(Debug)]
+struct ListedTags {
+    at: Moment,
+    tags: HashMap<String, Tag>,
+}
+
+/// An object that could not be decoded.
+#[derive(Debug)]
+struct UnreadableObject {
+    tag: Tag,
+    reason: String,
 }
 
 /// All records of a folder, as this process last saw them.
 #[derive(Debug)]
 pub(crate) struct Records<T> {
     folder: &'static str,
-    known: Mutex<HashMap<String, Held<T>>>,
-    /// What could not be read when it was last looked at: its tag, and why.
-    unreadable: Mutex<BTreeMap<String, (Tag, String)>>,
-    /// What the last list showed, unless that was too much to remember.
-    listed: Mutex<Option<(Moment, HashMap<String, Tag>)>>,
-}
-
-/// What became of a write of a record.
-pub(crate) enum Wrote<T> {
-    Done,
-    Lost(Option<Held<T>>),
+    bucket: Bucket,
+    write_ids: Arc<WriteIds>,
+    known: Mutex<HashMap<String, Tagged<T>>>,
+    /// Objects that could not be decoded when they were last read.
+    unreadable: Mutex<BTreeMap<String, UnreadableObject>>,
+    /// The last list, unless it had too many entries.
+    listed: Mutex<Option<ListedTags>>,
 }
 
 impl<T: Versioned> Records<T> {
-    pub(crate) fn new(folder: &'static str) -> Self {
-        Self { folder, known: Mutex::default(), unreadable: Mutex::default(), listed: Mutex::default() }
+    pub(crate) fn new(folder: &'static str, bucket: &Bucket, write_ids: &Arc<WriteIds>) -> Self {
+        Self {
+            folder,
+            bucket: bucket.clone(),
+            write_ids: Arc::clone(write_ids),
+            known: Mutex::default(),
+            unreadable: Mutex::default(),
+            listed: Mutex::default(),
+        }
     }
 
-    /// What this process last saw: perhaps outdated, but enough to try a compare-and-set.
-    pub(crate) fn last_seen(&self, key: &str) -> Option<Held<T>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Tagged<T>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what was last seen.
+    fn unreadable_objects(&self) -> MutexGuard<'_, BTreeMap<String, UnreadableObject>> {
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Option<ListedTags>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The record that this process last saw. It may be outdated, but is enough to try a compare-and-set.
+    pub(crate) fn last_seen(&self, key: &str) -> Option<Tagged<T>> {
+        self.known().get(key).cloned()
+    }
+
     #[cfg(feature = "testing")]
     pub(crate) fn forget_all(&self) {
-        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.unreadable_objects().clear();
+        self.known().clear();
     }
 
-    fn see(&self, key: &str, held: Option<Held<T>>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match held {
-            Some(held) => known.insert(key.to_owned(), held),
+    fn remember(&self, key: &str, record: Option<Tagged<T>>) {
+        let mut known = self.known();
+        match record {
+            Some(record) => known.insert(key.to_owned(), record),
             None => known.remove(key),
         };
     }
 
-    /// The record as it is now; none if it cannot be read.
-    pub(crate) async fn get(&self, bucket: &Bucket, key: &str) -> Result<Option<Held<T>>, StoreError> {
-        let held = self.read(key, bucket.get(key).await?);
-        self.see(key, held.clone());
-        Ok(held)
+    /// Reads the record; none if it does not exist or is unreadable.
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<Tagged<T>>, StoreError> {
+        let record = self.read(key, self.bucket.get(key).await?);
+        self.remember(key, record.clone());
+        Ok(record)
     }
 
-    /// Makes sense of an object. One that cannot be read is remembered as that, and is none.
-    fn read(&self, key: &str, found: Option<Found>) -> Option<Held<T>> {
-        let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(found) = found else {
+    /// Decodes an object. Remembers an unreadable one as unreadable, and returns none.
+    fn read(&self, key: &str, object: Option<Object>) -> Option<Tagged<T>> {
+        let mut unreadable = self.unreadable_objects();
+        let Some(object) = object else {
             unreadable.remove(key);
             return None;
         };
-        let tag = found.tag.clone();
-        match Held::read(key, found) {
-            Ok(held) => {
+        let tag = object.tag.clone();
+        match Tagged::read(key, object) {
+            Ok(record) => {
                 unreadable.remove(key);
-                Some(held)
+                Some(record)
             }
             Err(error) => {
-                unreadable.insert(key.to_owned(), (tag, error.to_string()));
+                unreadable.insert(key.to_owned(), UnreadableObject { tag, reason: error.to_string() });
                 None
             }
         }
     }
 
-    /// Why a record could not be read when it was last looked at.
-    pub(crate) fn why_unreadable(&self, key: &str) -> Option<String> {
-        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-        unreadable.get(key).map(|(_, reason)| reason.clone())
+    /// Whether the record was unreadable when it was last read.
+    pub(crate) fn is_unreadable(&self, key: &str) -> bool {
+        self.unreadable_objects().contains_key(key)
     }
 
-    /// What `make` makes of the names of all records that could not be read when they were last looked at.
+    /// What `make` makes of the names of all records that were unreadable when they were last read.
     pub(crate) fn unreadable_names<U>(&self, make: impl Fn(String) -> Option<U>) -> Vec<U> {
-        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let unreadable = self.unreadable_objects();
         unreadable.keys().filter_map(|key| make(key.strip_prefix(self.folder)?.to_owned())).collect()
     }
 
-    /// Reads what has changed, and names what cannot be read: names of records, and why.
-    pub(crate) async fn unreadable(&self, bucket: &Bucket) -> Result<Vec<(String, String)>, StoreError> {
-        self.all(bucket).await?;
-        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Reads all changed records. Returns the names of unreadable ones, and why each is unreadable.
+    pub(crate) async fn unreadable(&self) -> Result<Vec<(String, String)>, StoreError> {
+        self.all().await?;
+        let unreadable = self.unreadable_objects();
         let name = |key: &str| key.strip_prefix(self.folder).unwrap_or(key).to_owned();
-        Ok(unreadable.iter().map(|(key, (_, reason))| (name(key), reason.clone())).collect())
+        Ok(unreadable.iter().map(|(key, object)| (name(key), object.reason.clone())).collect())
     }
 
-    /// The record as it was a moment ago, for whoever looks at many and will look again: a list costs what a few
-    /// reads do.
-    pub(crate) async fn get_for_sweep(&self, bucket: &Bucket, key: &str) -> Result<Option<T>, StoreError> {
-        let is_old = {
-            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-            listed.as_ref().is_none_or(|(at, _)| at.elapsed() > A_MOMENT)
-        };
-        if is_old && self.count() < LISTED_MAX {
-            self.all(bucket).await?;
+    /// Returns the record as a recent list showed it, for a sweep that looks at many records and will look again: a
+    /// list costs as much as a few reads.
+    pub(crate) async fn get_for_sweep(&self, key: &str) -> Result<Option<T>, StoreError> {
+        let is_old = self.listed().as_ref().is_none_or(|listed| listed.at.elapsed() > SWEEP_AGE_MAX);
+        let known_count = self.known().len();
+        if is_old && known_count < LISTED_MAX {
+            self.all().await?;
         }
-        let seen = self.last_seen(key);
-        let same = seen.filter(|held| {
-            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-            listed.as_ref().and_then(|(_, tags)| tags.get(key)).is_some_and(|tag| tag.is(&held.tag))
+        let unchanged = self.last_seen(key).filter(|seen| {
+            let listed = self.listed();
+            listed.as_ref().and_then(|listed| listed.tags.get(key)).is_some_and(|tag| tag.is(&seen.tag))
         });
-        match same {
-            Some(held) => Ok(Some(held.record)),
-            None => Ok(self.get(bucket, key).await?.map(|held| held.record)),
+        match unchanged {
+            Some(seen) => Ok(Some(seen.record)),
+            None => Ok(self.get(key).await?.map(|found| found.record)),
         }
     }
 
-    fn count(&self) -> usize {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// The record at `version`, if that is what it has: what was last seen will do.
+    /// Returns the record if it has this version, and what is stored otherwise. The remembered record is enough.
     pub(crate) async fn at(
         &self,
-        bucket: &Bucket,
         key: &str,
         version: u64,
-    ) -> Result<Result<Held<T>, Option<Held<T>>>, StoreError> {
-        if let Some(held) = self.last_seen(key).filter(|held| held.record.version() == version) {
-            return Ok(Ok(held));
+    ) -> Result<Result<Tagged<T>, Option<Tagged<T>>>, StoreError> {
+        if let Some(seen) = self.last_seen(key).filter(|seen| seen.record.version() == version) {
+            return Ok(Ok(seen));
         }
-        Ok(match self.get(bucket, key).await? {
-            Some(held) if held.record.version() == version => Ok(held),
+        Ok(match self.get(key).await? {
+            Some(found) if found.record.version() == version => Ok(found),
             other => Err(other),
         })
     }
@@ -214,79 +232,75 @@ impl<T: Versioned> Records<T> {
     /// Writes a record over `before`.
     pub(crate) async fn write(
         &self,
-        bucket: &Bucket,
-        (key, record): (&str, &T),
-        before: Option<&Held<T>>,
-        writes: &Writes,
-    ) -> Result<Wrote<T>, StoreError> {
-        let when = before.map_or(When::Absent, |held| When::Is(held.tag.clone()));
-        let put = bucket.put_if(key, encode(record, writes), when).await;
-        match put.inspect_err(|_| self.see(key, None))? {
+        key: &str,
+        record: &T,
+        before: Option<&Tagged<T>>,
+    ) -> Result<RecordWrite<T>, StoreError> {
+        let condition =
+            before.map_or(PutCondition::Absent, |before| PutCondition::Unchanged(before.tag.clone()));
+        let put = self.bucket.put_if(key, encode(record, &self.write_ids), condition).await;
+        match put.inspect_err(|_| self.remember(key, None))? {
             Put::Done(tag) => {
                 self.read(key, None);
-                self.see(key, Some(Held { record: record.clone(), tag }));
-                Ok(Wrote::Done)
+                self.remember(key, Some(Tagged { record: record.clone(), tag }));
+                Ok(RecordWrite::Done)
             }
-            Put::Lost(found) => {
-                let held = self.read(key, found);
-                self.see(key, held.clone());
-                Ok(Wrote::Lost(held))
+            Put::Lost(object) => {
+                let rival = self.read(key, object);
+                self.remember(key, rival.clone());
+                Ok(RecordWrite::Lost(rival))
             }
         }
     }
 
-    /// Writes a record whatever is there.
-    pub(crate) async fn overwrite(
-        &self,
-        bucket: &Bucket,
-        (key, record): (&str, &T),
-        writes: &Writes,
-    ) -> Result<(), StoreError> {
-        let tag = bucket.put(key, encode(record, writes)).await?;
+    /// Writes a record without a condition.
+    pub(crate) async fn overwrite(&self, key: &str, record: &T) -> Result<(), StoreError> {
+        let tag = self.bucket.put(key, encode(record, &self.write_ids)).await?;
         self.read(key, None);
-        self.see(key, Some(Held { record: record.clone(), tag }));
+        self.remember(key, Some(Tagged { record: record.clone(), tag }));
         Ok(())
     }
 
-    pub(crate) async fn remove(&self, bucket: &Bucket, key: &str) -> Result<(), StoreError> {
-        self.see(key, None);
+    pub(crate) async fn remove(&self, key: &str) -> Result<(), StoreError> {
+        self.remember(key, None);
         self.read(key, None);
-        bucket.delete(key).await
+        self.bucket.delete(key).await
     }
 
-    /// All records in order of their keys: one list, and one read of each that has changed since the last time.
-    pub(crate) async fn all(&self, bucket: &Bucket) -> Result<Vec<T>, StoreError> {
+    /// All readable records in order of their keys: one list, and one read of each record that changed since the last
+    /// list.
+    pub(crate) async fn all(&self) -> Result<Vec<T>, StoreError> {
         let at = Moment::now();
-        let listed = bucket.list(self.folder, None, usize::MAX).await?;
-        let tags = |entry: &Listed| (entry.key.clone(), entry.tag.clone());
-        let few = listed.len() < LISTED_MAX;
-        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) =
-            few.then(|| (at, listed.iter().map(tags).collect()));
-        let changed: Vec<String> = {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut bad = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-            let there: std::collections::HashSet<&str> =
-                listed.iter().map(|entry| entry.key.as_str()).collect();
-            bad.retain(|key, _| there.contains(key.as_str()));
-            let is_known = |key: &str, tag: &Tag| {
-                known.get(key).is_some_and(|held| held.tag.is(tag))
-                    || bad.get(key).is_some_and(|(seen, _)| seen.is(tag))
-            };
-            let new = listed.iter().filter(|entry| !is_known(&entry.key, &entry.tag));
-            new.map(|entry| entry.key.clone()).collect()
-        };
-        let found = bucket.get_all(changed.clone()).await?;
-        for (key, found) in changed.iter().zip(found) {
-            self.see(key, self.read(key, found));
+        let listed = self.bucket.list(self.folder, None, usize::MAX).await?;
+        let is_small = listed.len() < LISTED_MAX;
+        let tags = || listed.iter().map(|entry| (entry.key.clone(), entry.tag.clone())).collect();
+        *self.listed() = is_small.then(|| ListedTags { at, tags: tags() });
+        let changed = self.changed(&listed);
+        let found = self.bucket.get_all(changed.clone()).await?;
+        for (key, object) in changed.iter().zip(found) {
+            self.remember(key, self.read(key, object));
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         let records: Vec<T> =
-            listed.iter().filter_map(|entry| known.get(&entry.key)).map(|held| held.record.clone()).collect();
+            listed.iter().filter_map(|entry| known.get(&entry.key)).map(|seen| seen.record.clone()).collect();
         if known.len() > listed.len().saturating_mul(2) + 1_000 {
-            let there: std::collections::HashSet<&str> =
-                listed.iter().map(|entry| entry.key.as_str()).collect();
-            known.retain(|key, _| there.contains(key.as_str()));
+            let existing: HashSet<&str> = listed.iter().map(|entry| entry.key.as_str()).collect();
+            known.retain(|key, _| existing.contains(key.as_str()));
         }
         Ok(records)
+    }
+
+    /// The keys whose objects this process has not read in their current form.
+    fn changed(&self, listed: &[Listed]) -> Vec<String> {
+        let known = self.known();
+        let mut unreadable = self.unreadable_objects();
+        let existing: HashSet<&str> = listed.iter().map(|entry| entry.key.as_str()).collect();
+        unreadable.retain(|key, _| existing.contains(key.as_str()));
+        let is_known = |key: &str, tag: &Tag| {
+            known.get(key).is_some_and(|seen| seen.tag.is(tag))
+                || unreadable.get(key).is_some_and(|seen| seen.tag.is(tag))
+        };
+        let new = listed.iter().filter(|entry| !is_known(&entry.key, &entry.tag));
+        new.map(|entry| entry.key.clone()).collect()
     }
 }

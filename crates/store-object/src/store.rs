@@ -1,4 +1,4 @@
-//! [`BucketStore`]: the trait's calls.
+//! [`BucketStore`]: the calls of the trait.
 
 use std::sync::Arc;
 
@@ -11,22 +11,12 @@ use goldseam_store::{
     Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 
-use crate::board::Board;
 use crate::bucket::Bucket;
 use crate::clock::StoreClock;
-use crate::keys;
-use crate::lanes::Lanes;
-use crate::log::Logs;
-use crate::nodes::Nodes;
-use crate::open::{self, Older};
-use crate::records::Records;
-use crate::rows::Rows;
-use crate::tally::Tally;
-use crate::tasks::Tasks;
+use crate::inner::Inner;
+use crate::open::{self, OpenMode};
+use crate::request_counter::Tally;
 use crate::url::{self, Options, Requests};
-use crate::walk::Walks;
-use crate::watch::Watch;
-use crate::write::Writes;
 
 /// A store in one prefix of a bucket. Share it in an `Arc`.
 #[derive(Debug)]
@@ -34,86 +24,39 @@ pub struct BucketStore {
     inner: Arc<Inner>,
 }
 
-/// Everything behind a store.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) bucket: Bucket,
-    pub(crate) clock: Arc<StoreClock>,
-    pub(crate) requests: Requests,
-    pub(crate) writes: Writes,
-    pub(crate) watch: Watch,
-    pub(crate) logs: Logs,
-    pub(crate) rows: Rows,
-    pub(crate) tasks: Tasks,
-    pub(crate) locks: Records<Lock>,
-    pub(crate) lanes: Lanes,
-    pub(crate) nodes: Nodes,
-    pub(crate) board: Board,
-    pub(crate) walks: Walks,
-}
-
 impl BucketStore {
-    /// Opens a store, and makes it if there is none.
+    /// Opens a store, and creates it if the prefix is empty.
     pub async fn open(options: Options) -> Result<Self, StoreError> {
-        Self::open_with(options, Older::Make).await
+        Self::open_with(options, OpenMode::CreateOrMigrate).await
     }
 
-    /// The same, but a prefix that holds no store is refused, untouched.
+    /// Opens a store. Refuses a prefix without one, and changes nothing there.
     pub async fn open_current(options: Options) -> Result<Self, StoreError> {
-        Self::open_with(options, Older::Refuse).await
+        Self::open_with(options, OpenMode::RequireCurrent).await
     }
 
-    /// Opens what a URL names: `s3://BUCKET/PREFIX?endpoint=URL`.
+    /// Opens the store at a URL: `s3://BUCKET/PREFIX?endpoint=URL`.
     pub async fn open_url(text: &str) -> Result<Self, StoreError> {
         Self::open(url::parse(text)?).await
     }
 
-    async fn open_with(options: Options, older: Older) -> Result<Self, StoreError> {
-        let (bucket, clock) = open::open(&options, older).await?;
+    async fn open_with(options: Options, mode: OpenMode) -> Result<Self, StoreError> {
+        let (bucket, clock) = open::open(&options, mode).await?;
         Ok(Self::on(bucket, clock, options.requests))
     }
 
     pub(crate) fn on(bucket: Bucket, clock: Arc<StoreClock>, requests: Requests) -> Self {
-        let inner = Inner {
-            bucket,
-            clock,
-            requests,
-            writes: Writes::new(),
-            watch: Watch::new(),
-            logs: Logs::default(),
-            rows: Rows::default(),
-            tasks: Records::new(keys::TASKS),
-            locks: Records::new(keys::LOCKS),
-            lanes: Lanes::default(),
-            nodes: Records::new(keys::NODES),
-            board: Board::default(),
-            walks: Walks::default(),
-        };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(Inner::new(bucket, clock, requests)) }
     }
 
-    /// Requests that this store has sent so far.
+    /// The number of requests that this store has sent.
     pub fn tally(&self) -> Tally {
-        self.inner.bucket.tallies().tally()
+        self.inner.bucket.counter().counts()
     }
-}
 
-#[cfg(feature = "testing")]
-impl BucketStore {
-    /// What is behind it, for somebody who harms it.
+    #[cfg(feature = "testing")]
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
-    }
-}
-
-#[cfg(feature = "testing")]
-impl Inner {
-    /// Forgets what it remembers of objects, like a process that begins.
-    pub(crate) fn forget_all(&self) {
-        self.logs.forget_all();
-        self.rows.forget_all();
-        self.tasks.forget_all();
-        self.locks.forget_all();
     }
 }
 

@@ -1,38 +1,40 @@
-//! Tasks: one object each. What makes a task findable is written before the task, what no longer does is taken
-//! away after it, so that a crash in between loses no task; markers that say nothing true are passed over.
+//! Tasks: one object each. The marker of a task is written before the task and removed after it, so a crash in between
+//! loses no task; a marker that its task contradicts is ignored.
 
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{Millis, TaskId};
+use goldseam_core::{LaneName, Millis, TaskId};
 use goldseam_store::{Expect, StoreError, TaskFilter, Written};
 
-use crate::keyed::Key;
+use crate::idempotency_keys::KeyOwner;
+use crate::inner::Inner;
 use crate::keys::{self, TaskMarker};
-use crate::records::{Held, Records, Wrote};
-use crate::store::Inner;
+use crate::records::{RecordWrite, Tagged};
 
-/// Times that a change of a task that rides with an append is tried against others.
+/// Most attempts to apply a change that goes with an append against concurrent writers.
 const RACES_MAX: u32 = 50;
 
-pub(crate) type Tasks = Records<Task>;
-
-/// Whether a task is what became of this new one.
-fn is_from(held: &Task, new: &Task) -> bool {
-    let made = |task: &Task| (task.id.clone(), task.created_at, task.kind.clone(), task.queue.clone());
-    made(held) == made(new) && held.key == new.key && held.payload == new.payload
+/// The outcome of a write of a task.
+#[derive(Debug)]
+pub(crate) enum TaskWrite {
+    Done,
+    /// The task is not as expected; this is stored instead.
+    Lost(Option<Tagged<Task>>),
+    /// Another task has its key or holds its lane.
+    Rival(Task),
 }
 
 impl Inner {
     pub(crate) async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
         let key = keys::task(&task.id);
-        let lost = |held: Option<Held<Task>>| Ok(Written::Lost(held.map(|held| held.record)));
+        let lost = |found: Option<Tagged<Task>>| Ok(Written::Lost(found.map(|found| found.record)));
         let mut before = match expect {
-            Expect::Version(version) => match self.tasks.at(&self.bucket, &key, version).await? {
-                Ok(held) => Some(held),
+            Expect::Version(version) => match self.tasks.at(&key, version).await? {
+                Ok(found) => Some(found),
                 Err(other) => return lost(other),
             },
-            // What would take a key or a lane looks first whether its id is free.
+            // Before it takes a key or a lane, a new task checks that its id is free.
             Expect::Absent if task.key.is_some() || task.lane.is_some() => {
-                match self.tasks.get(&self.bucket, &key).await? {
+                match self.tasks.get(&key).await? {
                     None => None,
                     other => return lost(other),
                 }
@@ -41,111 +43,110 @@ impl Inner {
         };
         for _ in 0..2 {
             match self.write_task(&task, before.as_ref()).await? {
-                Put::Done => {
+                TaskWrite::Done => {
                     self.watch.bump();
                     return Ok(Written::Done);
                 }
-                Put::Rival(rival) => return Ok(Written::Lost(Some(rival))),
-                // What was last seen was outdated, and the task has the version that is asked for.
-                Put::Lost(Some(held)) if Expect::Version(held.record.version) == expect => {
-                    before = Some(held);
+                TaskWrite::Rival(rival) => return Ok(Written::Lost(Some(rival))),
+                // The remembered record was outdated, but the stored one has the expected version.
+                TaskWrite::Lost(Some(found)) if Expect::Version(found.record.version) == expect => {
+                    before = Some(found);
                 }
-                Put::Lost(held) => return lost(held),
+                TaskWrite::Lost(found) => return lost(found),
             }
         }
         lost(before)
     }
 
-    /// Writes a task over `before`, with everything that follows from it.
+    /// Writes a task over `before`, with its key, its lane and its marker.
     pub(crate) async fn write_task(
         &self,
         task: &Task,
-        before: Option<&Held<Task>>,
-    ) -> Result<Put, StoreError> {
-        let old = before.map(|held| &held.record);
+        before: Option<&Tagged<Task>>,
+    ) -> Result<TaskWrite, StoreError> {
+        let old = before.map(|before| &before.record);
         let has_taken_key = match self.take_key(task, old).await? {
-            Key::Rival(rival) => return Ok(Put::Rival(*rival)),
-            Key::Taken => true,
-            Key::Settled => false,
+            KeyOwner::Rival(rival) => return Ok(TaskWrite::Rival(*rival)),
+            KeyOwner::Taken => true,
+            KeyOwner::Settled => false,
         };
         let takes_lane = lane_held(task).is_some() && old.and_then(lane_held) != lane_held(task);
         if takes_lane && let Some(rival) = self.take_lane(task).await? {
-            return Ok(Put::Rival(rival));
+            return Ok(TaskWrite::Rival(rival));
         }
         self.mark(task).await?;
-        match self.tasks.write(&self.bucket, (&keys::task(&task.id), task), before, &self.writes).await? {
-            Wrote::Done => {
+        match self.tasks.write(&keys::task(&task.id), task, before).await? {
+            RecordWrite::Done => {
                 if let Some(old) = old {
                     if TaskMarker::of(old) != TaskMarker::of(task) {
                         self.unmark(old).await;
                     }
                     if lane_held(old) != lane_held(task) {
-                        self.leave_lane(old).await;
+                        self.release_lane(old).await;
                     }
                 }
-                Ok(Put::Done)
+                Ok(TaskWrite::Done)
             }
-            // Somebody who wanted the key found it taken, and wrote the task in this one's place.
-            Wrote::Lost(Some(held)) if has_taken_key && is_from(&held.record, task) => Ok(Put::Done),
-            Wrote::Lost(held) => {
-                // Unless it is claimed after all, by somebody else who took the lane for it.
-                let holds = held.as_ref().is_some_and(|held| lane_held(&held.record) == lane_held(task));
-                if takes_lane && !holds {
-                    self.leave_lane(task).await;
+            // Another process found the key taken, and wrote this task on behalf of this one.
+            RecordWrite::Lost(Some(found)) if has_taken_key && is_from(&found.record, task) => {
+                Ok(TaskWrite::Done)
+            }
+            RecordWrite::Lost(found) => {
+                // Keep the lane if a rival has claimed the same task: the lane is taken for that claim.
+                let holds_lane = |found: &Tagged<Task>| lane_held(&found.record) == lane_held(task);
+                if takes_lane && !found.as_ref().is_some_and(holds_lane) {
+                    self.release_lane(task).await;
                 }
-                Ok(Put::Lost(held))
+                Ok(TaskWrite::Lost(found))
             }
         }
     }
 
-    /// Puts the marker there that this task needs.
+    /// Writes the marker that this task needs.
     pub(crate) async fn mark(&self, task: &Task) -> Result<(), StoreError> {
         let Some(marker) = TaskMarker::of(task) else { return Ok(()) };
         let key = marker.key(self.clock.now());
         self.bucket.put(&key, bytes::Bytes::new()).await?;
-        self.board.wrote(&key);
+        self.ready_index.added(&key);
         Ok(())
     }
 
-    /// Takes the marker away that this task needed. Should that fail, somebody else does it later.
-    pub(crate) async fn unmark(&self, old: &Task) {
+    /// Removes the marker of an earlier version of a task. After a failure, a later reader removes it.
+    async fn unmark(&self, old: &Task) {
         let Some(marker) = TaskMarker::of(old) else { return };
-        // A marker that is not known stands where it was put when the task was last changed.
-        let there = self.board.place_of(&marker).unwrap_or_else(|| marker.key(old.changed_at));
-        self.board.removed(&there);
-        if let Err(error) = self.bucket.delete(&there).await {
-            tracing::debug!(key = there, %error, "a marker that is over could not be removed");
-        }
+        // The key of an unknown marker follows from the time of the task's last change.
+        let key = self.ready_index.key_of(&marker).unwrap_or_else(|| marker.key(old.changed_at));
+        self.drop_marker(&key).await;
     }
 
     pub(crate) async fn list_tasks(&self, filter: &TaskFilter) -> Result<Vec<Task>, StoreError> {
         let found = match filter {
-            // A sweep looks at the advance task of every run, and reads what it does not like again.
+            // A sweep looks at the advance task of every run, and reads a suspicious one again.
             TaskFilter { id: Some(id), advance: Some(true), .. } => {
-                self.tasks.get_for_sweep(&self.bucket, &keys::task(id)).await?.into_iter().collect()
+                self.tasks.get_for_sweep(&keys::task(id)).await?.into_iter().collect()
             }
             TaskFilter { id: Some(id), .. } => self.task(id).await?.into_iter().collect(),
             TaskFilter { key: Some(key), .. } => self.task_of_key(key).await?.into_iter().collect(),
             TaskFilter { poked: true, owner: Some(owner), .. } => self.poked(owner).await?,
-            _ => self.tasks.all(&self.bucket).await?,
+            _ => self.tasks.all().await?,
         };
-        let after = |id: &TaskId| filter.after.as_ref().is_none_or(|after| id > after);
+        let is_after = |id: &TaskId| filter.after.as_ref().is_none_or(|after| id > after);
         let mut listed: Vec<Task> =
-            found.into_iter().filter(|task| after(&task.id) && filter.selects(task)).collect();
+            found.into_iter().filter(|task| is_after(&task.id) && filter.selects(task)).collect();
         listed.sort_by(|a, b| a.id.cmp(&b.id));
         listed.truncate(filter.limit as usize);
         Ok(listed)
     }
 
     pub(crate) async fn task(&self, id: &TaskId) -> Result<Option<Task>, StoreError> {
-        Ok(self.tasks.get(&self.bucket, &keys::task(id)).await?.map(|held| held.record))
+        Ok(self.tasks.get(&keys::task(id)).await?.map(|found| found.record))
     }
 
-    /// Claimed tasks of this owner that somebody has poked, by their markers.
+    /// Poked tasks of this owner, found by their markers.
     async fn poked(&self, owner: &str) -> Result<Vec<Task>, StoreError> {
         let mine = keys::owner(owner);
         let mut poked = Vec::new();
-        for (key, marker) in self.board.look(self).await? {
+        for (key, marker) in self.ready_index.markers(&self.bucket, self.markers_age_max()).await? {
             let TaskMarker::Poke { owner, version, task } = marker else { continue };
             if owner != mine {
                 continue;
@@ -160,15 +161,15 @@ impl Inner {
         Ok(poked)
     }
 
-    /// Takes a marker away that is over.
+    /// Removes a stale marker.
     pub(crate) async fn drop_marker(&self, key: &str) {
-        self.board.removed(key);
+        self.ready_index.removed(key);
         if let Err(error) = self.bucket.delete(key).await {
-            tracing::debug!(key, %error, "a marker that is over could not be removed");
+            tracing::debug!(key, %error, "failed to remove a stale marker");
         }
     }
 
-    /// Puts a task there unless something is in its way. Whether one of its id is there then.
+    /// Creates a task unless a rival prevents it. Returns whether a task with its id exists afterwards.
     pub(crate) async fn create_task(&self, task: &Task) -> Result<bool, StoreError> {
         Ok(match self.put_task(task.clone(), Expect::Absent).await? {
             Written::Done => true,
@@ -176,35 +177,35 @@ impl Inner {
         })
     }
 
-    /// Changes a task until that is done or `change` has nothing to do.
+    /// Applies `change` to a task. Repeats it after a lost race, until `change` returns none.
     pub(crate) async fn change_task(
         &self,
         id: &TaskId,
         change: impl Fn(Task, Millis) -> Option<Task>,
     ) -> Result<(), StoreError> {
         let key = keys::task(id);
-        let mut held = self.tasks.last_seen(&key);
-        for turn in 0..RACES_MAX {
-            if held.is_none() {
-                held = self.tasks.get(&self.bucket, &key).await?;
+        let mut found = self.tasks.last_seen(&key);
+        for attempt in 0..RACES_MAX {
+            if found.is_none() {
+                found = self.tasks.get(&key).await?;
             }
-            let Some(before) = held.take() else { return Ok(()) };
+            let Some(before) = found.take() else { return Ok(()) };
             let now = self.clock.now();
             let Some(next) = change(before.record.clone(), now) else {
-                // What was last seen may be outdated.
-                if turn == 0 {
-                    held = self.tasks.get(&self.bucket, &key).await?;
-                    let again = held.as_ref().is_some_and(|held| held.record != before.record);
-                    if again {
+                // The remembered record may be outdated.
+                if attempt == 0 {
+                    found = self.tasks.get(&key).await?;
+                    let has_changed = found.as_ref().is_some_and(|found| found.record != before.record);
+                    if has_changed {
                         continue;
                     }
                 }
                 return Ok(());
             };
             match self.write_task(&next, Some(&before)).await? {
-                Put::Done | Put::Rival(_) => return Ok(()),
-                Put::Lost(None) => return Ok(()),
-                Put::Lost(found) => held = found,
+                TaskWrite::Done | TaskWrite::Rival(_) => return Ok(()),
+                TaskWrite::Lost(None) => return Ok(()),
+                TaskWrite::Lost(other) => found = other,
             }
         }
         Ok(())
@@ -212,35 +213,44 @@ impl Inner {
 
     pub(crate) async fn remove_task(&self, id: &TaskId) -> Result<(), StoreError> {
         let key = keys::task(id);
-        let held = match self.tasks.last_seen(&key) {
-            Some(held) => Some(held),
-            None => self.tasks.get(&self.bucket, &key).await?,
+        let found = match self.tasks.last_seen(&key) {
+            Some(seen) => Some(seen),
+            None => self.tasks.get(&key).await?,
         };
-        let Some(Held { record: task, .. }) = held else {
-            // What cannot be read says nothing of its markers; they are over without it.
-            if self.tasks.why_unreadable(&key).is_some() {
-                self.tasks.remove(&self.bucket, &key).await?;
+        let Some(Tagged { record: task, .. }) = found else {
+            // The markers of an unreadable task are unknown; without their task they are stale.
+            if self.tasks.is_unreadable(&key) {
+                self.tasks.remove(&key).await?;
             }
             return Ok(());
         };
         self.drop_key(&task).await?;
-        self.tasks.remove(&self.bucket, &key).await?;
+        self.tasks.remove(&key).await?;
         self.unmark(&task).await;
-        self.leave_lane(&task).await;
+        self.release_lane(&task).await;
         Ok(())
     }
 }
 
-/// What became of a write of a task.
-#[derive(Debug)]
-pub(crate) enum Put {
-    Done,
-    Lost(Option<Held<Task>>),
-    /// This one has its key or its lane.
-    Rival(Task),
+/// Whether a stored task was created from this new one.
+fn is_from(stored: &Task, new: &Task) -> bool {
+    let origin = |task: &Task| (task.id.clone(), task.created_at, task.kind.clone(), task.queue.clone());
+    origin(stored) == origin(new) && stored.key == new.key && stored.payload == new.payload
 }
 
-/// The lane that a task holds: that of one that is claimed.
-pub(crate) fn lane_held(task: &Task) -> Option<&goldseam_core::LaneName> {
+/// The lane that a task holds: the lane of a claimed task.
+pub(crate) fn lane_held(task: &Task) -> Option<&LaneName> {
     task.lane.as_ref().filter(|_| task.state == TaskState::Claimed)
+}
+
+/// Wakes a run's advance task: a ready one is due at `at` at the latest, a claimed one is poked.
+pub(crate) fn woken(mut task: Task, at: Millis, now: Millis) -> Option<Task> {
+    match task.state {
+        TaskState::Ready if task.run_at > at => task.run_at = at,
+        TaskState::Claimed if !task.poked => task.poked = true,
+        _ => return None,
+    }
+    task.changed_at = now.max(task.changed_at);
+    task.version += 1;
+    Some(task)
 }

@@ -1,6 +1,6 @@
-//! A store to test with, and harm to it, for tests of other crates. Feature `testing`.
+//! Stores for tests of other crates, and damage to them. Feature `testing`.
 //!
-//! Invariant: the harm is done past the store; the store itself can damage nothing.
+//! Invariant: damage bypasses the store, which itself cannot damage anything.
 
 #![expect(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
@@ -16,47 +16,47 @@ use object_store::memory::InMemory;
 
 use crate::BucketStore;
 use crate::batch::Batch;
-use crate::bucket::{Bucket, Found};
+use crate::bucket::{Bucket, Object};
 use crate::clock::StoreClock;
+use crate::inner::Inner;
 use crate::keys::{self, Part};
-use crate::store::Inner;
-use crate::tally::Tallies;
+use crate::request_counter::RequestCounter;
 use crate::url::{self, Options, Requests};
 
-/// What object storage promises: rows follow their events, and nothing but beats tells that a process lives.
+/// What object storage offers: rows follow their events, and only beats show that a process is alive.
 pub const CAPABILITIES: Capabilities = Capabilities { atomic_rows: false, manual_clock: true, pulse: false };
 
-/// A store in this process's memory, with a clock to move: the same code and the same conditions, without a network.
+/// A store in memory, with a manual clock: the same code and the same conditions, without a network.
 pub async fn fixture() -> Fixture {
     let clock = ManualClock::default();
     in_memory(clock.clock(), clock).with(CAPABILITIES)
 }
 
-/// The same by a clock that nobody moves.
+/// A store in memory, with this clock.
 pub async fn fixture_on(clock: Clock) -> Fixture {
     let capabilities = Capabilities { manual_clock: false, ..CAPABILITIES };
     in_memory(clock, ManualClock::default()).with(capabilities)
 }
 
 fn in_memory(clock: Clock, moved: ManualClock) -> Fixture {
-    let bucket = Bucket::new(Arc::new(InMemory::new()), "test", Arc::new(Tallies::default()));
+    let bucket = Bucket::new(Arc::new(InMemory::new()), "test", Arc::new(RequestCounter::default()));
     let clock = Arc::new(StoreClock::new(Some(clock)));
     around(BucketStore::on(bucket, clock, Requests::Free), moved)
 }
 
-/// A store under a prefix of its own on the shared SeaweedFS, with a clock to move.
+/// A store under a new prefix on the shared SeaweedFS, with a manual clock.
 pub async fn fixture_on_seaweedfs() -> Fixture {
     let bucket = goldseam_testbed::seaweedfs::shared().unwrap();
     on_server(&bucket.url(&fresh_prefix())).await
 }
 
-/// The same in a bucket of its own on the shared moto, without a prefix.
+/// A store in a new bucket on the shared moto, with a manual clock.
 pub async fn fixture_on_moto() -> Fixture {
     let bucket = goldseam_testbed::moto::fresh(&fresh_prefix()).unwrap();
     on_server(&bucket.url("")).await
 }
 
-/// A store at this URL, with a clock to move.
+/// A store at this URL, with a manual clock.
 pub async fn on_server(url: &str) -> Fixture {
     let clock = ManualClock::default();
     let options = url::parse(url).unwrap();
@@ -64,7 +64,7 @@ pub async fn on_server(url: &str) -> Fixture {
     around(BucketStore::open(options).await.unwrap(), clock).with(CAPABILITIES)
 }
 
-/// A store under a prefix of its own on the shared SeaweedFS that tells the time by its server's clock.
+/// A store under a new prefix on the shared SeaweedFS, with the server's clock.
 pub async fn fixture_on_servers_clock() -> Fixture {
     let bucket = goldseam_testbed::seaweedfs::shared().unwrap();
     let options = url::parse(&bucket.url(&fresh_prefix())).unwrap();
@@ -73,26 +73,26 @@ pub async fn fixture_on_servers_clock() -> Fixture {
     around(BucketStore::open(options).await.unwrap(), ManualClock::default()).with(capabilities)
 }
 
-/// A prefix that nobody else has. The server is removed after the tests, and everything with it.
+/// Returns a new prefix. The server is removed after the tests, with everything in it.
 pub fn fresh_prefix() -> String {
     format!("t-{:016x}", RandomState::new().build_hasher().finish())
 }
 
 fn around(store: BucketStore, moved: ManualClock) -> Fixture {
-    let vandal = Vandal { bucket: store.inner().bucket.clone(), store: Arc::clone(store.inner()) };
-    Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(vandal))
+    let saboteur = Saboteur { bucket: store.inner().bucket.clone(), store: Arc::clone(store.inner()) };
+    Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(saboteur))
 }
 
-/// Somebody who changes objects past the store. What the store remembers of them is forgotten then: tests of
-/// healing are about what is there, and a process that begins remembers nothing.
+/// Changes objects past the store, and makes the store forget them: tests of healing are about stored objects, and a
+/// process that starts remembers none.
 #[derive(Debug)]
-pub struct Vandal {
+pub struct Saboteur {
     bucket: Bucket,
     store: Arc<Inner>,
 }
 
-impl Vandal {
-    async fn get(&self, key: &str) -> Option<Found> {
+impl Saboteur {
+    async fn get(&self, key: &str) -> Option<Object> {
         self.bucket.get(key).await.unwrap()
     }
 
@@ -119,7 +119,7 @@ impl Vandal {
 }
 
 #[async_trait]
-impl Damage for Vandal {
+impl Damage for Saboteur {
     async fn lose_row(&self, run: &RunId) {
         self.bucket.delete(&keys::state(run)).await.unwrap();
         self.store.forget_all();
@@ -153,7 +153,7 @@ impl Damage for Vandal {
             Target::Lock(lock) => keys::lock(lock),
             Target::Node(node) => keys::node(node),
         };
-        let found = self.get(&key).await.unwrap_or_else(|| panic!("there is no {what:?} to garble"));
+        let found = self.get(&key).await.unwrap_or_else(|| panic!("{what:?} does not exist"));
         let text = String::from_utf8(found.body.to_vec()).unwrap();
         let body = match (how, what) {
             (Garble::Torn, _) => text.as_bytes()[..text.len() / 2].to_vec(),
@@ -167,7 +167,7 @@ impl Damage for Vandal {
             (Garble::Bytes, _) => b"M\xfcller".to_vec(),
             (Garble::Type, _) => b"17".to_vec(),
         };
-        assert_ne!(body, text.as_bytes(), "{what:?} is as it was");
+        assert_ne!(body, text.as_bytes(), "{what:?} did not change");
         self.bucket.put(&key, body.into()).await.unwrap();
         self.store.forget_all();
     }
@@ -176,9 +176,9 @@ impl Damage for Vandal {
         self.bucket.put(&keys::state(id), body.to_owned().into()).await.unwrap();
     }
 
-    /// The markers too: they are hints like rows.
+    /// Also removes the markers, which are hints like rows.
     async fn lose_hints(&self) {
-        self.delete_all(keys::WORKFLOWS, |key| matches!(keys::part(key), Some((_, Part::State)))).await;
+        self.delete_all(keys::WORKFLOWS, |key| matches!(keys::run_part(key), Some((_, Part::State)))).await;
         for folder in [keys::ACTIVE, keys::RUNS, keys::RECOVERED] {
             self.delete_all(folder, |_| true).await;
         }

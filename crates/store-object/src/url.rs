@@ -1,6 +1,6 @@
-//! `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`: where the bucket is and how to get in.
+//! `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`: the address of a bucket, and its access keys.
 //!
-//! Invariant: an unknown option is refused, never ignored. A secret is never shown.
+//! Invariant: unknown options are refused, never ignored. Secrets are never shown.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,45 +9,46 @@ use std::time::Duration;
 use goldseam_store::{Clock, StoreError, shown_url};
 use percent_encoding::percent_decode_str;
 
-/// How long a request may take, by default: past it nobody knows what became of it.
+/// Default timeout of a request. After it, the outcome is unknown.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// What a URL may say.
-const KNOWN: &str = "endpoint, region, access_key_id, secret_access_key, session_token, insecure, requests";
+/// The options of a URL.
+const OPTION_NAMES: &str =
+    "endpoint, region, access_key_id, secret_access_key, session_token, insecure, requests";
 
-/// How to reach a bucket.
+/// The address of a bucket, and how to use it.
 #[derive(Clone)]
 pub struct Options {
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: String,
-    /// The prefix that holds everything, without `/` at its ends. It may be empty.
+    /// The prefix of the store, without `/` at its ends. It may be empty.
     pub prefix: String,
-    /// The server, unless it is Amazon's or the environment names one.
+    /// The server; by default the environment's or Amazon's.
     pub endpoint: Option<String>,
-    /// Where the bucket lives, unless the environment says so.
+    /// The region of the bucket; by default the environment's.
     pub region: Option<String>,
-    /// Keys, unless the environment has them.
+    /// Access keys; by default the environment's.
     pub(crate) keys: Option<Keys>,
-    /// Data may travel over a network in the clear.
+    /// Whether data may cross a network unencrypted.
     pub insecure: bool,
     /// Whether requests cost money.
     pub requests: Requests,
-    /// How long a request may take.
+    /// Timeout of a request.
     pub call_timeout: Duration,
-    /// Another clock in place of the server's.
+    /// A clock that replaces the server's.
     pub clock: Option<Clock>,
 }
 
 /// Whether requests cost money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Requests {
-    /// They do: an idle node makes fewer than two per second, and what others do is seen after a second.
+    /// They do: an idle node sends fewer than two per second, and sees changes of other nodes after a second.
     #[default]
     Paid,
-    /// They do not, on a server of one's own: it is asked as often as a local store.
+    /// They do not, as on a private server: a node polls as often as on a local store.
     Free,
 }
 
-/// What proves who we are.
+/// Access keys.
 #[derive(Clone)]
 pub(crate) struct Keys {
     pub(crate) id: String,
@@ -67,7 +68,7 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    /// Where it is, for people: no keys.
+    /// The address for messages, without keys.
     pub(crate) fn place(&self) -> String {
         let folder = match self.prefix.as_str() {
             "" => format!("bucket {:?}", self.bucket),
@@ -80,42 +81,42 @@ impl Options {
     }
 }
 
-/// Whether this is a URL for this store.
+/// Whether this URL is for this store.
 pub fn is_ours(url: &str) -> bool {
     url.starts_with("s3://")
 }
 
-/// Takes a URL apart.
+/// Parses a URL.
 pub fn parse(url: &str) -> Result<Options, StoreError> {
     let Some(rest) = url.strip_prefix("s3://") else {
         return Err(refused(url, "it does not begin with s3://"));
     };
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-    let mut said = Said::default();
+    let mut named = UrlOptions::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        said.take(pair).map_err(|why| refused(url, &why))?;
+        named.take(pair).map_err(|why| refused(url, &why))?;
     }
-    let keys = said.keys().map_err(|why| refused(url, &why))?;
-    if let Some(endpoint) = &said.endpoint {
-        check_endpoint(endpoint, said.insecure).map_err(|why| refused(url, &why))?;
+    let keys = named.keys().map_err(|why| refused(url, &why))?;
+    if let Some(endpoint) = &named.endpoint {
+        check_endpoint(endpoint, named.insecure).map_err(|why| refused(url, &why))?;
     }
     Ok(Options {
         bucket: check_bucket(bucket).map_err(|why| refused(url, &why))?,
         prefix: check_prefix(prefix).map_err(|why| refused(url, &why))?,
-        endpoint: said.endpoint,
-        region: said.region,
+        endpoint: named.endpoint,
+        region: named.region,
         keys,
-        insecure: said.insecure,
-        requests: said.requests,
+        insecure: named.insecure,
+        requests: named.requests,
         call_timeout: CALL_TIMEOUT,
         clock: None,
     })
 }
 
-/// The options of a URL.
+/// The parsed options of a URL.
 #[derive(Default)]
-struct Said {
+struct UrlOptions {
     endpoint: Option<String>,
     region: Option<String>,
     id: Option<String>,
@@ -125,13 +126,13 @@ struct Said {
     requests: Requests,
 }
 
-impl Said {
+impl UrlOptions {
     fn take(&mut self, pair: &str) -> Result<(), String> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        // The value may be a secret: it is not repeated.
+        // The value may be a secret, so no message repeats it.
         let value = percent_decode_str(value)
             .decode_utf8()
-            .map_err(|_| format!("the value of {name} is no text"))?
+            .map_err(|_| format!("the value of {name} is not UTF-8 text"))?
             .into_owned();
         if value.is_empty() {
             return Err(format!("{name} has no value"));
@@ -148,7 +149,7 @@ impl Said {
                     "free" => Requests::Free,
                     _ => {
                         return Err(format!(
-                            "{value:?} is not understood: write requests=paid or requests=free"
+                            "unknown value requests={value:?}: write requests=paid or requests=free"
                         ));
                     }
                 };
@@ -159,13 +160,13 @@ impl Said {
                 return Ok(());
             }
             "insecure" => {
-                return Err(format!("{value:?} is not understood: write insecure=allow, or nothing"));
+                return Err(format!("unknown value insecure={value:?}: write insecure=allow, or omit it"));
             }
-            _ => return Err(format!("{name:?} is no option; it has {KNOWN}")),
+            _ => return Err(format!("unknown option {name:?}; the options are {OPTION_NAMES}")),
         };
         match place.replace(value) {
             None => Ok(()),
-            Some(_) => Err(format!("{name} is said twice")),
+            Some(_) => Err(format!("{name} occurs twice")),
         }
     }
 
@@ -173,13 +174,13 @@ impl Said {
         match (self.id.take(), self.secret.take(), self.token.take()) {
             (Some(id), Some(secret), token) => Ok(Some(Keys { id, secret, token })),
             (None, None, None) => Ok(None),
-            (None, _, _) => Err("it has keys but no access_key_id".to_owned()),
-            (_, None, _) => Err("it has keys but no secret_access_key".to_owned()),
+            (None, _, _) => Err("secret_access_key or session_token is set without access_key_id".to_owned()),
+            (_, None, _) => Err("access_key_id is set without secret_access_key".to_owned()),
         }
     }
 }
 
-/// The name of a bucket, as S3 allows it.
+/// Refuses a bucket name that S3 does not allow.
 fn check_bucket(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let good = (3..=63).contains(&name.len())
@@ -191,14 +192,16 @@ fn check_bucket(name: &str) -> Result<String, String> {
         return Ok(name.to_owned());
     }
     if name.contains('@') {
-        return Err("keys do not stand before the bucket: use access_key_id= and secret_access_key=, \
+        return Err(
+            "access keys cannot precede the bucket name: use access_key_id= and secret_access_key=, \
             or the environment"
-            .to_owned());
+                .to_owned(),
+        );
     }
-    Err(format!("{name:?} is no name of a bucket: 3 to 63 lower-case letters, digits, dots and hyphens"))
+    Err(format!("invalid bucket name {name:?}: use 3 to 63 lower-case letters, digits, dots and hyphens"))
 }
 
-/// Segments that mean the same to every server and every tool.
+/// Refuses a prefix that servers or tools could interpret differently.
 fn check_prefix(prefix: &str) -> Result<String, String> {
     let prefix = prefix.strip_suffix('/').filter(|prefix| !prefix.is_empty()).unwrap_or(prefix);
     let good = |part: &str| {
@@ -209,12 +212,12 @@ fn check_prefix(prefix: &str) -> Result<String, String> {
         return Ok(prefix.to_owned());
     }
     Err(format!(
-        "{prefix:?} cannot be the prefix: use letters, digits, dots, underscores and hyphens, with single \
-         slashes between, 256 at most"
+        "invalid prefix {prefix:?}: use at most 256 letters, digits, dots, underscores and hyphens, with single \
+         slashes between"
     ))
 }
 
-/// Refuses an address that is none, or that sends data over a network in the clear.
+/// Refuses an invalid address, and one that sends data over a network unencrypted.
 pub(crate) fn check_endpoint(endpoint: &str, insecure: bool) -> Result<(), String> {
     let (plain, rest) = match (endpoint.strip_prefix("http://"), endpoint.strip_prefix("https://")) {
         (Some(rest), _) => (true, rest),
@@ -225,24 +228,24 @@ pub(crate) fn check_endpoint(endpoint: &str, insecure: bool) -> Result<(), Strin
     };
     if rest.is_empty() || rest.contains(|c: char| c.is_whitespace() || c.is_control() || "@?#%\\".contains(c))
     {
-        return Err("the endpoint is no plain address: write https://HOST:PORT, without keys".to_owned());
+        return Err("the endpoint is not a plain address: write https://HOST:PORT, without keys".to_owned());
     }
     let authority = rest.split('/').next().unwrap_or_default();
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if port.chars().all(|c| c.is_ascii_digit()) => {
-            port.parse::<u16>().map_err(|_| format!("{port:?} is no port"))?;
+            port.parse::<u16>().map_err(|_| format!("invalid port {port:?}"))?;
             host
         }
         _ => authority,
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     if host.is_empty() {
-        return Err(format!("endpoint {endpoint:?} names no host"));
+        return Err(format!("endpoint {endpoint:?} has no host"));
     }
     let here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     if plain && !here && !insecure {
         return Err(format!(
-            "endpoint {endpoint:?} would send everything in the clear: use https://, or add insecure=allow on a \
+            "endpoint {endpoint:?} would send all data unencrypted: use https://, or add insecure=allow on a \
              network that you trust"
         ));
     }
@@ -252,8 +255,8 @@ pub(crate) fn check_endpoint(endpoint: &str, insecure: bool) -> Result<(), Strin
 pub(crate) fn refused(url: &str, why: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0206",
-        what: format!("{} is not understood: {why}", shown_url(url)),
-        hint: "write s3://BUCKET/PREFIX?region=NAME, with endpoint=URL for a server that is not Amazon's"
+        what: format!("invalid store URL {}: {why}", shown_url(url)),
+        hint: "write s3://BUCKET/PREFIX?region=NAME; add endpoint=URL for a server other than Amazon S3"
             .to_owned(),
     }
 }
@@ -263,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_a_bucket_a_prefix_and_a_server() {
+    fn parses_bucket_prefix_endpoint_and_keys() {
         let options = parse(
             "s3://my-bucket.1/a/B_2.c?endpoint=http://127.0.0.1:9000&region=eu-west-1\
              &access_key_id=AK&secret_access_key=a%2Fb%2Bc+d==&session_token=t",
@@ -314,14 +317,14 @@ mod tests {
             assert!(matches!(parse(url), Err(StoreError::Refused { code: "GS0206", .. })), "{url}");
         }
         let error = parse("s3://bucket/a?reggion=x").unwrap_err().to_string();
-        assert!(error.contains(KNOWN), "{error}");
+        assert!(error.contains(OPTION_NAMES), "{error}");
     }
 
     #[test]
-    fn nothing_travels_in_the_clear_unless_it_is_said() {
+    fn refuses_unencrypted_endpoints_unless_allowed() {
         for host in ["minio", "10.0.0.1", "localhost.evil.example", "127.0.0.1.evil.example", "[fe80::1]:1"] {
             let error = parse(&format!("s3://bucket/a?endpoint=http://{host}")).unwrap_err().to_string();
-            assert!(error.contains("in the clear"), "{host}: {error}");
+            assert!(error.contains("unencrypted"), "{host}: {error}");
         }
         for host in ["localhost:1", "127.0.0.1:9000", "127.1.2.3", "[::1]:9000"] {
             parse(&format!("s3://bucket/a?endpoint=http://{host}")).unwrap();

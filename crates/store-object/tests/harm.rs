@@ -1,4 +1,4 @@
-//! Objects that are removed or put there past the store: nothing is filled in, nobody's state is written over. And a
+//! Objects that are removed or written past the store: the store fills no gap and overwrites no foreign state. And a
 //! process that dies between two requests.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -26,7 +26,7 @@ async fn three_batches(fake: &FakeS3) -> RunId {
 }
 
 #[tokio::test]
-async fn a_log_whose_first_batch_was_removed_is_not_begun_anew() {
+async fn a_log_without_its_first_batch_does_not_begin_again() {
     let fake = FakeS3::start().unwrap();
     let run = three_batches(&fake).await;
     fake.delete_raw("s/workflow/r/log/0000000001");
@@ -38,7 +38,7 @@ async fn a_log_whose_first_batch_was_removed_is_not_begun_anew() {
 }
 
 #[tokio::test]
-async fn a_batch_that_was_removed_from_the_middle_is_a_gap_and_stays_one() {
+async fn a_removed_batch_stays_a_gap() {
     let fake = FakeS3::start().unwrap();
     let run = three_batches(&fake).await;
     fake.delete_raw("s/workflow/r/log/0000000002");
@@ -52,7 +52,7 @@ async fn a_batch_that_was_removed_from_the_middle_is_a_gap_and_stays_one() {
 }
 
 #[tokio::test]
-async fn without_its_row_too_a_log_is_found_to_its_end() {
+async fn finds_the_end_of_a_log_without_its_row() {
     let fake = FakeS3::start().unwrap();
     let run = three_batches(&fake).await;
     fake.delete_raw("s/workflow/r/state.json");
@@ -62,7 +62,7 @@ async fn without_its_row_too_a_log_is_found_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_run_is_not_started_over_the_state_of_somebody_elses_workflow() {
+async fn a_run_does_not_overwrite_a_foreign_state() {
     let fake = FakeS3::start().unwrap();
     let theirs = r#"{"id": "r", "status": "running", "orchestrator_task_id": "t"}"#;
     fake.put_raw("s/workflow/r/state.json", theirs);
@@ -74,7 +74,7 @@ async fn a_run_is_not_started_over_the_state_of_somebody_elses_workflow() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_could_not_follow_an_append_follows_later() {
+async fn row_and_tasks_that_failed_after_an_append_follow_later() {
     let fake = FakeS3::start().unwrap();
     let store = open(&fake).await;
     let hints = ["/state.json", "/task/"];
@@ -84,7 +84,7 @@ async fn what_could_not_follow_an_append_follows_later() {
     });
     let tasks = vec![create(advance("r", "own"))];
     let append = Append { tasks, ..append_with_row("r", 0) };
-    assert_eq!(store.append(append).await.unwrap(), Seq(1), "the log has it, whatever becomes of the rest");
+    assert_eq!(store.append(append).await.unwrap(), Seq(1), "the append is done once its batch is stored");
     fake.clear_faults();
     let done = |key: &str| {
         fake.wait_for_log(|log| {
@@ -99,7 +99,7 @@ async fn what_could_not_follow_an_append_follows_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_could_not_be_woken_is_woken_later() {
+async fn a_failed_wake_up_is_repeated_later() {
     let fake = FakeS3::start().unwrap();
     let store = open(&fake).await;
     let tasks = vec![create(Task { run_at: Millis::NEVER, ..advance("r", "own") })];
@@ -116,36 +116,37 @@ async fn a_run_that_could_not_be_woken_is_woken_later() {
     assert_eq!(open(&fake).await.tasks(found).await.unwrap()[0].run_at, Millis(1));
 }
 
-/// The markers of runs that are not over.
+/// The markers of active runs.
 fn markers(fake: &FakeS3) -> Vec<String> {
     fake.objects().into_keys().filter(|key| key.starts_with("s/active/")).collect()
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_before_its_row_says_it_was_over_keeps_a_marker() {
+async fn a_run_reactivated_before_its_row_ends_keeps_a_marker() {
     let fake = FakeS3::start().unwrap();
-    let (finisher, reviver) = (open(&fake).await, open(&fake).await);
+    let finisher = open(&fake).await;
+    let reviver = open(&fake).await;
     finisher.append(append_with_row("r", 0)).await.unwrap();
     let first = markers(&fake);
     assert_eq!(first.len(), 1);
     assert!(reviver.head(&run("r")).await.unwrap().is_some());
     fake.script(|request| (request.op == Op::Put && request.key.ends_with("state.json")).then(Fault::denied));
-    let mut over = append_with_row("r", 1);
-    over.row.as_mut().unwrap().status = Status::Completed;
-    finisher.append(over).await.unwrap();
-    let mut goes_on = append_with_row("r", 2);
-    goes_on.row.as_mut().unwrap().branch = BranchId(2);
-    reviver.append(goes_on).await.unwrap();
-    assert_eq!(markers(&fake).len(), 2, "{first:?} and the one of its second life: {:?}", markers(&fake));
+    let mut ended = append_with_row("r", 1);
+    ended.row.as_mut().unwrap().status = Status::Completed;
+    finisher.append(ended).await.unwrap();
+    let mut reactivated = append_with_row("r", 2);
+    reactivated.row.as_mut().unwrap().branch = BranchId(2);
+    reviver.append(reactivated).await.unwrap();
+    assert_eq!(markers(&fake).len(), 2, "{first:?} and the marker of the reactivation: {:?}", markers(&fake));
     drop(reviver);
     fake.clear_faults();
     let head = finisher.head(&run("r")).await.unwrap().unwrap();
     assert_eq!((head.end, head.row.unwrap().summary.status), (Seq(3), Status::Completed));
-    assert_eq!(markers(&fake).len(), 1, "the one of its second life: {:?}", fake.objects().keys());
+    assert_eq!(markers(&fake).len(), 1, "the marker of the reactivation: {:?}", fake.objects().keys());
 }
 
 #[tokio::test]
-async fn a_foreign_state_that_is_no_text_is_passed_over() {
+async fn a_foreign_state_that_is_not_text_is_unreadable() {
     let fake = FakeS3::start().unwrap();
     let store = open(&fake).await;
     fake.put_raw("s/workflow/legacy-7/state.json", b"{\"customer\": \"M\xfcller\"}".as_slice());
@@ -157,12 +158,12 @@ async fn a_foreign_state_that_is_no_text_is_passed_over() {
     let report =
         goldseam_store_object::check(goldseam_store_object::url::parse(&fake.url("s")).unwrap()).await;
     let report = report.unwrap();
-    assert!(report.is_sound(), "what is not ours is no damage of ours: {:?}", report.complaints);
+    assert!(report.is_sound(), "foreign objects are not damage: {:?}", report.complaints);
     assert_eq!(report.runs, 0);
 }
 
 #[tokio::test]
-async fn a_batch_that_is_garbage_shows_where_it_is_and_the_log_goes_on() {
+async fn a_damaged_batch_shows_in_place_and_the_log_continues() {
     let fake = FakeS3::start().unwrap();
     let run = three_batches(&fake).await;
     for (batch, end) in [("0000000002", 3), ("0000000003", 3)] {
@@ -177,6 +178,6 @@ async fn a_batch_that_is_garbage_shows_where_it_is_and_the_log_goes_on() {
     assert_eq!(
         store.append(append("r", 3, &["d"])).await.unwrap(),
         Seq(4),
-        "nothing takes the place of what was lost"
+        "an append does not replace the damaged batch"
     );
 }

@@ -1,4 +1,4 @@
-//! The contract of a store, in memory: the same code and conditions as over a network, without one.
+//! The conformance suite in memory: the same code and conditions as over a network.
 
 use goldseam_store::conformance::Fixture;
 

@@ -1,5 +1,5 @@
-//! A second opinion on what a server does with conditions: moto, over HTTP. It is slow, so the cases are those in
-//! which writers meet; all of them run on SeaweedFS.
+//! Cases of the conformance suite on moto, a second implementation of conditional writes. It is slow, so only cases
+//! with concurrent writers run here; all cases run on SeaweedFS.
 
 use goldseam_store::conformance::Fixture;
 

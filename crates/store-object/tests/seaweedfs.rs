@@ -1,4 +1,4 @@
-//! The contract of a store, over HTTP on SeaweedFS, a real server that keeps conditions.
+//! The conformance suite over HTTP on SeaweedFS, a real server that enforces conditional writes.
 
 use goldseam_store::conformance::Fixture;
 

@@ -1,7 +1,7 @@
-//! Compare-and-append: one run's events, its cached row and its tasks, many runs in one transaction.
+//! Compare-and-append: the events of a run, its cached row and its tasks, for many runs in one transaction.
 //!
-//! Invariant: the first event goes in only if the log ends where it must, gaps or not; nothing else of an append
-//! is written unless it went in. One append's conflict is an answer to that one alone.
+//! Invariant: the first event of an append is inserted only if the log ends where the append expects, even if the log
+//! has gaps; nothing else of the append is written otherwise. A conflict of one append does not affect the others.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use serde_json::Value;
 use tokio_postgres::types::Type;
 
 use crate::clock::Moment;
+use crate::connection::Connection;
 use crate::fault::Fault;
-use crate::link::Link;
-use crate::nodes::Me;
-use crate::read::column;
-use crate::runs::RowText;
-use crate::tasks::Flat;
-use crate::writer::{Group, Waiting};
+use crate::rows::RowText;
+use crate::sql::{column, sql_int};
+use crate::tasks::TaskRow;
+use crate::write_context::WriteContext;
+use crate::writer::{Group, WaitingJob};
 
 const APPEND: &str = "SELECT ends, clock FROM goldseam.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
 
-/// One append that is one event and nothing else: a step of a run that has the node to itself.
+/// An append of one event without row and tasks: a step of a run on an otherwise idle node.
 const APPEND_ONE: &str = "INSERT INTO goldseam.events AS e (rid, seq, body) SELECT r.rid, $2 + 1, $3 \
     FROM goldseam.runs AS r WHERE r.id = $1 \
     AND coalesce((SELECT max(l.seq) FROM goldseam.events AS l WHERE l.rid = r.rid), 0) = $2 \
@@ -33,30 +33,30 @@ const APPEND_ONE: &str = "INSERT INTO goldseam.events AS e (rid, seq, body) SELE
 const TRIM: &str = "DELETE FROM goldseam.events AS e USING goldseam.runs AS r WHERE r.id = $1 AND e.rid = r.rid \
     AND e.seq < $2 AND EXISTS (SELECT 1 FROM goldseam.events AS f WHERE f.rid = r.rid AND f.seq = $2)";
 
-/// Removes what lies before `first`, if that is there.
-pub(crate) async fn trim(link: &Link, run: &RunId, first: Seq) -> Result<(), StoreError> {
+/// Removes the events before position `first`, if that event exists.
+pub(crate) async fn trim(connection: &Connection, run: &RunId, first: Seq) -> Result<(), StoreError> {
     let first = sql_int(first.0);
     let values = [(&run.as_str() as _, Type::TEXT), (&first as _, Type::INT8)];
-    link.query(TRIM, &values).await.map(drop).map_err(|fault| fault.to_error("trimming a log"))
+    connection.query(TRIM, &values).await.map(drop).map_err(|fault| fault.to_error("trimming a log"))
 }
 
-/// An append whose row and changes are text already.
+/// An append whose row and changes are already encoded.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     append: Append,
     row: Option<RowText>,
-    with: With,
+    effect: TaskEffect,
 }
 
-/// What happens to tasks along with an append. Most runs have one task from their first append to their last.
+/// The changes of tasks with an append. Most runs have one task from their first append to their last.
 #[derive(Debug)]
-enum With {
-    Nothing,
-    /// The run's own task is created with the run.
-    Born(Value),
-    /// A task is removed.
-    Gone(String),
-    /// Anything else, in its order.
+enum TaskEffect {
+    None,
+    /// Creates the advance task with the run.
+    CreateOwn(Value),
+    /// Removes a task.
+    Remove(String),
+    /// Any other changes, in order.
     Changes(Value),
 }
 
@@ -67,28 +67,28 @@ impl Prepared {
         }
         let row = append.row.take().map(RowText::new).transpose()?;
         let tasks = std::mem::take(&mut append.tasks);
-        let with = match tasks.as_slice() {
-            [] => With::Nothing,
-            [TaskChange::Remove { task }] => With::Gone(task.as_str().to_owned()),
+        let effect = match tasks.as_slice() {
+            [] => TaskEffect::None,
+            [TaskChange::Remove { task }] => TaskEffect::Remove(task.as_str().to_owned()),
             [TaskChange::Create(task)] if append.after == Seq(0) && row.is_some() && task.is_advance() => {
-                With::Born(json(&Flat::of(task, now)?)?)
+                TaskEffect::CreateOwn(json(&TaskRow::of(task, now)?)?)
             }
-            tasks => With::Changes(changes(tasks, now)?),
+            tasks => TaskEffect::Changes(changes(tasks, now)?),
         };
-        Ok(Self { append, row, with })
+        Ok(Self { append, row, effect })
     }
 
     fn first(&self) -> &str {
         self.append.bodies.first().map_or("", String::as_str)
     }
 
-    /// It is one event to a run that is there, and nothing else.
-    fn is_plain(&self) -> bool {
+    /// Whether it is one event of an existing run, without row and tasks.
+    fn is_single_event(&self) -> bool {
         let one = self.append.bodies.len() == 1 && self.append.after > Seq(0);
-        one && self.row.is_none() && matches!(self.with, With::Nothing)
+        one && self.row.is_none() && matches!(self.effect, TaskEffect::None)
     }
 
-    /// Where its log ends once it is in.
+    /// Where its log ends after the append.
     fn end(&self) -> Seq {
         Seq(self.append.after.0.saturating_add(self.append.bodies.len() as u64))
     }
@@ -96,14 +96,14 @@ impl Prepared {
 
 fn json(value: &impl Serialize) -> Result<Value, StoreError> {
     serde_json::to_value(value)
-        .map_err(|error| StoreError::Damaged { detail: format!("a task cannot be written: {error}") })
+        .map_err(|error| StoreError::Damaged { detail: format!("cannot encode a task: {error}") })
 }
 
-/// A change as the call takes it.
+/// A change as the SQL function takes it.
 #[derive(Serialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 enum Change {
-    Create { task: Box<Flat>, advance: bool },
+    Create { task: Box<TaskRow>, advance: bool },
     Rest { id: String, at: i64 },
     Wake { at: i64 },
     Cancel { id: String },
@@ -115,7 +115,7 @@ fn changes(tasks: &[TaskChange], now: Millis) -> Result<Value, StoreError> {
     let flat = tasks.iter().map(|change| {
         Ok(match change {
             TaskChange::Create(task) => {
-                Change::Create { advance: task.is_advance(), task: Box::new(Flat::of(task, now)?) }
+                Change::Create { advance: task.is_advance(), task: Box::new(TaskRow::of(task, now)?) }
             }
             TaskChange::Rest { task, run_at } => Change::Rest { id: text(task), at: run_at.0 },
             TaskChange::Wake { at } => Change::Wake { at: at.0 },
@@ -126,48 +126,55 @@ fn changes(tasks: &[TaskChange], now: Millis) -> Result<Value, StoreError> {
     json(&flat.collect::<Result<Vec<Change>, StoreError>>()?)
 }
 
-/// How appends are written together.
+/// Writes groups of appends.
 #[derive(Debug)]
-pub(crate) struct Appends(pub(crate) Arc<Me>);
+pub(crate) struct Appends(pub(crate) Arc<WriteContext>);
 
 #[async_trait]
 impl Group for Appends {
     type Job = Prepared;
     type Answer = Seq;
 
-    fn sort(&self, jobs: &mut [Waiting<Self>]) {
+    fn sort(&self, jobs: &mut [WaitingJob<Self>]) {
         jobs.sort_by(|left, right| left.job.append.run.cmp(&right.job.append.run));
     }
 
-    fn alone(job: &Prepared) -> Option<&str> {
-        // The next one expects what this one makes of the log.
+    fn exclusive_key(job: &Prepared) -> Option<&str> {
+        // The next append of the run expects the end that this one creates.
         Some(job.append.run.as_str())
     }
 
-    async fn write(&self, link: &Link, jobs: &[&Prepared]) -> Result<Vec<Result<Seq, StoreError>>, Fault> {
+    async fn write(
+        &self,
+        connection: &Connection,
+        jobs: &[&Prepared],
+    ) -> Result<Vec<Result<Seq, StoreError>>, Fault> {
         if let [job] = jobs
-            && job.is_plain()
-            && link.keeps_plans()
-            && self.write_one(link, job).await?
+            && job.is_single_event()
+            && connection.keeps_statements()
+            && self.write_one(connection, job).await?
         {
             return Ok(vec![Ok(job.end())]);
         }
         let sent = Moment::now();
-        let me = &self.0;
-        let (now, nodes) = (me.clock.now().0, me.nodes());
-        let (logs, tasks, rows) = (Logs::of(jobs), Tasks::of(jobs), Rows::of(jobs));
+        let context = &self.0;
+        let now = context.clock.now().0;
+        let nodes = context.nodes();
+        let logs = Logs::of(jobs);
+        let tasks = Tasks::of(jobs);
+        let rows = Rows::of(jobs);
         let values = [
             (&now as _, Type::INT8),
             (&nodes as _, Type::TEXT_ARRAY),
-            (&me.channel as _, Type::TEXT),
+            (&context.channel as _, Type::TEXT),
             (&logs.runs as _, Type::TEXT_ARRAY),
             (&logs.afters as _, Type::INT8_ARRAY),
             (&logs.firsts as _, Type::TEXT_ARRAY),
             (&logs.rest_of as _, Type::INT4_ARRAY),
             (&logs.rest_seqs as _, Type::INT8_ARRAY),
             (&logs.rest as _, Type::TEXT_ARRAY),
-            (&tasks.born as _, Type::JSONB_ARRAY),
-            (&tasks.gone as _, Type::TEXT_ARRAY),
+            (&tasks.created as _, Type::JSONB_ARRAY),
+            (&tasks.removed as _, Type::TEXT_ARRAY),
             (&tasks.changes as _, Type::JSONB_ARRAY),
             (&rows.texts as _, Type::TEXT_ARRAY),
             (&rows.workflows as _, Type::TEXT_ARRAY),
@@ -180,10 +187,10 @@ impl Group for Appends {
             (&rows.recovered as _, Type::INT8_ARRAY),
             (&rows.tags as _, Type::JSONB_ARRAY),
         ];
-        let answer = link.query(APPEND, &values).await?;
-        let row = answer.first().ok_or_else(|| Fault::Damaged("an append had no answer".to_owned()))?;
-        me.clock.heard(column(row, 1)?, sent);
-        me.watch.bump();
+        let answer = connection.query(APPEND, &values).await?;
+        let row = answer.first().ok_or_else(|| Fault::Damaged("the append returned no row".to_owned()))?;
+        context.clock.observe(column(row, 1)?, sent);
+        context.watch.bump();
         let ends: Option<Vec<Option<i64>>> = column(row, 0)?;
         Ok(match ends {
             None => jobs.iter().map(|job| Ok(job.end())).collect(),
@@ -193,17 +200,18 @@ impl Group for Appends {
 }
 
 impl Appends {
-    /// Whether it went in; if not, nothing was done, and the other way finds out why.
-    async fn write_one(&self, link: &Link, job: &Prepared) -> Result<bool, Fault> {
-        let (sent, after) = (Moment::now(), sql_int(job.append.after.0));
+    /// Appends one event. Returns whether it was inserted; if not, the general statement finds out why.
+    async fn write_one(&self, connection: &Connection, job: &Prepared) -> Result<bool, Fault> {
+        let sent = Moment::now();
+        let after = sql_int(job.append.after.0);
         let values = [
             (&job.append.run.as_str() as _, Type::TEXT),
             (&after as _, Type::INT8),
             (&job.first() as _, Type::TEXT),
         ];
-        let answer = link.query(APPEND_ONE, &values).await?;
+        let answer = connection.query(APPEND_ONE, &values).await?;
         let Some(row) = answer.first() else { return Ok(false) };
-        self.0.clock.heard(column(row, 0)?, sent);
+        self.0.clock.observe(column(row, 0)?, sent);
         self.0.watch.bump();
         Ok(true)
     }
@@ -216,7 +224,7 @@ fn outcome(job: &Prepared, end: Option<i64>) -> Result<Seq, StoreError> {
     }
 }
 
-/// The events of a group: the first of each append, and the others with the number of theirs.
+/// The events of a group: the first of each append, and the others with the numbers of their appends.
 #[derive(Default)]
 struct Logs<'a> {
     runs: Vec<&'a str>,
@@ -245,33 +253,36 @@ impl<'a> Logs<'a> {
     }
 }
 
-/// One element for each append of a group; none at all if no append has one.
+/// One element for each append of a group; empty if no append has one.
 fn column_of<'a, T>(jobs: &[&'a Prepared], get: impl Fn(&'a Prepared) -> Option<T>) -> Vec<Option<T>> {
     let all: Vec<Option<T>> = jobs.iter().map(|job| get(job)).collect();
     if all.iter().all(Option::is_none) { Vec::new() } else { all }
 }
 
-/// What happens to the tasks of a group.
+/// The changes of tasks of a group.
 struct Tasks<'a> {
-    born: Vec<Option<&'a Value>>,
-    gone: Vec<Option<&'a str>>,
+    created: Vec<Option<&'a Value>>,
+    removed: Vec<Option<&'a str>>,
     changes: Vec<Option<&'a Value>>,
 }
 
 impl<'a> Tasks<'a> {
     fn of(jobs: &[&'a Prepared]) -> Self {
         Self {
-            born: column_of(jobs, |job| if let With::Born(task) = &job.with { Some(task) } else { None }),
-            gone: column_of(
-                jobs,
-                |job| if let With::Gone(id) = &job.with { Some(id.as_str()) } else { None },
-            ),
-            changes: column_of(jobs, |job| if let With::Changes(all) = &job.with { Some(all) } else { None }),
+            created: column_of(jobs, |job| {
+                if let TaskEffect::CreateOwn(task) = &job.effect { Some(task) } else { None }
+            }),
+            removed: column_of(jobs, |job| {
+                if let TaskEffect::Remove(id) = &job.effect { Some(id.as_str()) } else { None }
+            }),
+            changes: column_of(jobs, |job| {
+                if let TaskEffect::Changes(all) = &job.effect { Some(all) } else { None }
+            }),
         }
     }
 }
 
-/// The rows of a group, column by column.
+/// The rows of a group, by column.
 struct Rows<'a> {
     texts: Vec<Option<&'a str>>,
     workflows: Vec<Option<&'a str>>,
@@ -292,20 +303,15 @@ impl<'a> Rows<'a> {
         }
         Self {
             texts: all(jobs, |row| Some(row.text())),
-            workflows: all(jobs, |row| Some(row.said().workflow.as_str())),
-            statuses: all(jobs, |row| Some(row.said().status.as_str())),
+            workflows: all(jobs, |row| Some(row.summary().workflow.as_str())),
+            statuses: all(jobs, |row| Some(row.summary().status.as_str())),
             owners: all(jobs, |row| row.owner()),
             parents: all(jobs, |row| row.parent()),
             causes: all(jobs, |row| row.cause()),
-            created: all(jobs, |row| Some(row.said().created_at.0)),
-            as_ofs: all(jobs, |row| Some(sql_int(row.said().as_of.0))),
-            recovered: all(jobs, |row| row.said().recovered_at.map(|at| at.0)),
+            created: all(jobs, |row| Some(row.summary().created_at.0)),
+            as_ofs: all(jobs, |row| Some(sql_int(row.summary().as_of.0))),
+            recovered: all(jobs, |row| row.summary().recovered_at.map(|at| at.0)),
             tags: all(jobs, |row| row.tags()),
         }
     }
-}
-
-/// An unsigned number as Postgres keeps it; what does not fit is larger than anything stored.
-pub(crate) fn sql_int(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

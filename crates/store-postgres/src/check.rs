@@ -1,4 +1,4 @@
-//! Looks a schema over and brings it up to date, for `goldseam store`.
+//! Checks and migrates a schema, for `goldseam store`.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use goldseam_store::check::{Fact, Migrated, Report};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use crate::connection::Target;
 use crate::fault::Fault;
-use crate::link::Target;
 use crate::migrate::{self, ask};
 use crate::open;
-use crate::read::column;
+use crate::sql::column;
 use crate::url::Options;
 
 /// Most complaints that are reported.
@@ -23,8 +23,8 @@ const COUNTS: &str = "SELECT (SELECT count(*) FROM goldseam.runs), (SELECT count
 const ABOUT: &str = "SELECT current_setting('server_version'), current_setting('synchronous_commit'), \
     (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class AS c \
         JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r')";
-/// A log may begin with a tombstone: what came before it is archived.
-const GAPS: &str = "SELECT coalesce(r.id, 'of no run'), l.count, l.last FROM (\
+/// A log may begin with a tombstone: earlier events are archived.
+const GAPS: &str = "SELECT coalesce(r.id, '(unknown)'), l.count, l.last FROM (\
         SELECT e.rid, count(*) AS count, min(e.seq) AS first, max(e.seq) AS last FROM goldseam.events AS e \
         GROUP BY e.rid) AS l \
     LEFT JOIN goldseam.runs AS r ON r.rid = l.rid \
@@ -32,12 +32,12 @@ const GAPS: &str = "SELECT coalesce(r.id, 'of no run'), l.count, l.last FROM (\
         SELECT 1 FROM goldseam.events AS e WHERE e.rid = l.rid AND e.seq = l.first \
             AND strpos(e.body, '\"event\":{\"type\":\"run.pruned\"') > 0)) LIMIT $1";
 
-/// Looks a schema over. Reads all of it, changes nothing.
+/// Checks a schema. Reads all of it, and changes nothing.
 pub async fn check(options: Options) -> Result<Report, StoreError> {
     let target = Target::new(options)?;
-    let (client, _ended) = open::alone(&target).await?;
+    let (client, _guard) = open::dedicated(&target).await?;
     let (_, schema) = migrate::identify(&client, &target).await?;
-    let look = async {
+    let report = async {
         let about = one(ask(&client, &target, ABOUT, &[(&target.options.schema, Type::TEXT)]).await?)?;
         let facts = vec![
             ("server", Fact::Text(column(&about, 0)?)),
@@ -72,22 +72,24 @@ pub async fn check(options: Options) -> Result<Report, StoreError> {
             ..empty
         })
     };
-    look.await.map_err(|fault: Fault| fault.to_read_error())
+    report.await.map_err(|fault: Fault| fault.to_read_error())
 }
 
 fn one(rows: Vec<Row>) -> Result<Row, Fault> {
-    rows.into_iter().next().ok_or_else(|| Fault::Damaged("the server gave no answer".to_owned()))
+    rows.into_iter().next().ok_or_else(|| Fault::Damaged("the server returned no row".to_owned()))
 }
 
 fn complaint(row: &Row) -> Result<String, Fault> {
-    let (run, count, end): (String, i64, i64) = (column(row, 0)?, column(row, 1)?, column(row, 2)?);
-    Ok(format!("the log {run} has {count} events but ends at {end}"))
+    let run: String = column(row, 0)?;
+    let count: i64 = column(row, 1)?;
+    let end: i64 = column(row, 2)?;
+    Ok(format!("the log of run {run} has {count} events but ends at {end}"))
 }
 
-/// Brings a schema up to date, or makes a new one.
+/// Migrates a schema, or creates it.
 pub async fn migrate(options: Options) -> Result<Migrated, StoreError> {
     let target = Arc::new(Target::new(options)?);
-    let (client, _ended) = open::alone(&target).await?;
+    let (client, _guard) = open::dedicated(&target).await?;
     let from = migrate::apply(&client, &target).await?;
     Ok(Migrated { from, to: migrate::latest() })
 }

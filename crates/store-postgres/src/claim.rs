@@ -1,22 +1,22 @@
-//! Claims: due tasks, highest priority first, at most one claimed task per lane. The database does it all.
+//! Claims: due tasks, highest priority first, at most one claimed task per lane. An SQL function does all of it.
 
 use goldseam_core::Millis;
 use goldseam_store::{Claim, ClaimedTasks, StoreError};
 use tokio_postgres::types::Type;
 
+use crate::connection::Connection;
 use crate::fault::Fault;
-use crate::link::Link;
-use crate::read::column;
-use crate::tasks::Flat;
+use crate::sql::column;
+use crate::tasks::TaskRow;
 
 const CLAIM: &str = "SELECT claimed, next_due FROM goldseam.claim($1, $2, $3, $4, $5)";
 
-/// Claims what is due.
-pub(crate) async fn claim(link: &Link, claim: &Claim) -> Result<ClaimedTasks, StoreError> {
-    take(link, claim).await.map_err(|fault| fault.to_error("claiming"))
+/// Claims due tasks.
+pub(crate) async fn claim(connection: &Connection, claim: &Claim) -> Result<ClaimedTasks, StoreError> {
+    take(connection, claim).await.map_err(|fault| fault.to_error("claiming"))
 }
 
-async fn take(link: &Link, claim: &Claim) -> Result<ClaimedTasks, Fault> {
+async fn take(connection: &Connection, claim: &Claim) -> Result<ClaimedTasks, Fault> {
     let mut pools = claim.pools.clone();
     pools.sort_unstable();
     pools.dedup();
@@ -28,15 +28,15 @@ async fn take(link: &Link, claim: &Claim) -> Result<ClaimedTasks, Fault> {
         (&limit as _, Type::INT4),
         (&claim.now.0 as _, Type::INT8),
     ];
-    let answer = link.query(CLAIM, &values).await?;
-    let row = answer.first().ok_or_else(|| Fault::Damaged("a claim had no answer".to_owned()))?;
+    let answer = connection.query(CLAIM, &values).await?;
+    let row = answer.first().ok_or_else(|| Fault::Damaged("the claim returned no row".to_owned()))?;
     let texts: Vec<String> = column(row, 0)?;
     let mut tasks = Vec::with_capacity(texts.len());
     for text in texts {
-        match Flat::parse(&text) {
+        match TaskRow::parse(&text) {
             Ok(task) => tasks.push(task),
-            // It stays claimed, for a person to look at; others must not wait for it.
-            Err(fault) => tracing::error!(?fault, "a task cannot be read and is passed over"),
+            // The task stays claimed for an operator to look at, and does not delay others.
+            Err(fault) => tracing::error!(?fault, "skipped an unreadable task"),
         }
     }
     let next: Option<i64> = column(row, 1)?;

@@ -1,6 +1,6 @@
-//! The store's clock: the database's, carried on by this machine's stopwatch between two calls.
+//! The store's clock: the database's time, continued by this machine's monotonic clock between two calls.
 //!
-//! Invariant: within a process it never goes back, and this machine's idea of the date is never asked.
+//! Invariant: within a process the clock never goes back, and it never uses this machine's date.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,54 +11,55 @@ use goldseam_core::Millis;
 use goldseam_store::Clock;
 pub(crate) use goldseam_store::clock::Moment;
 
-/// What the database's clock said, and when it was heard.
+/// A time of the database, and when this process received it.
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
-    told: i64,
+    time: i64,
     at: Moment,
 }
 
-/// A clock that only goes on.
+/// A clock that never goes back.
 pub(crate) struct StoreClock {
-    /// Another clock in place of the database's.
-    given: Option<Clock>,
+    /// A clock that replaces the database's.
+    injected: Option<Clock>,
     anchor: Mutex<Anchor>,
     latest: AtomicI64,
 }
 
 impl StoreClock {
-    pub(crate) fn new(given: Option<Clock>) -> Self {
-        let anchor = Anchor { told: 0, at: Moment::now() };
-        Self { given, anchor: Mutex::new(anchor), latest: AtomicI64::new(0) }
+    pub(crate) fn new(injected: Option<Clock>) -> Self {
+        let anchor = Anchor { time: 0, at: Moment::now() };
+        Self { injected, anchor: Mutex::new(anchor), latest: AtomicI64::new(0) }
     }
 
-    /// What to pass to a call that would ask the database's clock: nothing, unless there is another.
-    pub(crate) fn given(&self) -> Option<i64> {
-        self.given.as_ref().map(|_| self.now().0)
+    /// The time to pass to an SQL function that would use the clock of the database: none, unless another clock
+    /// replaces it.
+    pub(crate) fn injected(&self) -> Option<i64> {
+        self.injected.as_ref().map(|_| self.now().0)
     }
 
-    /// The time, or the latest one ever told if that is later.
+    /// Returns the time, or the latest time ever returned if that is later.
     pub(crate) fn now(&self) -> Millis {
-        let now = match &self.given {
+        let now = match &self.injected {
             Some(clock) => clock().0,
             None => {
                 let anchor = *self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
-                anchor.told.saturating_add(milliseconds(anchor.at.elapsed()))
+                anchor.time.saturating_add(milliseconds(anchor.at.elapsed()))
             }
         };
         self.at_least(now)
     }
 
-    /// The database said this while a call that was sent at `sent` ran; half-way is the best guess. Returns what
-    /// callers are told for it.
-    pub(crate) fn heard(&self, told: i64, sent: Moment) -> Millis {
-        if self.given.is_some() {
+    /// Learns the time of the database from a call that was sent at `sent`; the middle of the call is the best guess.
+    /// Returns the time for callers.
+    pub(crate) fn observe(&self, time: i64, sent: Moment) -> Millis {
+        if self.injected.is_some() {
             return self.now();
         }
         let half = milliseconds(sent.elapsed() / 2);
-        let anchor = Anchor { told: told.saturating_add(half), at: Moment::now() };
+        let anchor = Anchor { time: time.saturating_add(half), at: Moment::now() };
         *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = anchor;
-        self.at_least(told)
+        self.at_least(time)
     }
 
     fn at_least(&self, now: i64) -> Millis {

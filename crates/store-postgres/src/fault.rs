@@ -1,63 +1,64 @@
-//! What Postgres says, as what the caller must do next. Decided by SQLSTATE, never by text.
+//! Maps errors of Postgres to errors named by what the caller must do next. Decided by SQLSTATE, never by message.
 //!
-//! Invariant: `Busy` and `Full` mean that certainly nothing was done; whatever may have been done is `Unknown`.
+//! Invariant: `Busy` and `Full` mean that certainly nothing was done. If something may have been done, the error is
+//! `Unknown`.
 
 use std::error::Error as _;
 
 use goldseam_store::StoreError;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-/// Why a call could not be done.
+/// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// No connection could be had, so nothing was sent.
+    /// There was no connection, so nothing was sent.
     Unreachable(Failure),
-    /// The statement was sent and no answer came.
+    /// The statement was sent, but no response came.
     Lost(String),
-    /// The server said no; the statement had no effect.
-    Said(Failure),
-    /// Stored text cannot be understood.
+    /// The server refused the statement, which had no effect.
+    Refused(Failure),
+    /// A record cannot be decoded.
     Damaged(String),
 }
 
-/// What the server said, or why it could not be reached.
+/// The error of the server, or of the connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) nature: Nature,
-    pub(crate) words: String,
+    pub(crate) message: String,
 }
 
-/// What sort of failure it is.
+/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nature {
-    /// It passes: a deadlock, a server that starts.
+    /// Transient: a deadlock, a server that starts.
     Passing,
-    /// Somebody held what it needs for as long as it may wait.
+    /// Another transaction held a lock for longer than the lock timeout.
     Held,
-    /// No connection is left, for anybody or for this user.
+    /// No connection is left, for all users or for this one.
     Crowded,
-    /// The server may only be read: a standby, or on its way to be one.
+    /// The server is read-only: a standby, or about to become one.
     ReadOnly,
-    /// No room.
+    /// The disk is full.
     Full,
-    /// The name or the password is wrong, or this user may not come in.
+    /// User or password is wrong, or this user may not log in.
     Login,
-    /// There is no such database.
+    /// The database does not exist.
     NoDatabase,
-    /// This user may not do that.
+    /// This user lacks a privilege.
     Rights,
-    /// The session is not the one that it was: something shares sessions.
+    /// The session changed: a pooler shares sessions.
     Shared,
-    /// The tables or the calls are not there.
+    /// Tables or functions are missing.
     NoSchema,
-    /// The certificate does not prove whose server it is.
+    /// The certificate cannot be verified.
     Certificate,
-    /// Anything else.
+    /// Any other failure.
     Other,
 }
 
 impl Nature {
-    /// By the code alone.
+    /// Classifies an error by its code.
     fn of(state: &SqlState) -> Self {
         let passing = [
             SqlState::T_R_SERIALIZATION_FAILURE,
@@ -98,95 +99,95 @@ impl Nature {
     }
 }
 
-/// The words of an error and of its causes.
-pub(crate) fn words(error: &tokio_postgres::Error) -> String {
-    let mut words = match error.as_db_error() {
-        Some(said) => return format!("{} ({})", said.message(), said.code().code()),
+/// The message of an error and of its causes.
+pub(crate) fn message(error: &tokio_postgres::Error) -> String {
+    let mut message = match error.as_db_error() {
+        Some(db_error) => return format!("{} ({})", db_error.message(), db_error.code().code()),
         None => error.to_string(),
     };
     let mut cause = error.source();
     while let Some(inner) = cause {
         let more = inner.to_string();
-        if !words.contains(&more) {
-            words = format!("{words}: {more}");
+        if !message.contains(&more) {
+            message = format!("{message}: {more}");
         }
         cause = inner.source();
     }
-    words
+    message
 }
 
 impl Fault {
-    /// No connection could be made; `pooled` if a pooler is known to stand in between.
+    /// The fault of a failed connection attempt. `pooled` says whether the URL names a pooler.
     pub(crate) fn connecting(error: &tokio_postgres::Error, pooled: bool) -> Self {
         let nature = match error.as_db_error() {
-            // Postgres itself understands how we begin.
-            Some(said) if *said.code() == SqlState::PROTOCOL_VIOLATION && !pooled => Nature::Shared,
-            Some(said) => Nature::of(said.code()),
+            // Postgres itself accepts our startup message.
+            Some(db_error) if *db_error.code() == SqlState::PROTOCOL_VIOLATION && !pooled => Nature::Shared,
+            Some(db_error) => Nature::of(db_error.code()),
             None if is_about_certificates(error) => Nature::Certificate,
-            // A wrong password that the driver itself found out is a mistake of the URL.
-            None if words(error).contains("password") => Nature::Login,
+            // The driver found that the URL lacks a password.
+            None if message(error).contains("password") => Nature::Login,
             None => Nature::Passing,
         };
-        Self::Unreachable(Failure { nature, words: words(error) })
+        Self::Unreachable(Failure { nature, message: message(error) })
     }
 
-    /// A statement that was sent failed.
+    /// The fault of a statement that was sent.
     pub(crate) fn answering(error: &tokio_postgres::Error) -> Self {
-        let words = words(error);
+        let message = message(error);
         match error.as_db_error() {
-            // An error ends the statement's transaction; what ends the session may come after its commit. So may
-            // what a pooler says of a connection that it lost, even though it calls that an error.
-            Some(said) if !is_fatal(said) && !said.code().code().starts_with("08") => {
-                Self::Said(Failure { nature: Nature::of(said.code()), words })
+            // An error rolls back the transaction of the statement. A fatal error may come after the commit, and so may
+            // the error of a pooler that lost its connection.
+            Some(db_error) if !is_fatal(db_error) && !db_error.code().code().starts_with("08") => {
+                Self::Refused(Failure { nature: Nature::of(db_error.code()), message })
             }
-            Some(_) => Self::Lost(words),
+            Some(_) => Self::Lost(message),
             None if error.is_closed() || error.source().is_some_and(|cause| cause.is::<std::io::Error>()) => {
-                Self::Lost(words)
+                Self::Lost(message)
             }
-            None => Self::Said(Failure { nature: Nature::Other, words }),
+            None => Self::Refused(Failure { nature: Nature::Other, message }),
         }
     }
 
-    /// A record that cannot be read.
+    /// The fault of a record that cannot be decoded.
     pub(crate) fn unreadable(what: &str, error: &dyn std::fmt::Display) -> Self {
-        Self::Damaged(format!("{what} cannot be understood: {error}"))
+        Self::Damaged(format!("cannot decode {what}: {error}"))
     }
 
-    /// Whether certainly nothing was done and the same call may do better in a moment. What has waited in vain is
-    /// the caller's to repeat: others wait with it.
+    /// Whether nothing was done and the same call may succeed soon. After a lock timeout the caller retries, because
+    /// other callers wait for the connection.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
-            Self::Unreachable(failure) | Self::Said(failure) => {
+            Self::Unreachable(failure) | Self::Refused(failure) => {
                 matches!(failure.nature, Nature::Passing | Nature::Crowded | Nature::ReadOnly)
             }
             Self::Lost(_) | Self::Damaged(_) => false,
         }
     }
 
-    /// Whether there is no connection left.
+    /// Whether no connection is left.
     pub(crate) fn is_crowded(&self) -> bool {
         matches!(self, Self::Unreachable(failure) if failure.nature == Nature::Crowded)
     }
 
-    /// Whether its connection is of no more use.
+    /// Whether the connection is unusable after it.
     pub(crate) fn ends_session(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Lost(_) => true,
-            Self::Said(failure) => failure.nature == Nature::ReadOnly,
+            Self::Refused(failure) => failure.nature == Nature::ReadOnly,
             Self::Damaged(_) => false,
         }
     }
 
-    /// The caller's view of a fault.
+    /// The error for the caller.
     pub(crate) fn to_error(&self, doing: &'static str) -> StoreError {
         match self {
-            Self::Lost(words) => StoreError::Unknown { doing, source: words.clone().into() },
+            Self::Lost(message) => StoreError::Unknown { doing, source: message.clone().into() },
             Self::Damaged(detail) => StoreError::Damaged { detail: detail.clone() },
-            Self::Unreachable(failure) | Self::Said(failure) => failure.to_error(doing),
+            Self::Unreachable(failure) | Self::Refused(failure) => failure.to_error(doing),
         }
     }
 
-    /// The same for a read, which can always be repeated.
+    /// The error of a read, which can always be repeated.
     pub(crate) fn to_read_error(&self) -> StoreError {
         match self.to_error("reading") {
             StoreError::Unknown { doing, source } => StoreError::Busy { doing, source },
@@ -197,58 +198,58 @@ impl Fault {
 
 impl Failure {
     fn to_error(&self, doing: &'static str) -> StoreError {
-        let words = &self.words;
-        let source = || words.clone().into();
+        let message = &self.message;
+        let source = || message.clone().into();
         let (code, what, hint) = match self.nature {
             Nature::Passing | Nature::Held | Nature::Crowded => {
                 return StoreError::Busy { doing, source: source() };
             }
             Nature::ReadOnly => {
-                let source = format!("{words}; is this a standby, or a failover under way?").into();
+                let source = format!("{message}; is this a standby, or is a failover in progress?").into();
                 return StoreError::Busy { doing, source };
             }
             Nature::Full => return StoreError::Full { doing, source: source() },
-            Nature::Other => return StoreError::Damaged { detail: words.clone() },
+            Nature::Other => return StoreError::Damaged { detail: message.clone() },
             Nature::Login => (
                 "GS0213",
-                "Postgres does not let this user in",
+                "Postgres rejects this login",
                 "check user and password in the URL, and the server's pg_hba.conf",
             ),
             Nature::NoDatabase => (
                 "GS0213",
-                "Postgres has no such database",
+                "the database does not exist",
                 "create it (createdb NAME), or name another one in the URL",
             ),
             Nature::Certificate => (
                 "GS0213",
-                "the server's certificate does not prove whose server it is",
-                "name the certificate of its issuer with sslrootcert=FILE; on a network that you trust, sslmode=disable",
+                "cannot verify the server's certificate",
+                "pass its issuer's certificate with sslrootcert=FILE; on a network that you trust, use sslmode=disable",
             ),
             Nature::Rights => (
                 "GS0214",
-                "this user may not do that in the database",
-                "grant what docs/guides/from-one-machine-to-many.md lists, or use another user",
+                "this user lacks a privilege in the database",
+                "grant the privileges that docs/guides/from-one-machine-to-many.md lists, or use another user",
             ),
             Nature::Shared => (
                 "GS0215",
-                "something between here and Postgres shares its sessions",
-                "add pooler=transaction to the URL, and direct=HOST:PORT so that dead nodes are noticed at once",
+                "a pooler between this process and Postgres shares sessions",
+                "add pooler=transaction to the URL, and direct=HOST:PORT to detect dead nodes at once",
             ),
             Nature::NoSchema => (
                 "GS0205",
-                "the tables or the calls of the store are not there",
-                "did somebody drop the schema? Restore it from a backup, or run goldseam store migrate",
+                "tables or functions of the store are missing",
+                "the schema may have been dropped: restore it from a backup, or run goldseam store migrate",
             ),
         };
-        StoreError::Refused { code, what: format!("{what}: {words}"), hint: hint.to_owned() }
+        StoreError::Refused { code, what: format!("{what}: {message}"), hint: hint.to_owned() }
     }
 }
 
-/// Whether it ends the session. Poolers do not say so apart from the words, which the server may translate.
-fn is_fatal(said: &DbError) -> bool {
-    match said.parsed_severity() {
+/// Whether it ends the session. Poolers send only the severity that a server may translate.
+fn is_fatal(db_error: &DbError) -> bool {
+    match db_error.parsed_severity() {
         Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
-        None => matches!(said.severity(), "FATAL" | "PANIC"),
+        None => matches!(db_error.severity(), "FATAL" | "PANIC"),
     }
 }
 
@@ -265,4 +266,9 @@ fn is_about_certificates(error: &tokio_postgres::Error) -> bool {
         cause = inner.source();
     }
     false
+}
+
+/// A refusal with its code.
+pub(crate) fn refused(code: &'static str, what: String, hint: &str) -> StoreError {
+    StoreError::Refused { code, what, hint: hint.to_owned() }
 }

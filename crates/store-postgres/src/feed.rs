@@ -1,7 +1,7 @@
-//! The order of everything: by the transaction that appended it.
+//! The feed: events in the order of the transactions that appended them.
 //!
-//! Invariant: only what was appended by transactions older than every one that is under way is told. So nothing can
-//! come to stand before a place that was given out, whichever transaction ends first.
+//! Invariant: the feed shows only events of transactions that are older than every running one. So no event can appear
+//! before a place that was already returned, whichever transaction ends first.
 
 use async_trait::async_trait;
 use goldseam_core::{RunId, Seq};
@@ -10,9 +10,9 @@ use goldseam_store::{Fed, Feed, Record, Stirred, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
+use crate::connection::Connection;
 use crate::fault::Fault;
-use crate::link::Link;
-use crate::read::column;
+use crate::sql::{column, run_id};
 
 const FED: &str = "SELECT e.xid, e.rid, e.seq, r.id, e.body FROM goldseam.events AS e \
     JOIN goldseam.runs AS r ON r.rid = e.rid \
@@ -23,11 +23,11 @@ const LATEST: &str = "SELECT e.xid, e.rid, e.seq FROM goldseam.events AS e \
     WHERE e.xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint \
     ORDER BY e.xid DESC, e.rid DESC, e.seq DESC LIMIT 1";
 const MARK: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
-/// Whatever was under way when the mark was made is told again; a hint may come twice.
+/// Repeats events of transactions that were running when the mark was made; a hint may come twice.
 const STIRRED: &str = "SELECT DISTINCT r.id FROM goldseam.events AS e JOIN goldseam.runs AS r ON r.rid = e.rid \
     WHERE e.xid >= $1";
 
-/// Whether this database has never begun such a transaction. A standby may only not have heard of it yet.
+/// Whether this database has never begun such a transaction. A standby may not have received it yet.
 const BEYOND: &str =
     "SELECT $1 >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint AND NOT pg_is_in_recovery()";
 
@@ -54,26 +54,21 @@ impl Place {
     }
 }
 
-fn run(row: &tokio_postgres::Row, index: usize) -> Result<RunId, Fault> {
-    let text: String = column(row, index)?;
-    RunId::new(text).map_err(|error| Fault::unreadable("a run's id", &error))
-}
-
-async fn fed(link: &Link, after: Place, limit: u32) -> Result<Vec<Fed>, StoreError> {
+async fn fed(connection: &Connection, after: Place, limit: u32) -> Result<Vec<Fed>, StoreError> {
     let limit = i64::from(limit);
     let values = [&after.0, &after.1, &after.2, &limit].map(|value| (value as _, Type::INT8));
-    let rows = link.read(FED, &values).await?;
+    let rows = connection.read(FED, &values).await?;
     let fed = |row: &tokio_postgres::Row| {
         let place = Place::read(row)?;
         let record = Record { seq: Seq(place.2.unsigned_abs()), body: column(row, 4)? };
-        Ok(Fed { place: place.text(), run: run(row, 3)?, record })
+        Ok(Fed { place: place.text(), run: run_id(row, 3)?, record })
     };
     rows.iter().map(fed).collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
 }
 
-/// Whether nothing that this database has, or is about to have, can stand behind the place.
-async fn is_beyond(link: &Link, Place(xid, ..): Place) -> Result<bool, StoreError> {
-    let rows = link.read(BEYOND, &[(&xid as _, Type::INT8)]).await?;
+/// Whether no event of this database can be behind the place, now or later.
+async fn is_beyond(connection: &Connection, Place(xid, ..): Place) -> Result<bool, StoreError> {
+    let rows = connection.read(BEYOND, &[(&xid as _, Type::INT8)]).await?;
     let beyond: Result<bool, Fault> = rows.first().map_or(Ok(false), |row| column(row, 0));
     beyond.map_err(|fault| fault.to_read_error())
 }
@@ -97,13 +92,13 @@ impl Feed for PostgresStore {
 
     async fn stirred(&self, mark: Option<&str>) -> Result<Stirred, StoreError> {
         let since: Option<i64> = mark.map(|mark| mark.parse().map_err(|_| no_place(mark))).transpose()?;
-        // The mark first: what is appended between the two is told now, and again next time.
+        // The mark first: an event that is appended between the two queries is returned now and next time.
         let rows = self.reader().read(MARK, &[]).await?;
         let mark: Result<i64, Fault> = rows.first().map_or(Ok(0), |row| column(row, 0));
         let mark = mark.map_err(|fault| fault.to_read_error())?.to_string();
         let Some(since) = since else { return Ok(Stirred { runs: Vec::new(), mark }) };
         let rows = self.reader().read(STIRRED, &[(&since as _, Type::INT8)]).await?;
-        let runs: Result<Vec<RunId>, Fault> = rows.iter().map(|row| run(row, 0)).collect();
+        let runs: Result<Vec<RunId>, Fault> = rows.iter().map(|row| run_id(row, 0)).collect();
         Ok(Stirred { runs: runs.map_err(|fault| fault.to_read_error())?, mark })
     }
 }

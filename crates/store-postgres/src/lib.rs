@@ -1,47 +1,50 @@
 //! Many machines: everything in one schema of a Postgres database.
 //!
-//! Every call is one statement, so it is one round trip, one transaction, and safe behind a pooler that shares
-//! sessions. Appends that wait on a node at a moment go together. A node has at most six connections.
+//! Every call is one statement: one round trip, one transaction, and safe behind a pooler that shares sessions. Appends
+//! that wait on a node at the same moment share a transaction. A node has at most six connections.
 //!
 //! # Guarantees
 //!
-//! An acknowledged write survives what the server's `synchronous_commit` survives. `Busy` and `Full` mean that
-//! nothing was done; a reply that was lost is `Unknown`, never silently repeated. All time is the database's.
+//! An acknowledged write survives what the server's `synchronous_commit` survives. `Busy` and `Full` mean that nothing
+//! was done. A lost response is `Unknown`, and the write is never silently repeated. All time is the database's.
 //!
 //! # Layout
 //!
-//! | module | holds |
-//! |---|---|
-//! | [`url`] | `postgres://…?schema=…&pooler=transaction`, [`Options`] |
-//! | `open`, `migrate` | is this schema ours and whole; its tables and calls |
-//! | `tls` | certificates |
-//! | `link` | one connection: made when needed, made again when lost |
-//! | `writer` | what waits together is written together |
-//! | `append` | compare-and-append |
-//! | `runs`, `list` | cached rows: written; listed |
-//! | `tasks`, `claim`, `locks` | queue and locks by compare-and-set |
-//! | `nodes`, `live` | beats; the session whose locks die with the process |
-//! | `read`, `watch` | reading; waiting for changes |
-//! | `clock` | the database's time, between two calls |
-//! | `fault` | SQLSTATEs as [`StoreError`](goldseam_store::StoreError) |
-//! | [`check`] | `goldseam store check` and `migrate` |
-//! | `testing` | a store to test with, and harm to it (feature `testing`) |
+//! A module uses only modules of earlier rows, or of its own row.
+//!
+//! | layer | module | holds |
+//! |---|---|---|
+//! | basics | [`url`], `clock` | `postgres://…?schema=…&pooler=transaction`, [`Options`]; the database's time |
+//! | | `fault`, `sql` | SQLSTATEs as [`StoreError`](goldseam_store::StoreError); columns, statements |
+//! | | `watch`, `advisory_lock` | waiting for changes; keys of advisory locks |
+//! | connections | `tls`, `connection` | certificates; connections that are opened again when lost |
+//! | | `liveness` | the session whose locks end with the process |
+//! | | `migrate`, `open` | tables and functions; opening a schema |
+//! | | `write_context`, `writer` | what all writes share; group writes |
+//! | records | `rows`, `list`, `read` | cached rows; lists of runs; logs |
+//! | | `tasks`, `claim`, `append` | tasks; claims; compare-and-append |
+//! | | `locks`, `nodes` | locks; beats |
+//! | calls | `store`, `feed` | [`PostgresStore`]; all events in one order |
+//! | reports | [`check`] | `goldseam store check` and `migrate` |
+//! | tests | `testing` | stores for tests, and damage to them (feature `testing`) |
 
+mod advisory_lock;
 mod append;
 pub mod check;
 mod claim;
 mod clock;
+mod connection;
 mod fault;
 mod feed;
-mod link;
 mod list;
-mod live;
+mod liveness;
 mod locks;
 mod migrate;
 mod nodes;
 mod open;
 mod read;
-mod runs;
+mod rows;
+mod sql;
 mod store;
 mod tasks;
 #[cfg(feature = "testing")]
@@ -49,6 +52,7 @@ pub mod testing;
 mod tls;
 pub mod url;
 mod watch;
+mod write_context;
 mod writer;
 
 pub use migrate::latest as schema_latest;

@@ -6,19 +6,16 @@ use goldseam_store::{Expect, LockFilter, Page, RecordKind, StoreError, Unreadabl
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::Type;
 
-use crate::append::sql_int;
+use crate::connection::Connection;
 use crate::fault::Fault;
-use crate::link::Link;
-use crate::list::Query;
-use crate::read::column;
-use crate::tasks::{json, json_text};
+use crate::sql::{Query, column, json, json_text, sql_int};
 
 const PUT: &str = "SELECT goldseam.put_lock($1, $2)";
 const SELECT: &str = "SELECT row_to_json(l)::text FROM goldseam.locks AS l WHERE true";
 
-/// A lock as its row has it, column by column.
+/// The columns of a lock.
 #[derive(Debug, Serialize, Deserialize)]
-struct Flat {
+struct LockRow {
     name: String,
     holder: Option<String>,
     fence: u64,
@@ -29,7 +26,7 @@ struct Flat {
     audit: Option<String>,
 }
 
-impl Flat {
+impl LockRow {
     fn of(lock: &Lock) -> Result<Self, StoreError> {
         Ok(Self {
             name: lock.name.as_str().to_owned(),
@@ -59,17 +56,21 @@ impl Flat {
     }
 }
 
-/// Writes a lock if it is as expected, or says what is there instead.
-pub(crate) async fn put(link: &Link, lock: &Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
-    let flat = serde_json::to_value(Flat::of(lock)?)
-        .map_err(|error| StoreError::Damaged { detail: format!("a lock cannot be written: {error}") })?;
+/// Writes a lock if it is as expected, else returns the stored one.
+pub(crate) async fn put(
+    connection: &Connection,
+    lock: &Lock,
+    expect: Expect,
+) -> Result<Written<Lock>, StoreError> {
+    let flat = serde_json::to_value(LockRow::of(lock)?)
+        .map_err(|error| StoreError::Damaged { detail: format!("cannot encode a lock: {error}") })?;
     let version = match expect {
         Expect::Absent => None,
         Expect::Version(version) => Some(sql_int(version)),
     };
     let write = async {
-        let answer = link.query(PUT, &[(&flat as _, Type::JSONB), (&version as _, Type::INT8)]).await?;
-        let row = answer.first().ok_or_else(|| Fault::Damaged("a lock's write had no answer".to_owned()))?;
+        let answer = connection.query(PUT, &[(&flat as _, Type::JSONB), (&version as _, Type::INT8)]).await?;
+        let row = answer.first().ok_or_else(|| Fault::Damaged("put_lock returned no row".to_owned()))?;
         let lost: Option<String> = column(row, 0)?;
         Ok(match lost.as_deref() {
             None => Written::Done,
@@ -81,7 +82,7 @@ pub(crate) async fn put(link: &Link, lock: &Lock, expect: Expect) -> Result<Writ
 }
 
 /// Lists locks in order of name.
-pub(crate) async fn list(link: &Link, filter: &LockFilter) -> Result<Vec<Lock>, StoreError> {
+pub(crate) async fn list(connection: &Connection, filter: &LockFilter) -> Result<Vec<Lock>, StoreError> {
     let mut query = Query::new(SELECT);
     query.add_text(" AND l.name = ", filter.name.as_ref().map(|name| name.as_str()));
     query.add_number(" AND l.holder IS NOT NULL AND l.expires_at <= ", filter.stale_at.map(|at| at.0));
@@ -91,15 +92,15 @@ pub(crate) async fn list(link: &Link, filter: &LockFilter) -> Result<Vec<Lock>, 
     );
     query.add_text(" AND l.name > ", filter.after.as_ref().map(|name| name.as_str()));
     query.add_number(" ORDER BY l.name LIMIT ", Some(filter.limit.into()));
-    let rows = link.read(&query.sql, &query.values()).await?;
+    let rows = connection.read(&query.sql, &query.values()).await?;
     let lock = |row: &tokio_postgres::Row| Ok(seen(column(row, 0)?));
     let locks = rows.iter().map(lock).filter_map(Result::transpose).collect::<Result<_, Fault>>();
     locks.map_err(|fault| fault.to_read_error())
 }
 
-/// A lock as lists show it: one that cannot be read is held, as far as can be known.
+/// A lock as lists show it. An unreadable lock counts as held.
 fn seen(text: &str) -> Option<Lock> {
-    Flat::parse(text).ok().or_else(|| LockName::new(name_of(text)?).ok().map(Unreadable::lock))
+    LockRow::parse(text).ok().or_else(|| LockName::new(name_of(text)?).ok().map(Unreadable::lock))
 }
 
 fn name_of(text: &str) -> Option<String> {
@@ -110,17 +111,21 @@ fn name_of(text: &str) -> Option<String> {
     serde_json::from_str(text).ok().map(|named: Named| named.name)
 }
 
-/// The next locks in order of name, and which of them cannot be read.
-pub(crate) async fn unreadable(link: &Link, after: &str, limit: u32) -> Result<Page<Unreadable>, StoreError> {
+/// Reads the next locks in order of name. Returns the unreadable ones.
+pub(crate) async fn unreadable(
+    connection: &Connection,
+    after: &str,
+    limit: u32,
+) -> Result<Page<Unreadable>, StoreError> {
     let mut query = Query::new(SELECT);
     query.add_text(" AND l.name > ", Some(after));
     query.add_number(" ORDER BY l.name LIMIT ", Some(limit.into()));
-    let rows = link.read(&query.sql, &query.values()).await?;
+    let rows = connection.read(&query.sql, &query.values()).await?;
     let mut page = Page::default();
     for row in &rows {
         let text: &str = column(row, 0).map_err(|fault: Fault| fault.to_read_error())?;
         let name = name_of(text).unwrap_or_default();
-        if let Err(fault) = Flat::parse(text) {
+        if let Err(fault) = LockRow::parse(text) {
             page.items.push(Unreadable::new(RecordKind::Lock, name.clone(), fault.to_read_error()));
         }
         page.next = Some(name);

@@ -1,7 +1,7 @@
-//! Schemas: numbered files, applied in order, remembered by hash, never edited.
+//! Migrations: numbered files that are applied in order, recorded by hash, and never edited.
 //!
-//! Invariant: all missing migrations are applied in one transaction under one advisory lock, and what is missing
-//! is judged inside it, so any number of nodes may start at once.
+//! Invariant: all missing migrations are applied in one transaction under an advisory lock, and the schema is read
+//! inside it, so any number of nodes may start at once.
 
 use goldseam_core::Hash;
 use goldseam_store::StoreError;
@@ -9,10 +9,9 @@ use goldseam_store::crash_points::reach;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
-use crate::fault::Fault;
-use crate::link::{Target, Values};
-use crate::open::refused;
-use crate::read::column;
+use crate::connection::{Target, Values};
+use crate::fault::{Fault, refused};
+use crate::sql::column;
 
 /// One step from a schema to the next.
 struct Migration {
@@ -28,15 +27,15 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 5, sql: include_str!("../migrations/0005_withdrawn.sql") },
 ];
 
-/// The oldest server that is used, as it numbers itself.
+/// The oldest supported version of Postgres, as `server_version_num`.
 pub(crate) const SERVER_OLDEST: i32 = 140_000;
 
 const REGISTER: &str = "CREATE TABLE goldseam.migrations (number bigint PRIMARY KEY, hash text NOT NULL, \
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp())";
-/// Read committed: whoever waited for the lock must see what was done meanwhile.
+/// Read committed: a process that waited for the lock must see the commits meanwhile.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 0; \
     SET LOCAL statement_timeout = 0; SET LOCAL client_min_messages = warning";
-const ALONE: &str = "SELECT pg_advisory_xact_lock($1)";
+const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
 const APPLIED: &str = "INSERT INTO goldseam.migrations (number, hash) VALUES ($1, $2)";
 const HASHES: &str = "SELECT m.number, m.hash FROM goldseam.migrations AS m ORDER BY m.number";
 const INSPECT: &str = "SELECT current_setting('server_version_num')::int4, current_setting('server_encoding'), \
@@ -46,23 +45,23 @@ const INSPECT: &str = "SELECT current_setting('server_version_num')::int4, curre
         JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migrations' \
         AND a.attname IN ('number', 'hash', 'applied_at'))";
 
-/// The schema that this program writes.
+/// The number of the schema that this program needs.
 pub fn latest() -> i64 {
     MIGRATIONS.last().map_or(0, |migration| migration.number)
 }
 
-/// What a server and its schema look like.
+/// The properties of a server and its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The server, as it numbers itself.
+    /// The `server_version_num` of the server.
     pub(crate) server: i32,
     encoding: String,
     exists: bool,
-    things: i64,
+    objects: i64,
     ours: bool,
 }
 
-/// A statement over a connection that nobody else uses.
+/// Runs a statement on a dedicated connection.
 pub(crate) async fn ask(
     client: &Client,
     target: &Target,
@@ -72,11 +71,11 @@ pub(crate) async fn ask(
     client.query_typed(&target.sql(sql), values).await.map_err(|error| Fault::answering(&error))
 }
 
-async fn tell(client: &Client, target: &Target, sql: &str) -> Result<(), Fault> {
+async fn execute(client: &Client, target: &Target, sql: &str) -> Result<(), Fault> {
     client.batch_execute(&target.sql(sql)).await.map_err(|error| Fault::answering(&error))
 }
 
-/// Refuses a server or a schema that cannot be used. Changes nothing; returns the schema's number.
+/// Refuses an unusable server or schema. Changes nothing. Returns the number of the schema.
 pub(crate) async fn identify(client: &Client, target: &Target) -> Result<(Found, i64), StoreError> {
     let failed = |fault: Fault| fault.to_read_error();
     let schema = &target.options.schema;
@@ -86,27 +85,29 @@ pub(crate) async fn identify(client: &Client, target: &Target) -> Result<(Found,
             server: column(row, 0)?,
             encoding: column(row, 1)?,
             exists: column(row, 2)?,
-            things: column(row, 3)?,
+            objects: column(row, 3)?,
             ours: column::<i64>(row, 4)? == 3,
         })
     };
-    let row = rows.first().ok_or_else(|| StoreError::Damaged { detail: "no answer".to_owned() })?;
+    let no_row = || StoreError::Damaged { detail: "the server returned no row".to_owned() };
+    let row = rows.first().ok_or_else(no_row)?;
     let found = read(row).map_err(failed)?;
-    suits(&found, target)?;
+    check_usable(&found, target)?;
     if !found.ours {
         return Ok((found, 0));
     }
     let rows = ask(client, target, HASHES, &[]).await.map_err(failed)?;
     let hashes =
         rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect::<Result<Vec<_>, Fault>>();
-    let number = known(&hashes.map_err(failed)?, target)?;
+    let number = newest_known(&hashes.map_err(failed)?, target)?;
     Ok((found, number))
 }
 
-/// Whether the server and what is in the schema can be used at all.
-pub(crate) fn suits(found: &Found, target: &Target) -> Result<(), StoreError> {
+/// Refuses an old server, another encoding, and a schema of another program.
+fn check_usable(found: &Found, target: &Target) -> Result<(), StoreError> {
     if found.server < SERVER_OLDEST {
-        let (major, oldest) = (found.server / 10_000, SERVER_OLDEST / 10_000);
+        let major = found.server / 10_000;
+        let oldest = SERVER_OLDEST / 10_000;
         return Err(refused(
             "GS0216",
             format!("this is Postgres {major}; Goldseam needs {oldest} or later"),
@@ -116,30 +117,30 @@ pub(crate) fn suits(found: &Found, target: &Target) -> Result<(), StoreError> {
     if found.encoding != "UTF8" {
         return Err(refused(
             "GS0216",
-            format!("{} is encoded in {}; Goldseam needs UTF8", target.options.place(), found.encoding),
+            format!("{} has encoding {}; Goldseam needs UTF8", target.options.place(), found.encoding),
             "create another database: createdb --encoding=UTF8 --template=template0 NAME",
         ));
     }
-    if !found.ours && found.things > 0 {
+    if !found.ours && found.objects > 0 {
         let schema = &target.options.schema;
         return Err(refused(
             "GS0201",
-            format!("schema {schema:?} of {} holds somebody else's tables", target.options.place()),
-            "name another one with schema=NAME in the URL; Goldseam makes it if it is not there",
+            format!("schema {schema:?} of {} holds tables of another program", target.options.place()),
+            "pass another schema with schema=NAME in the URL; Goldseam creates it if it does not exist",
         ));
     }
     Ok(())
 }
 
-/// The number of the newest applied migration, all of which must be known.
-fn known(applied: &[(i64, String)], target: &Target) -> Result<i64, StoreError> {
+/// Returns the number of the newest applied migration. All applied migrations must be known.
+fn newest_known(applied: &[(i64, String)], target: &Target) -> Result<i64, StoreError> {
     let newest = applied.last().map_or(0, |(number, _)| *number);
     let place = target.options.place();
     if newest > latest() {
         return Err(refused(
             "GS0202",
-            format!("{place} has schema {newest}; this program knows up to {}", latest()),
-            "use a newer goldseam; an older one must not write what it does not understand",
+            format!("{place} has schema {newest}; this program supports schemas up to {}", latest()),
+            "use a newer goldseam; an older one must not write to a schema that it does not know",
         ));
     }
     for (number, applied) in applied {
@@ -147,74 +148,74 @@ fn known(applied: &[(i64, String)], target: &Target) -> Result<i64, StoreError> 
         if known.is_none_or(|migration| hash(migration) != *applied) {
             return Err(refused(
                 "GS0204",
-                format!("migration {number} of {place} is not the one that this program knows"),
-                "use the goldseam that made this schema; a released migration is never changed",
+                format!("migration {number} of {place} differs from this program's"),
+                "use the goldseam release that created this schema; a released migration never changes",
             ));
         }
     }
     Ok(newest)
 }
 
-/// Refuses a schema that is older, or not there. Changes nothing.
+/// Refuses a missing or older schema. Changes nothing.
 pub(crate) async fn refuse_older(client: &Client, target: &Target) -> Result<(), StoreError> {
     let (_, number) = identify(client, target).await?;
     let place = target.options.place();
     match number {
         0 => Err(refused(
             "GS0205",
-            format!("there is no schema {:?} of Goldseam in {place}", target.options.schema),
-            "start an engine, which makes it, or run goldseam store migrate with this URL",
+            format!("{place} has no Goldseam schema {:?}", target.options.schema),
+            "start an engine, which creates it, or run goldseam store migrate with this URL",
         )),
         number if number == latest() => Ok(()),
         number => Err(refused(
             "GS0212",
-            format!("{place} has schema {number}; this program works with {}", latest()),
-            "run goldseam store migrate with this URL; older programs cannot use it any more then",
+            format!("{place} has schema {number}; this program needs schema {}", latest()),
+            "run goldseam store migrate with this URL; older programs cannot use the database after that",
         )),
     }
 }
 
-/// Applies what is missing; returns the schema that was there before.
+/// Applies missing migrations. Returns the number of the schema before.
 pub(crate) async fn apply(client: &Client, target: &Target) -> Result<i64, StoreError> {
     let (_, before) = identify(client, target).await?;
     if before == latest() {
         return Ok(before);
     }
     let failed = |fault: Fault| fault.to_error("migrating");
-    tell(client, target, BEGIN).await.map_err(failed)?;
+    execute(client, target, BEGIN).await.map_err(failed)?;
     let key = lock_key(&target.options.schema);
-    ask(client, target, ALONE, &[(&key, Type::INT8)]).await.map_err(failed)?;
+    ask(client, target, LOCK, &[(&key, Type::INT8)]).await.map_err(failed)?;
     let (found, from) = identify(client, target).await?;
     if !found.exists {
-        make_schema(client, target).await.map_err(failed)?;
+        create_schema(client, target).await.map_err(failed)?;
     }
     if !found.ours {
-        tell(client, target, REGISTER).await.map_err(failed)?;
+        execute(client, target, REGISTER).await.map_err(failed)?;
     }
     for migration in MIGRATIONS.iter().filter(|migration| migration.number > from) {
         reach("migration");
-        tell(client, target, migration.sql).await.map_err(failed)?;
+        execute(client, target, migration.sql).await.map_err(failed)?;
         let values = [(&migration.number as _, Type::INT8), (&hash(migration) as _, Type::TEXT)];
         ask(client, target, APPLIED, &values).await.map_err(failed)?;
     }
     reach("migrations-commit");
-    tell(client, target, "COMMIT").await.map_err(failed)?;
+    execute(client, target, "COMMIT").await.map_err(failed)?;
     reach("migrations-committed");
     Ok(from)
 }
 
-async fn make_schema(client: &Client, target: &Target) -> Result<(), Fault> {
-    // A schema's name is checked where the URL is read, and needs no quotes.
-    tell(client, target, &["CREATE SCHEMA ", &target.options.schema].concat()).await
+async fn create_schema(client: &Client, target: &Target) -> Result<(), Fault> {
+    // The URL parser has checked the name, which needs no quotes.
+    execute(client, target, &["CREATE SCHEMA ", &target.options.schema].concat()).await
 }
 
 fn hash(migration: &Migration) -> String {
     Hash::of(migration.sql.as_bytes()).to_string()
 }
 
-/// The key of the lock under which the schema is changed.
+/// The key of the advisory lock of migrations.
 fn lock_key(schema: &str) -> i64 {
-    crate::live::key_of(&["migrate", schema])
+    crate::advisory_lock::key_of(&["migrate", schema])
 }
 
 #[cfg(test)]
@@ -222,22 +223,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_older_server_is_refused_and_the_oldest_that_is_used_is_not() {
+    fn refuses_servers_older_than_the_oldest_supported() {
         let target = Target::new(crate::url::parse("postgres://127.0.0.1/orders").unwrap()).unwrap();
         let server = |server: i32| Found {
             server,
             encoding: "UTF8".to_owned(),
             exists: false,
-            things: 0,
+            objects: 0,
             ours: false,
         };
         for old in [90_624, 120_022, 130_014, SERVER_OLDEST - 1] {
-            let error = suits(&server(old), &target).unwrap_err();
+            let error = check_usable(&server(old), &target).unwrap_err();
             let StoreError::Refused { code: "GS0216", what, hint } = error else { panic!("{error:?}") };
             assert!(what.contains(&format!("Postgres {};", old / 10_000)) && !hint.is_empty(), "{what}");
         }
         for new in [SERVER_OLDEST, 150_018, 180_001] {
-            suits(&server(new), &target).unwrap();
+            check_usable(&server(new), &target).unwrap();
         }
     }
 }

@@ -1,22 +1,16 @@
-//! Nodes: a row of beats, and a session lock that the server drops when the process or its machine is gone.
+//! Nodes: one row of beats each, and a session lock that the server drops when the process or its machine dies.
 //!
-//! Invariant: a node's lock is taken before its row can be seen. A free lock is a suspicion only, and not even
-//! that while the server, or this process's own session, has only just come back: then all locks were dropped.
-
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+//! Invariant: a node's lock is taken before its row is visible. A free lock is only a suspicion, and not even that
+//! right after the server or this process's session came back: then all locks were dropped.
 
 use goldseam_core::{Millis, NodeId};
 use goldseam_store::{NodeRecord, NodeSeen, NodeState, Page, Pulse, RecordKind, StoreError, Unreadable};
 use tokio_postgres::types::{ToSql, Type};
 
-use crate::clock::StoreClock;
+use crate::connection::Connection;
 use crate::fault::Fault;
-use crate::link::Link;
-use crate::live::SETTLING;
-use crate::read::column;
-use crate::tasks::{json, json_text};
-use crate::watch::Watch;
+use crate::liveness::SETTLING;
+use crate::sql::{column, json, json_text};
 
 pub(crate) const BEAT: &str = "SELECT goldseam.beat($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const LIST: &str = "SELECT n.id, n.name, n.started_at, n.workflows, n.slots, n.state, n.beats, n.beat_at, \
@@ -27,52 +21,17 @@ const LIST: &str = "SELECT n.id, n.name, n.started_at, n.workflows, n.slots, n.s
     FROM goldseam.nodes AS n ORDER BY n.id";
 pub(crate) const FORGET: &str = "DELETE FROM goldseam.nodes AS n WHERE n.id = $1";
 
-/// What this process knows of itself, shared by everything that writes.
-#[derive(Debug)]
-pub(crate) struct Me {
-    pub(crate) clock: StoreClock,
-    pub(crate) watch: Arc<Watch>,
-    /// Where changes are told.
-    pub(crate) channel: String,
-    joined: Mutex<BTreeSet<NodeId>>,
-}
-
-impl Me {
-    pub(crate) fn new(clock: StoreClock, watch: Arc<Watch>, channel: String) -> Self {
-        Self { clock, watch, channel, joined: Mutex::default() }
-    }
-
-    /// Nodes that live in this process.
-    pub(crate) fn nodes(&self) -> Vec<String> {
-        let joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
-        joined.iter().map(|node| node.as_str().to_owned()).collect()
-    }
-
-    /// Whether a node lives in this process.
-    pub(crate) fn has_nodes(&self) -> bool {
-        !self.joined.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-
-    pub(crate) fn joined(&self, node: &NodeId) {
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone());
-    }
-
-    pub(crate) fn left(&self, node: &NodeId) {
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
-    }
-}
-
-/// Whether a node says that it has ended.
+/// Whether a node has ended, by its own record.
 pub(crate) fn is_over(node: &NodeRecord) -> bool {
     matches!(node.state, NodeState::Left | NodeState::Gone)
 }
 
-/// A beat, as the call takes it.
+/// A beat as the SQL function takes it.
 #[derive(Debug)]
 pub(crate) struct Beat {
-    given: Option<i64>,
+    now: Option<i64>,
     pulse: Option<i64>,
-    over: bool,
+    is_over: bool,
     id: String,
     name: String,
     started_at: i64,
@@ -82,25 +41,25 @@ pub(crate) struct Beat {
 }
 
 impl Beat {
-    pub(crate) fn new(given: Option<i64>, pulse: Option<i64>, node: &NodeRecord) -> Result<Self, StoreError> {
+    pub(crate) fn new(now: Option<i64>, pulse: Option<i64>, node: &NodeRecord) -> Result<Self, StoreError> {
         Ok(Self {
-            given,
+            now,
             pulse,
-            over: is_over(node),
+            is_over: is_over(node),
             id: node.id.as_str().to_owned(),
             name: node.name.clone(),
             started_at: node.started_at.0,
             workflows: json_text(Some(&node.workflows))?.unwrap_or_default(),
             slots: node.slots.into(),
-            state: word(node.state),
+            state: state_name(node.state),
         })
     }
 
     pub(crate) fn values(&self) -> [(&(dyn ToSql + Sync), Type); 9] {
         [
-            (&self.given, Type::INT8),
+            (&self.now, Type::INT8),
             (&self.pulse, Type::INT8),
-            (&self.over, Type::BOOL),
+            (&self.is_over, Type::BOOL),
             (&self.id, Type::TEXT),
             (&self.name, Type::TEXT),
             (&self.started_at, Type::INT8),
@@ -110,37 +69,34 @@ impl Beat {
         ]
     }
 
-    /// The database's clock, from the answer.
-    pub(crate) fn answer(rows: &[tokio_postgres::Row]) -> Result<i64, Fault> {
-        column(rows.first().ok_or_else(|| Fault::Damaged("a beat had no answer".to_owned()))?, 0)
+    /// The time of the database, from the result.
+    pub(crate) fn time(rows: &[tokio_postgres::Row]) -> Result<i64, Fault> {
+        column(rows.first().ok_or_else(|| Fault::Damaged("the beat returned no row".to_owned()))?, 0)
     }
 }
 
-/// Every node, with its pulse; `settled` tells whether this process may believe what it sees of others' locks.
-pub(crate) async fn list(link: &Link, settled: bool) -> Result<Vec<NodeSeen>, StoreError> {
-    let rows = link.read(LIST, &[]).await?;
+/// Lists all nodes with their pulses. `settled` says whether this process may trust the locks that it sees.
+pub(crate) async fn list(connection: &Connection, settled: bool) -> Result<Vec<NodeSeen>, StoreError> {
+    let rows = connection.read(LIST, &[]).await?;
     let seen = rows.iter().map(|row| seen(row, settled)).filter_map(Result::transpose);
     seen.collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
 }
 
-/// A node as lists show it: one whose record cannot be read is up, as far as can be known.
+/// A node as lists show it. An unreadable node counts as up.
 fn seen(row: &tokio_postgres::Row, settled: bool) -> Result<Option<NodeSeen>, Fault> {
     if let Ok(node) = read(row, settled) {
         return Ok(Some(node));
     }
     let id: String = column(row, 0)?;
     let Ok(id) = NodeId::new(id) else { return Ok(None) };
-    let pulse = match column(row, 9)? {
-        true => Pulse::Held,
-        false => Pulse::Unknown,
-    };
+    let pulse = if column(row, 9)? { Pulse::Held } else { Pulse::Unknown };
     Ok(Some(Unreadable::node(id, Millis(column(row, 7)?), pulse)))
 }
 
-/// All nodes whose records cannot be read.
-pub(crate) async fn unreadable(link: &Link) -> Result<Page<Unreadable>, StoreError> {
+/// Lists the nodes whose records are unreadable.
+pub(crate) async fn unreadable(connection: &Connection) -> Result<Page<Unreadable>, StoreError> {
     let mut page = Page::default();
-    for row in link.read(LIST, &[]).await? {
+    for row in connection.read(LIST, &[]).await? {
         if let Err(fault) = read(&row, true) {
             let id: String = column(&row, 0).map_err(|fault: Fault| fault.to_read_error())?;
             page.items.push(Unreadable::new(RecordKind::Node, id, fault.to_read_error()));
@@ -151,13 +107,15 @@ pub(crate) async fn unreadable(link: &Link) -> Result<Page<Unreadable>, StoreErr
 
 fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, Fault> {
     let damaged = |error: &dyn std::fmt::Display| Fault::unreadable("a node", error);
-    let (id, state, workflows): (String, String, String) =
-        (column(row, 0)?, column(row, 5)?, column(row, 3)?);
+    let id: String = column(row, 0)?;
+    let state: String = column(row, 5)?;
+    let workflows: String = column(row, 3)?;
     let state = STATES
         .into_iter()
-        .find(|known| word(*known) == state)
-        .ok_or_else(|| damaged(&format!("{state:?} is no state")))?;
-    let (slots, beats): (i64, i64) = (column(row, 4)?, column(row, 6)?);
+        .find(|known| state_name(*known) == state)
+        .ok_or_else(|| damaged(&format!("unknown node state {state:?}")))?;
+    let slots: i64 = column(row, 4)?;
+    let beats: i64 = column(row, 6)?;
     let record = NodeRecord {
         id: NodeId::new(id).map_err(|error| damaged(&error))?,
         name: column(row, 1)?,
@@ -170,7 +128,7 @@ fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, Fault> {
     let pulse = match (column(row, 8)?, column(row, 9)?) {
         (false, _) => Pulse::Unknown,
         (true, true) => Pulse::Held,
-        // It said so itself, so this is no suspicion.
+        // The node itself said that it ended.
         (true, false) if is_over(&record) => Pulse::Dropped,
         (true, false) if settled => Pulse::Suspect,
         (true, false) => Pulse::Unknown,
@@ -180,7 +138,7 @@ fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, Fault> {
 
 const STATES: [NodeState; 4] = [NodeState::Up, NodeState::Leaving, NodeState::Left, NodeState::Gone];
 
-fn word(state: NodeState) -> &'static str {
+fn state_name(state: NodeState) -> &'static str {
     match state {
         NodeState::Up => "up",
         NodeState::Leaving => "leaving",

@@ -1,31 +1,33 @@
-//! Reading logs and heads, and values from columns.
+//! Reads logs and heads.
 
 use goldseam_core::{RunId, Seq};
 use goldseam_store::{Head, Record, StoreError};
-use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::types::Type;
 
-use crate::append::sql_int;
+use crate::connection::Connection;
 use crate::fault::Fault;
-use crate::link::Link;
-use crate::runs::RawRow;
+use crate::rows::RawRow;
+use crate::sql::{column, sql_int};
 
 const READ: &str = "SELECT e.seq, e.body FROM goldseam.events AS e \
     WHERE e.rid = (SELECT r.rid FROM goldseam.runs AS r WHERE r.id = $1) AND e.seq > $2 ORDER BY e.seq LIMIT $3";
-/// One statement, so that both are as they were at one moment.
+/// One statement, so that row and end are of one moment.
 const HEAD: &str = "SELECT r.summary, r.task, r.updated_at, \
     coalesce((SELECT max(e.seq) FROM goldseam.events AS e WHERE e.rid = r.rid), 0), r.status, r.as_of \
     FROM goldseam.runs AS r WHERE r.id = $1";
 
-/// Up to `limit` records after `after`.
+/// Reads up to `limit` records after `after`.
 pub(crate) async fn records(
-    link: &Link,
+    connection: &Connection,
     run: &RunId,
     after: Seq,
     limit: u32,
 ) -> Result<Vec<Record>, StoreError> {
-    let (run, after, limit) = (run.as_str(), sql_int(after.0), i64::from(limit));
+    let run = run.as_str();
+    let after = sql_int(after.0);
+    let limit = i64::from(limit);
     let values = [(&run as _, Type::TEXT), (&after as _, Type::INT8), (&limit as _, Type::INT8)];
-    let rows = link.read(READ, &values).await?;
+    let rows = connection.read(READ, &values).await?;
     let record = |row: &tokio_postgres::Row| {
         let seq: i64 = column(row, 0)?;
         Ok(Record { seq: Seq(seq.unsigned_abs()), body: column(row, 1)? })
@@ -33,9 +35,9 @@ pub(crate) async fn records(
     rows.iter().map(record).collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
 }
 
-/// The end of the log and the cached row, as they were at one moment.
-pub(crate) async fn head(link: &Link, run: &RunId) -> Result<Option<Head>, StoreError> {
-    let rows = link.read(HEAD, &[(&run.as_str() as _, Type::TEXT)]).await?;
+/// Reads the end of the log and the cached row at one moment.
+pub(crate) async fn head(connection: &Connection, run: &RunId) -> Result<Option<Head>, StoreError> {
+    let rows = connection.read(HEAD, &[(&run.as_str() as _, Type::TEXT)]).await?;
     let head = |row: &tokio_postgres::Row| -> Result<Head, Fault> {
         let end: i64 = column(row, 3)?;
         let (row, unreadable) = match RawRow::read(row, 0, Some(4))?.map(RawRow::parse) {
@@ -46,9 +48,4 @@ pub(crate) async fn head(link: &Link, run: &RunId) -> Result<Option<Head>, Store
         Ok(Head { end: Seq(end.unsigned_abs()), row, unreadable })
     };
     rows.first().map(head).transpose().map_err(|fault| fault.to_read_error())
-}
-
-/// A value from a column.
-pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a tokio_postgres::Row, index: usize) -> Result<T, Fault> {
-    row.try_get(index).map_err(|error| Fault::unreadable("a column", &error))
 }

@@ -1,4 +1,4 @@
-//! [`PostgresStore`]: the trait's calls, each handed to a writer or to a link.
+//! [`PostgresStore`]: the calls of the trait, each done by a writer or on a connection.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,21 +16,22 @@ use tokio_postgres::types::Type;
 
 use crate::append::{self, Appends, Prepared};
 use crate::clock::{Moment, StoreClock};
-use crate::fault::Fault;
-use crate::link::{Link, Target};
-use crate::live::{Live, pulse_key};
-use crate::nodes::{self, Beat, Me};
-use crate::open::{self, Older};
-use crate::tasks::{Put, Puts};
+use crate::connection::{Connection, Target};
+use crate::fault::{Fault, refused};
+use crate::liveness::{Liveness, pulse_key};
+use crate::nodes::{self, Beat};
+use crate::open::{self, OpenMode};
+use crate::tasks::{TaskPut, TaskPuts};
 use crate::url::{self, Options};
 use crate::watch::Watch;
+use crate::write_context::WriteContext;
 use crate::writer::Writer;
-use crate::{claim, list, locks, read, runs, tasks};
+use crate::{claim, list, locks, read, rows, sql, tasks};
 
-/// Connections for appends: while one group is committed, the next one is on its way.
-const APPEND_LINKS: usize = 2;
+/// Connections for appends: while one commits a group, the other sends the next.
+const APPEND_CONNECTIONS: usize = 2;
 /// Connections for reads.
-const READ_LINKS: usize = 2;
+const READ_CONNECTIONS: usize = 2;
 
 /// A store in one schema of a Postgres database. Share it in an `Arc`.
 ///
@@ -38,112 +39,113 @@ const READ_LINKS: usize = 2;
 #[derive(Debug)]
 pub struct PostgresStore {
     target: Arc<Target>,
-    me: Arc<Me>,
+    context: Arc<WriteContext>,
     appends: Writer<Appends>,
-    puts: Writer<Puts>,
-    write: Arc<Link>,
-    read: [Link; READ_LINKS],
-    /// Counts reads, so that they take turns.
-    turn: AtomicUsize,
-    live: Mutex<Option<Arc<Live>>>,
+    puts: Writer<TaskPuts>,
+    write: Arc<Connection>,
+    read: [Connection; READ_CONNECTIONS],
+    /// Counts reads, to distribute them over the connections.
+    reads: AtomicUsize,
+    liveness: Mutex<Option<Arc<Liveness>>>,
 }
 
 impl PostgresStore {
-    /// Opens a schema, makes it if there is none, and brings it up to date.
+    /// Opens a schema. Creates it if it does not exist, and migrates an older one.
     pub async fn open(options: Options) -> Result<Self, StoreError> {
-        Self::open_with(options, Older::Migrate).await
+        Self::open_with(options, OpenMode::CreateOrMigrate).await
     }
 
-    /// The same, but a schema that is older or not there is refused, untouched.
+    /// Opens a schema. Refuses a missing or older one, and changes nothing.
     pub async fn open_current(options: Options) -> Result<Self, StoreError> {
-        Self::open_with(options, Older::Refuse).await
+        Self::open_with(options, OpenMode::RequireCurrent).await
     }
 
-    /// Opens what a URL names: `postgres://USER@HOST/DATABASE?schema=NAME`.
+    /// Opens the schema at a URL: `postgres://USER@HOST/DATABASE?schema=NAME`.
     pub async fn open_url(text: &str) -> Result<Self, StoreError> {
         Self::open(url::parse(text)?).await
     }
 
-    async fn open_with(options: Options, older: Older) -> Result<Self, StoreError> {
+    async fn open_with(options: Options, mode: OpenMode) -> Result<Self, StoreError> {
         let target = Arc::new(Target::new(options)?);
-        open::ready(&target, older).await?;
+        open::prepare(&target, mode).await?;
         let options = &target.options;
         let home = Handle::current();
-        let link = || Link::new(Arc::clone(&target), home.clone());
+        let connection = || Connection::new(Arc::clone(&target), home.clone());
         let clock = StoreClock::new(options.clock.clone());
-        let me = Arc::new(Me::new(clock, Arc::new(Watch::new()), options.schema.clone()));
-        let write = Arc::new(link());
-        let appends = (0..APPEND_LINKS).map(|_| Arc::new(link())).collect();
+        let context = Arc::new(WriteContext::new(clock, Arc::new(Watch::new()), options.schema.clone()));
+        let write = Arc::new(connection());
+        let appends = (0..APPEND_CONNECTIONS).map(|_| Arc::new(connection())).collect();
         let store = Self {
-            appends: Writer::new(Appends(Arc::clone(&me)), appends, options.group_max, home.clone()),
+            appends: Writer::new(Appends(Arc::clone(&context)), appends, options.group_max, home.clone()),
             puts: Writer::new(
-                Puts(Arc::clone(&me)),
+                TaskPuts(Arc::clone(&context)),
                 vec![Arc::clone(&write)],
                 options.group_max,
                 home.clone(),
             ),
-            read: std::array::from_fn(|_| link()),
-            turn: AtomicUsize::new(0),
-            live: Mutex::default(),
+            read: std::array::from_fn(|_| connection()),
+            reads: AtomicUsize::new(0),
+            liveness: Mutex::default(),
             write,
-            me,
+            context,
             target: Arc::clone(&target),
         };
         store.set_clock().await?;
         Ok(store)
     }
 
-    /// Nothing may be told the time before the database was asked for it.
+    /// Reads the time of the database before any call needs it.
     async fn set_clock(&self) -> Result<(), StoreError> {
         let sent = Moment::now();
         let rows = self.reader().read("SELECT goldseam.clock()", &[]).await?;
         if let Some(row) = rows.first() {
-            let told = read::column(row, 0).map_err(|fault| fault.to_read_error())?;
-            self.me.clock.heard(told, sent);
+            let time = sql::column(row, 0).map_err(|fault| fault.to_read_error())?;
+            self.context.clock.observe(time, sent);
         }
         Ok(())
     }
 
-    pub(crate) fn reader(&self) -> &Link {
-        &self.read[self.turn.fetch_add(1, Ordering::Relaxed) % READ_LINKS]
+    pub(crate) fn reader(&self) -> &Connection {
+        &self.read[self.reads.fetch_add(1, Ordering::Relaxed) % READ_CONNECTIONS]
     }
 
-    /// The liveness session, if there is one already.
-    fn live(&self) -> Option<Arc<Live>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The liveness session, if it was started.
+    fn liveness(&self) -> Option<Arc<Liveness>> {
+        self.liveness.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The liveness session, begun if need be; none where there can be none.
-    fn begin_live(&self) -> Result<Option<Arc<Live>>, StoreError> {
+    /// The liveness session; starts it if necessary. None behind a pooler without a direct address.
+    fn start_liveness(&self) -> Result<Option<Arc<Liveness>>, StoreError> {
         if !self.target.options.has_sessions() {
             return Ok(None);
         }
-        let mut place = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        if place.is_none() {
-            let started = Live::start(Arc::clone(&self.target), Arc::clone(&self.me.watch));
-            let failed =
-                |error: std::io::Error| open::refused("GS0205", error.to_string(), "allow more threads");
-            *place = Some(Arc::new(started.map_err(failed)?));
+        let mut liveness = self.liveness.lock().unwrap_or_else(PoisonError::into_inner);
+        if liveness.is_none() {
+            let started = Liveness::start(Arc::clone(&self.target), Arc::clone(&self.context.watch));
+            let failed = |error: std::io::Error| {
+                let what = format!("cannot start the thread of the liveness session: {error}");
+                refused("GS0205", what, "raise this user's limit of threads")
+            };
+            *liveness = Some(Arc::new(started.map_err(failed)?));
         }
-        Ok(place.clone())
+        Ok(liveness.clone())
     }
 
-    async fn beat_on(&self, live: Option<&Live>, beat: Beat) -> Result<i64, Fault> {
-        let Some(live) = live else {
-            return Beat::answer(&self.write.query(nodes::BEAT, &beat.values()).await?);
+    async fn beat_on(&self, liveness: Option<&Liveness>, beat: Beat) -> Result<i64, Fault> {
+        let Some(liveness) = liveness else {
+            return Beat::time(&self.write.query(nodes::BEAT, &beat.values()).await?);
         };
         let sql = self.target.sql(nodes::BEAT).into_owned();
-        live.on_session(
-            move |session| async move { Beat::answer(&session.query(&sql, &beat.values()).await?) },
-        )
-        .await
+        liveness
+            .on_session(move |session| async move { Beat::time(&session.query(&sql, &beat.values()).await?) })
+            .await
     }
 }
 
 #[async_trait]
 impl Store for PostgresStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
-        self.appends.write(Prepared::new(append, self.me.clock.now())?).await
+        self.appends.write(Prepared::new(append, self.context.clock.now())?).await
     }
 
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
@@ -159,7 +161,7 @@ impl Store for PostgresStore {
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
-        self.puts.write(Put::new(&task, expect, self.me.clock.now())?).await
+        self.puts.write(TaskPut::new(&task, expect, self.context.clock.now())?).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
@@ -173,7 +175,7 @@ impl Store for PostgresStore {
     async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
         let written = locks::put(&self.write, &lock, expect).await?;
         if matches!(written, Written::Done) {
-            self.me.watch.bump();
+            self.context.watch.bump();
         }
         Ok(written)
     }
@@ -183,9 +185,9 @@ impl Store for PostgresStore {
     }
 
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
-        let written = runs::put(&self.write, row, expect, self.me.clock.now()).await?;
+        let written = rows::put(&self.write, row, expect, self.context.clock.now()).await?;
         if matches!(written, Written::Done) {
-            self.me.watch.bump();
+            self.context.watch.bump();
         }
         Ok(written)
     }
@@ -201,13 +203,14 @@ impl Store for PostgresStore {
         after: Option<&str>,
         limit: u32,
     ) -> Result<Page<Unreadable>, StoreError> {
-        let (link, after) = (self.reader(), after.unwrap_or_default());
+        let connection = self.reader();
+        let after = after.unwrap_or_default();
         let number = after.parse().unwrap_or(0);
         match kind {
-            RecordKind::Row => list::unreadable(link, number, limit).await,
-            RecordKind::Task => tasks::unreadable(link, after, limit).await,
-            RecordKind::Lock => locks::unreadable(link, after, limit).await,
-            RecordKind::Node => nodes::unreadable(link).await,
+            RecordKind::Row => list::unreadable(connection, number, limit).await,
+            RecordKind::Task => tasks::unreadable(connection, after, limit).await,
+            RecordKind::Lock => locks::unreadable(connection, after, limit).await,
+            RecordKind::Node => nodes::unreadable(connection).await,
             RecordKind::Index => Ok(Page::default()),
         }
     }
@@ -218,41 +221,43 @@ impl Store for PostgresStore {
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
         let sent = Moment::now();
-        let over = nodes::is_over(node);
-        let live = if over { self.live() } else { self.begin_live()? };
+        let is_over = nodes::is_over(node);
+        let liveness = if is_over { self.liveness() } else { self.start_liveness()? };
         let key = pulse_key(&self.target.options.schema, &node.id);
-        if over {
-            self.me.left(&node.id);
-            live.as_ref().and_then(|live| live.let_go(&node.id));
+        if is_over {
+            self.context.remove_node(&node.id);
+            liveness.as_ref().and_then(|liveness| liveness.release(&node.id));
         } else {
-            self.me.joined(&node.id);
-            live.iter().for_each(|live| live.hold(&node.id, key));
+            self.context.add_node(&node.id);
+            liveness.iter().for_each(|liveness| liveness.hold(&node.id, key));
         }
         let pulse = self.target.options.has_sessions().then_some(key);
-        let beat = Beat::new(self.me.clock.given(), pulse, node)?;
-        let told = self.beat_on(live.as_deref(), beat).await.map_err(|fault| fault.to_error("beating"))?;
-        Ok(self.me.clock.heard(told, sent))
+        let beat = Beat::new(self.context.clock.injected(), pulse, node)?;
+        let beaten = self.beat_on(liveness.as_deref(), beat).await;
+        let time = beaten.map_err(|fault| fault.to_error("beating"))?;
+        Ok(self.context.clock.observe(time, sent))
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
-        nodes::list(self.reader(), self.live().is_none_or(|live| live.is_settled())).await
+        nodes::list(self.reader(), self.liveness().is_none_or(|liveness| liveness.is_settled())).await
     }
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
-        self.me.left(node);
+        self.context.remove_node(node);
         let failed = |fault: Fault| fault.to_error("forgetting a node");
         self.write.query(nodes::FORGET, &[(&node.as_str() as _, Type::TEXT)]).await.map_err(failed)?;
-        if let Some(live) = self.live()
-            && let Some(key) = live.let_go(node)
-            && let Err(fault) = live.unlock(key).await
+        if let Some(liveness) = self.liveness()
+            && let Some(key) = liveness.release(node)
+            && let Err(fault) = liveness.unlock(key).await
         {
-            tracing::debug!(?fault, %node, "a forgotten node's lock is freed with its session");
+            tracing::debug!(?fault, %node, "failed to unlock a forgotten node; its lock ends with the session");
         }
         Ok(())
     }
 
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
-        Ok(self.me.watch.changed(seen, self.me.has_nodes() && self.target.options.has_sessions()).await)
+        let is_notified = self.context.has_nodes() && self.target.options.has_sessions();
+        Ok(self.context.watch.changed(seen, is_notified).await)
     }
 
     fn feed(&self) -> Option<&dyn Feed> {
@@ -260,6 +265,6 @@ impl Store for PostgresStore {
     }
 
     async fn now(&self) -> Result<Millis, StoreError> {
-        Ok(self.me.clock.now())
+        Ok(self.context.clock.now())
     }
 }

@@ -1,7 +1,7 @@
-//! Tasks: one row each with typed columns, changed by compare-and-set or along with an append.
+//! Tasks: one row each with typed columns, changed by compare-and-set or with an append.
 //!
-//! Invariant: no two live tasks share a key and no two claimed ones a lane; the database itself
-//! sees to it. A change that goes with an append never fails the append.
+//! Invariant: unique indexes ensure that no two live tasks share a key, and no two claimed tasks a lane. A change that
+//! goes with an append never fails the append.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +10,16 @@ use async_trait::async_trait;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, Payload, TaskId};
 use goldseam_store::{Expect, Page, RecordKind, StoreError, TaskFilter, Unreadable, Written};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_postgres::types::Type;
 
-use crate::append::sql_int;
 use crate::clock::Moment;
+use crate::connection::Connection;
 use crate::fault::Fault;
-use crate::link::Link;
-use crate::list::Query;
-use crate::nodes::Me;
-use crate::read::column;
-use crate::writer::{Group, Waiting};
+use crate::sql::{Query, column, json, json_text, sql_int};
+use crate::write_context::WriteContext;
+use crate::writer::{Group, WaitingJob};
 
 const PUT: &str = "SELECT lost, clock FROM goldseam.put_tasks($1, $2, $3, $4, $5)";
 const SELECT: &str = "SELECT row_to_json(t)::text FROM goldseam.tasks AS t WHERE true";
@@ -30,9 +27,9 @@ const SELECT: &str = "SELECT row_to_json(t)::text FROM goldseam.tasks AS t WHERE
 const EVERY: &str = "SELECT row_to_json(t)::text, t.id FROM goldseam.tasks AS t WHERE t.id > $1 \
     ORDER BY t.id LIMIT $2";
 
-/// A task as its row has it, column by column.
+/// The columns of a task.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Flat {
+pub(crate) struct TaskRow {
     id: String,
     pool: String,
     kind: String,
@@ -63,8 +60,8 @@ pub(crate) struct Flat {
     step: Option<String>,
 }
 
-impl Flat {
-    /// The row of a task.
+impl TaskRow {
+    /// Encodes a task.
     pub(crate) fn of(task: &Task, now: Millis) -> Result<Self, StoreError> {
         Ok(Self {
             id: task.id.as_str().to_owned(),
@@ -98,7 +95,7 @@ impl Flat {
         })
     }
 
-    /// The task of a row, which the database gave as JSON.
+    /// Decodes a row that the database returned as JSON.
     pub(crate) fn parse(text: &str) -> Result<Task, Fault> {
         let flat: Self = serde_json::from_str(text).map_err(|error| Fault::unreadable("a task", &error))?;
         let id = flat.id.clone();
@@ -113,7 +110,7 @@ impl Flat {
             lane: self.lane.map(name).transpose()?,
             priority: i32::try_from(self.priority).map_err(|error| error.to_string())?,
             key: self.key,
-            state: TaskState::parse(&self.state).ok_or("it is in no state that is known")?,
+            state: TaskState::parse(&self.state).ok_or_else(|| format!("unknown state {:?}", self.state))?,
             run_at: Millis(self.run_at),
             run: self.run.map(name).transpose()?,
             owner: self.owner,
@@ -128,7 +125,7 @@ impl Flat {
             silence_max: self.silence_max_ms.map(Duration::from_millis),
             created_at: Millis(self.created_at),
             changed_at: Millis(self.changed_at),
-            payload: json::<Payload>(Some(&self.payload))?.ok_or("it has no payload")?,
+            payload: json::<Payload>(Some(&self.payload))?.ok_or("the payload is missing")?,
             result: json(self.result.as_deref())?,
             failure: json(self.failure.as_deref())?,
             audit: json(self.audit.as_deref())?.unwrap_or_default(),
@@ -137,7 +134,7 @@ impl Flat {
     }
 }
 
-/// Longer silences than any computer lives are cut, so that a moment and a silence always add up.
+/// Longest silence that is stored, so that a moment plus a silence never overflows.
 const SILENCE_MAX_MS: u64 = 1 << 62;
 
 fn silence(span: Duration) -> u64 {
@@ -151,29 +148,18 @@ where
     T::try_from(text).map_err(|error| error.to_string())
 }
 
-/// JSON from a column, if it has any.
-pub(crate) fn json<T: DeserializeOwned>(text: Option<&str>) -> Result<Option<T>, String> {
-    text.map(serde_json::from_str).transpose().map_err(|error| error.to_string())
-}
-
-/// JSON for a column.
-pub(crate) fn json_text<T: Serialize>(value: Option<&T>) -> Result<Option<String>, StoreError> {
-    let text = value.map(serde_json::to_string).transpose();
-    text.map_err(|error| StoreError::Damaged { detail: format!("a record cannot be written: {error}") })
-}
-
-/// A task that is to be written by compare-and-set.
+/// A task to be written by compare-and-set.
 #[derive(Debug)]
-pub(crate) struct Put {
+pub(crate) struct TaskPut {
     id: String,
     task: Value,
     version: Option<i64>,
 }
 
-impl Put {
+impl TaskPut {
     pub(crate) fn new(task: &Task, expect: Expect, now: Millis) -> Result<Self, StoreError> {
-        let flat = serde_json::to_value(Flat::of(task, now)?)
-            .map_err(|error| StoreError::Damaged { detail: format!("a task cannot be written: {error}") })?;
+        let flat = serde_json::to_value(TaskRow::of(task, now)?)
+            .map_err(|error| StoreError::Damaged { detail: format!("cannot encode a task: {error}") })?;
         let version = match expect {
             Expect::Absent => None,
             Expect::Version(version) => Some(sql_int(version)),
@@ -182,41 +168,43 @@ impl Put {
     }
 }
 
-/// How tasks are written together.
+/// Writes groups of tasks.
 #[derive(Debug)]
-pub(crate) struct Puts(pub(crate) Arc<Me>);
+pub(crate) struct TaskPuts(pub(crate) Arc<WriteContext>);
 
 #[async_trait]
-impl Group for Puts {
-    type Job = Put;
+impl Group for TaskPuts {
+    type Job = TaskPut;
     type Answer = Written<Task>;
 
-    fn sort(&self, jobs: &mut [Waiting<Self>]) {
+    fn sort(&self, jobs: &mut [WaitingJob<Self>]) {
         jobs.sort_by(|left, right| left.job.id.cmp(&right.job.id));
     }
 
     async fn write(
         &self,
-        link: &Link,
-        jobs: &[&Put],
+        connection: &Connection,
+        jobs: &[&TaskPut],
     ) -> Result<Vec<Result<Written<Task>, StoreError>>, Fault> {
-        let (me, sent) = (&self.0, Moment::now());
-        let (now, nodes) = (me.clock.now().0, me.nodes());
+        let context = &self.0;
+        let sent = Moment::now();
+        let now = context.clock.now().0;
+        let nodes = context.nodes();
         let tasks: Vec<&Value> = jobs.iter().map(|job| &job.task).collect();
         let versions: Vec<Option<i64>> = jobs.iter().map(|job| job.version).collect();
         let values = [
             (&now as _, Type::INT8),
             (&nodes as _, Type::TEXT_ARRAY),
-            (&me.channel as _, Type::TEXT),
+            (&context.channel as _, Type::TEXT),
             (&tasks as _, Type::JSONB_ARRAY),
             (&versions as _, Type::INT8_ARRAY),
         ];
-        let answer = link.query(PUT, &values).await?;
-        let row = answer.first().ok_or_else(|| Fault::Damaged("a task's write had no answer".to_owned()))?;
-        me.clock.heard(column(row, 1)?, sent);
+        let answer = connection.query(PUT, &values).await?;
+        let row = answer.first().ok_or_else(|| Fault::Damaged("put_tasks returned no row".to_owned()))?;
+        context.clock.observe(column(row, 1)?, sent);
         let lost: Vec<Option<String>> = column(row, 0)?;
         if lost.iter().any(Option::is_none) {
-            me.watch.bump();
+            context.watch.bump();
         }
         Ok(lost.into_iter().map(written).collect())
     }
@@ -225,23 +213,23 @@ impl Group for Puts {
 fn written(lost: Option<String>) -> Result<Written<Task>, StoreError> {
     match lost.as_deref() {
         None => Ok(Written::Done),
-        // What is in its way and cannot be read is not shown.
-        Some(text) => Ok(Written::Lost(Flat::parse(text).ok())),
+        // An unreadable rival is not shown.
+        Some(text) => Ok(Written::Lost(TaskRow::parse(text).ok())),
     }
 }
 
-/// Lists tasks in order of id. What cannot be read is passed over, and takes no place in a page.
-pub(crate) async fn list(link: &Link, filter: &TaskFilter) -> Result<Vec<Task>, StoreError> {
+/// Lists tasks in order of id. Skips unreadable tasks, which do not count toward the limit.
+pub(crate) async fn list(connection: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, StoreError> {
     let mut tasks = Vec::new();
     let mut rest = filter.clone();
     loop {
         let query = query(&rest);
-        let rows = link.read(&query.sql, &query.values()).await?;
+        let rows = connection.read(&query.sql, &query.values()).await?;
         for row in &rows {
             let text: &str = column(row, 0).map_err(|fault: Fault| fault.to_read_error())?;
-            match Flat::parse(text) {
+            match TaskRow::parse(text) {
                 Ok(task) => tasks.push(task),
-                Err(fault) => tracing::debug!(?fault, "a task cannot be read and is passed over"),
+                Err(fault) => tracing::debug!(?fault, "skipped an unreadable task"),
             }
         }
         let left = (filter.limit as usize).saturating_sub(tasks.len());
@@ -256,7 +244,7 @@ pub(crate) async fn list(link: &Link, filter: &TaskFilter) -> Result<Vec<Task>, 
     }
 }
 
-/// The name of a task whose row the database gave as JSON, and whether it is an advance task.
+/// The id of a task whose row the database returned as JSON, and whether it is an advance task.
 fn about(text: &str) -> (Option<String>, bool) {
     #[derive(Deserialize)]
     struct About {
@@ -271,15 +259,19 @@ fn id_of(text: &str) -> Option<String> {
     about(text).0
 }
 
-/// The next tasks in order of id, and which of them cannot be read.
-pub(crate) async fn unreadable(link: &Link, after: &str, limit: u32) -> Result<Page<Unreadable>, StoreError> {
+/// Reads the next tasks in order of id. Returns the unreadable ones.
+pub(crate) async fn unreadable(
+    connection: &Connection,
+    after: &str,
+    limit: u32,
+) -> Result<Page<Unreadable>, StoreError> {
     let most = i64::from(limit);
-    let rows = link.read(EVERY, &[(&after as _, Type::TEXT), (&most as _, Type::INT8)]).await?;
+    let rows = connection.read(EVERY, &[(&after as _, Type::TEXT), (&most as _, Type::INT8)]).await?;
     let mut page = Page::default();
     for row in &rows {
         let text: &str = column(row, 0).map_err(|fault: Fault| fault.to_read_error())?;
         let id: String = column(row, 1).map_err(|fault: Fault| fault.to_read_error())?;
-        if let Err(fault) = Flat::parse(text) {
+        if let Err(fault) = TaskRow::parse(text) {
             let found = Unreadable::new(RecordKind::Task, id.clone(), fault.to_read_error());
             page.items.push(Unreadable { advance: about(text).1, ..found });
         }
@@ -297,13 +289,14 @@ fn is_about_claims(filter: &TaskFilter) -> bool {
         || filter.owner_none_of.is_some()
 }
 
-/// The statement of a list, with its values. The words of an index's own condition stand in it as they are there.
+/// Builds the statement of a list with its values. Repeats the condition of a partial index verbatim, so that Postgres
+/// uses the index.
 fn query(filter: &TaskFilter) -> Query {
     let mut query = Query::new(SELECT);
     query.add_text(" AND t.id = ", filter.id.as_ref().map(|id| id.as_str()));
     query.add_text(" AND t.run = ", filter.run.as_ref().map(|run| run.as_str()));
-    let live = " AND t.state IN ('ready', 'claimed') AND t.key IS NOT NULL AND t.key = ";
-    query.add_text(live, filter.key.as_deref());
+    let is_live = " AND t.state IN ('ready', 'claimed') AND t.key IS NOT NULL AND t.key = ";
+    query.add_text(is_live, filter.key.as_deref());
     query.add_text(" AND t.state = ", filter.state.map(TaskState::as_str));
     query.add_if(" AND t.state = 'claimed'", is_about_claims(filter));
     query.add_text(" AND t.owner = ", filter.owner.as_deref());
@@ -322,7 +315,7 @@ fn query(filter: &TaskFilter) -> Query {
         filter.quiet_since.map(|since| since.0),
     );
     if let Some(prefix) = &filter.owner_prefix {
-        // A range, so that the index serves it; no name goes on after the largest character.
+        // A range, so that Postgres uses the index; no name continues after the largest character.
         query.add_text(" AND t.owner >= ", Some(prefix));
         query.add_text(" AND t.owner < ", Some(&format!("{prefix}\u{10ffff}")));
     }

@@ -1,6 +1,6 @@
-//! A store in a schema of its own, and harm to it, for tests of other crates. Feature `testing`.
+//! Stores for tests of other crates, and damage to them. Feature `testing`.
 //!
-//! Invariant: the harm is done by a plain connection of its own; the store itself can damage nothing.
+//! Invariant: damage is done by a separate connection; the store itself cannot damage anything.
 
 #![expect(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
@@ -18,11 +18,11 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::PostgresStore;
-use crate::append::sql_int;
-use crate::link::{Ended, Role, Target};
+use crate::connection::{ConnectionGuard, Role, Target};
+use crate::sql::sql_int;
 use crate::url::{self, Options};
 
-/// Of one run, or of all if there is none to name.
+/// Loses the row of one run, or all rows if the parameter is null.
 const LOSE_ROWS: &str = "UPDATE goldseam.runs SET workflow = NULL, status = NULL, owner = NULL, parent = NULL, \
     cause = NULL, created_at = NULL, recovered_at = NULL, as_of = 0, task = NULL, summary = NULL \
     WHERE $1::text IS NULL OR id = $1";
@@ -35,19 +35,19 @@ const LOSE_EVENT: &str = "DELETE FROM goldseam.events \
 const CORRUPT: &str = "UPDATE goldseam.events SET body = $3 \
     WHERE rid = (SELECT rid FROM goldseam.runs WHERE id = $1) AND seq = $2";
 
-/// A store in a new schema of the shared server, with a clock to move. The schema is dropped with the fixture.
+/// A store in a new schema of the shared server, with a manual clock. The schema is dropped with the fixture.
 pub async fn fixture() -> Fixture {
     let clock = ManualClock::default();
     on(&shared_url(), Some(clock.clock()), clock).await
 }
 
-/// The same by the database's clock.
+/// A store in a new schema, with the database's clock.
 pub async fn fixture_on_real_clock() -> Fixture {
     let capabilities = Capabilities { manual_clock: false, ..Capabilities::default() };
     on(&shared_url(), None, ManualClock::default()).await.with(capabilities)
 }
 
-/// The same through the shared pooler, which gives every transaction another session; liveness goes past it.
+/// A store behind the shared pooler, which gives every transaction another session. The liveness session bypasses it.
 pub async fn fixture_behind_pooler() -> Fixture {
     let clock = ManualClock::default();
     on(&pooled_url(), Some(clock.clock()), clock).await
@@ -68,32 +68,32 @@ fn pooled_url() -> String {
 async fn on(url: &str, clock: Option<Clock>, moved: ManualClock) -> Fixture {
     let schema = Schema::fresh_at(url);
     let options = Options { clock, ..url::parse(&schema.url).unwrap() };
-    let onlooker = Arc::new(Onlooker::of(options.clone()));
+    let view_reader = Arc::new(ViewReader::of(options.clone()));
     let store = PostgresStore::open(options).await.unwrap();
-    let fixture = Fixture::new(Arc::new(store), moved).damaged_by(Arc::clone(&schema.vandal) as _);
-    fixture.viewed_by(onlooker).keeping(schema)
+    let fixture = Fixture::new(Arc::new(store), moved).damaged_by(Arc::clone(&schema.saboteur) as _);
+    fixture.viewed_by(view_reader).keeping(schema)
 }
 
-/// A schema that nobody else has; dropped with this.
+/// A new schema, which is dropped with this value.
 #[derive(Debug)]
 pub struct Schema {
     url: String,
-    vandal: Arc<Vandal>,
+    saboteur: Arc<Saboteur>,
 }
 
 impl Schema {
-    /// On the shared server; a store makes it when it is opened.
+    /// A new schema on the shared server. A store creates it.
     pub fn fresh() -> Self {
         Self::fresh_at(&shared_url())
     }
 
-    /// On the server that this URL names.
+    /// A new schema on the server at this URL.
     pub fn fresh_at(url: &str) -> Self {
         let more = if url.contains('?') { '&' } else { '?' };
         let name = RandomState::new().build_hasher().finish();
         let url = format!("{url}{more}schema=t_{name:016x}");
-        let vandal = Arc::new(Vandal::of(url::parse(&url).unwrap()));
-        Self { url, vandal }
+        let saboteur = Arc::new(Saboteur::of(url::parse(&url).unwrap()));
+        Self { url, saboteur }
     }
 
     /// The URL of a store in it.
@@ -104,36 +104,36 @@ impl Schema {
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        let vandal = Arc::clone(&self.vandal);
+        let saboteur = Arc::clone(&self.saboteur);
         let dropping = std::thread::Builder::new().spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(vandal.drop_schema());
+            runtime.block_on(saboteur.drop_schema());
         });
         // The server is removed after the tests anyway.
         let _ = dropping.map(std::thread::JoinHandle::join);
     }
 }
 
-/// Somebody who reads the views past the store.
+/// Reads the views past the store.
 #[derive(Debug)]
-pub struct Onlooker {
+pub struct ViewReader {
     target: Target,
-    session: OnceCell<(Client, Ended)>,
+    session: OnceCell<(Client, ConnectionGuard)>,
 }
 
-impl Onlooker {
-    /// Of this schema.
+impl ViewReader {
+    /// For this schema.
     pub fn of(options: Options) -> Self {
         Self { target: Target::new(options).unwrap(), session: OnceCell::new() }
     }
 }
 
 #[async_trait]
-impl Views for Onlooker {
+impl Views for ViewReader {
     async fn ask(&self, sql: &str) -> Vec<Cells> {
         let connecting = || async { self.target.connect(Role::Work, drop).await.unwrap() };
         let (client, _) = self.session.get_or_init(connecting).await;
-        // A pooler's next transaction may be in another session.
+        // Behind a pooler, the next transaction may be in another session.
         let sql = format!("BEGIN; SET LOCAL search_path = {}; {sql}; COMMIT", self.target.options.schema);
         let row = |message| match message {
             SimpleQueryMessage::Row(row) => {
@@ -149,56 +149,56 @@ impl Views for Onlooker {
     }
 }
 
-/// Somebody who writes into the tables past the store.
+/// Writes into the tables past the store.
 #[derive(Debug)]
-pub struct Vandal {
+pub struct Saboteur {
     target: Target,
 }
 
-impl Vandal {
-    /// Of this schema.
+impl Saboteur {
+    /// For this schema.
     pub fn of(options: Options) -> Self {
         Self { target: Target::new(options).unwrap() }
     }
 
-    /// Does harm at one moment; says to how many rows.
-    async fn harm(&self, sql: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> u64 {
-        let (client, _ended) = self.target.connect(Role::Work, drop).await.unwrap();
+    /// Runs a statement. Returns the number of changed rows.
+    async fn write(&self, sql: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> u64 {
+        let (client, _guard) = self.target.connect(Role::Work, drop).await.unwrap();
         client.execute_typed(&self.target.sql(sql), values).await.unwrap()
     }
 
     async fn lose_rows(&self, run: Option<&RunId>) {
         let run = run.map(|run| run.as_str());
-        self.harm(LOSE_TAGS, &[(&run, Type::TEXT)]).await;
-        self.harm(LOSE_ROWS, &[(&run, Type::TEXT)]).await;
+        self.write(LOSE_TAGS, &[(&run, Type::TEXT)]).await;
+        self.write(LOSE_ROWS, &[(&run, Type::TEXT)]).await;
     }
 
     async fn drop_schema(&self) {
-        let Ok((client, _ended)) = self.target.connect(Role::Work, drop).await else { return };
-        let words = ["DROP SCHEMA IF EXISTS ", &self.target.options.schema, " CASCADE"].concat();
-        let _ = client.batch_execute(&words).await;
+        let Ok((client, _guard)) = self.target.connect(Role::Work, drop).await else { return };
+        let sql = ["DROP SCHEMA IF EXISTS ", &self.target.options.schema, " CASCADE"].concat();
+        let _ = client.batch_execute(&sql).await;
     }
 }
 
 #[async_trait]
-impl Damage for Vandal {
+impl Damage for Saboteur {
     async fn lose_row(&self, run: &RunId) {
         self.lose_rows(Some(run)).await;
     }
 
     async fn lose_task(&self, task: &TaskId) {
-        self.harm(LOSE_TASK, &[(&task.as_str(), Type::TEXT)]).await;
+        self.write(LOSE_TASK, &[(&task.as_str(), Type::TEXT)]).await;
     }
 
     async fn lose_event(&self, run: &RunId, seq: Seq) {
         let values = [(&run.as_str() as _, Type::TEXT), (&sql_int(seq.0) as _, Type::INT8)];
-        assert_eq!(self.harm(LOSE_EVENT, &values).await, 1, "{run} has no event {seq} to lose");
+        assert_eq!(self.write(LOSE_EVENT, &values).await, 1, "{run} has no event {seq} to lose");
     }
 
     async fn corrupt(&self, run: &RunId, seq: Seq, body: &str) {
         let values =
             [(&run.as_str() as _, Type::TEXT), (&sql_int(seq.0) as _, Type::INT8), (&body as _, Type::TEXT)];
-        assert_eq!(self.harm(CORRUPT, &values).await, 1, "{run} has no event {seq} to change");
+        assert_eq!(self.write(CORRUPT, &values).await, 1, "{run} has no event {seq} to change");
     }
 
     async fn garble(&self, what: Aim<'_>, how: Garble) {
@@ -213,17 +213,17 @@ impl Damage for Vandal {
             (Garble::Later, None) if table == "runs" => "status = 'hibernating', summary = \
                 jsonb_set(summary::jsonb, '{status}', '\"hibernating\"')::text"
                 .to_owned(),
-            // A table of texts in UTF-8 has no other bytes.
+            // Postgres accepts no text that is not UTF-8.
             (Garble::Bytes | Garble::Type, _) => [text, " = '{\"a\": 1'"].concat(),
             (Garble::Torn | Garble::Later, _) => [text, " = '{bad'"].concat(),
         };
         let sql = ["UPDATE goldseam.", table, " SET ", &set, " WHERE ", key, " = $1"].concat();
-        let changed = self.harm(&sql, &[(&name, Type::TEXT)]).await;
-        assert_eq!(changed, 1, "there is no {what:?} to garble");
+        let changed = self.write(&sql, &[(&name, Type::TEXT)]).await;
+        assert_eq!(changed, 1, "{what:?} does not exist");
     }
 
     async fn lose_hints(&self) {
         self.lose_rows(None).await;
-        self.harm(LOSE_ADVANCE_TASKS, &[]).await;
+        self.write(LOSE_ADVANCE_TASKS, &[]).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates: the system's, or the file that the URL names. A server's is always checked.
+//! Certificates: the system's, or the file in the URL. The server's certificate is always verified.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How to speak TLS with a server.
+/// Creates the TLS connector.
 pub(crate) fn connector(root_cert: Option<&Path>) -> Result<MakeRustlsConnect, StoreError> {
     let mut roots = RootCertStore::empty();
     match root_cert {
@@ -17,7 +17,7 @@ pub(crate) fn connector(root_cert: Option<&Path>) -> Result<MakeRustlsConnect, S
             let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
             let found = read.map_err(|error| refused(format!("{}: {error}", path.display())))?;
             if roots.add_parsable_certificates(found).0 == 0 {
-                return Err(refused(format!("{} holds no certificate", path.display())));
+                return Err(refused(format!("{} contains no certificate", path.display())));
             }
         }
         None => {
@@ -36,7 +36,7 @@ pub(crate) fn connector(root_cert: Option<&Path>) -> Result<MakeRustlsConnect, S
 fn refused(what: String) -> StoreError {
     StoreError::Refused {
         code: "GS0213",
-        what: format!("the certificates cannot be used: {what}"),
-        hint: "name a PEM file with sslrootcert=FILE".to_owned(),
+        what: format!("cannot use the certificates: {what}"),
+        hint: "pass a PEM file with sslrootcert=FILE".to_owned(),
     }
 }

@@ -1,7 +1,7 @@
-//! `postgres://USER@HOST/DATABASE?schema=NAME&pooler=transaction&direct=HOST:PORT`: where the database is and what
-//! stands in front of it.
+//! `postgres://USER@HOST/DATABASE?schema=NAME&pooler=transaction&direct=HOST:PORT`: the address of a database, and the
+//! pooler in front of it.
 //!
-//! Invariant: an unknown option is refused, never ignored. A password is never shown.
+//! Invariant: unknown options are refused, never ignored. Passwords are never shown.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,34 +10,34 @@ use goldseam_store::{Clock, StoreError, shown_url};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-/// The schema, unless the URL names another.
+/// The default schema.
 pub const SCHEMA_DEFAULT: &str = "goldseam";
-/// How long a connection may take to be made, by default.
+/// Default timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a statement may take, by default: past it the connection counts as lost.
+/// Default timeout of a statement. After it, the connection counts as lost.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most appends that share one transaction, by default.
+/// Default maximum of appends that share one transaction.
 const GROUP_MAX: usize = 256;
 
-/// How to reach a database.
+/// The address of a database, and how to use it.
 #[derive(Clone)]
 pub struct Options {
     /// Server, database and user.
     pub(crate) config: Config,
-    /// The schema that holds everything.
+    /// The schema of the store.
     pub schema: String,
-    /// The server is reached through a pooler that gives every transaction another session.
+    /// Whether a pooler between this process and the server gives every transaction another session.
     pub pooler: bool,
-    /// Past the pooler: where the liveness session goes. With a pooler and without this there is none, and a
-    /// node's death is noticed by its missing beats only.
+    /// The address of the server behind the pooler, for the liveness session. Without it, a node behind a pooler has no
+    /// such session, and only missing beats show its death.
     pub direct: Option<(String, u16)>,
-    /// Certificates that vouch for the server, instead of the system's.
+    /// Root certificates, instead of the system's.
     pub root_cert: Option<PathBuf>,
-    /// How long a statement may take before its connection counts as lost.
+    /// Timeout of a statement. After it, the connection counts as lost.
     pub call_timeout: Duration,
     /// Most appends that share one transaction.
     pub group_max: usize,
-    /// Another clock in place of the database's.
+    /// A clock that replaces the database's.
     pub clock: Option<Clock>,
 }
 
@@ -53,12 +53,12 @@ impl std::fmt::Debug for Options {
 }
 
 impl Options {
-    /// Whether a node can have a session of its own.
+    /// Whether a node can have a liveness session.
     pub(crate) fn has_sessions(&self) -> bool {
         !self.pooler || self.direct.is_some()
     }
 
-    /// Where it is, for people: no user, no password.
+    /// The address for messages, without user and password.
     pub(crate) fn place(&self) -> String {
         let host = self.config.get_hosts().iter().map(|host| match host {
             Host::Tcp(name) => name.clone(),
@@ -71,18 +71,18 @@ impl Options {
     }
 }
 
-/// Whether this is a URL for this store.
+/// Whether this URL is for this store.
 pub fn is_ours(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// Takes a URL apart.
+/// Parses a URL.
 pub fn parse(url: &str) -> Result<Options, StoreError> {
     if !is_ours(url) {
         return Err(refused(url, "it does not begin with postgres://"));
     }
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let mut own = Own::default();
+    let mut own = StoreOptions::default();
     let mut rest = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -92,11 +92,11 @@ pub fn parse(url: &str) -> Result<Options, StoreError> {
     }
     let plain = if rest.is_empty() { place.to_owned() } else { [place, "?", &rest.join("&")].concat() };
     let mut config: Config =
-        plain.parse().map_err(|error: tokio_postgres::Error| refused(url, &crate::fault::words(&error)))?;
+        plain.parse().map_err(|error: tokio_postgres::Error| refused(url, &crate::fault::message(&error)))?;
     if config.get_hosts().is_empty() {
         return Err(refused(
             url,
-            "it names no server: write postgres://HOST/DATABASE, or ?host=/SOCKET/FOLDER",
+            "the server is missing: write postgres://HOST/DATABASE, or ?host=/SOCKET/FOLDER",
         ));
     }
     if config.get_connect_timeout().is_none() {
@@ -118,9 +118,9 @@ pub fn parse(url: &str) -> Result<Options, StoreError> {
     })
 }
 
-/// What a URL says that the driver does not know, or not the same way.
+/// Options of a URL that the driver does not know, or interprets differently.
 #[derive(Default)]
-struct Own {
+struct StoreOptions {
     schema: Option<String>,
     pooler: bool,
     direct: Option<(String, u16)>,
@@ -128,8 +128,8 @@ struct Own {
     ssl_mode: Option<SslMode>,
 }
 
-impl Own {
-    /// Takes an option if it is one of these.
+impl StoreOptions {
+    /// Takes an option. Returns whether it is one of these.
     fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
         match name {
             "schema" => self.schema = Some(schema(value)?),
@@ -137,22 +137,22 @@ impl Own {
                 self.pooler = match value {
                     "transaction" => true,
                     "none" => false,
-                    _ => return Err(format!("{value:?} is no kind of pooler: write transaction or none")),
+                    _ => return Err(format!("unknown pooler {value:?}: write transaction or none")),
                 }
             }
             "direct" => {
                 let (host, port) = value.rsplit_once(':').unwrap_or((value, "5432"));
-                let port = port.parse().map_err(|_| format!("{value:?} is no HOST:PORT"))?;
+                let port = port.parse().map_err(|_| format!("direct={value:?} is not HOST:PORT"))?;
                 self.direct = Some((host.to_owned(), port));
             }
             "sslrootcert" => self.root_cert = Some(PathBuf::from(value)),
-            // Whoever asks for a certificate gets it checked: one that anybody could show proves nothing.
+            // A required certificate is always verified: an unverified one proves nothing.
             "sslmode" => {
                 self.ssl_mode = Some(match value {
                     "disable" => SslMode::Disable,
                     "prefer" => SslMode::Prefer,
                     "require" | "verify-ca" | "verify-full" => SslMode::Require,
-                    _ => return Err(format!("{value:?} is no sslmode: write disable, prefer or require")),
+                    _ => return Err(format!("unknown sslmode {value:?}: write disable, prefer or require")),
                 });
             }
             _ => return Ok(false),
@@ -161,7 +161,7 @@ impl Own {
     }
 }
 
-/// A name that needs no quotes anywhere, so that it can stand in a statement as it is.
+/// Refuses a name that would need quotes in a statement.
 fn schema(name: &str) -> Result<String, String> {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
@@ -170,11 +170,11 @@ fn schema(name: &str) -> Result<String, String> {
         return Ok(name.to_owned());
     }
     Err(format!(
-        "{name:?} cannot be the schema: use a name of its own, up to 48 lower-case letters, digits and underscores"
+        "invalid schema {name:?}: use a dedicated name of at most 48 lower-case letters, digits and underscores"
     ))
 }
 
-/// On this machine there is nobody to listen in between.
+/// The default TLS mode: a connection within this machine needs no TLS.
 fn ssl_default(config: &Config) -> SslMode {
     let here = |host: &Host| match host {
         Host::Tcp(name) => matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1"),
@@ -187,7 +187,7 @@ fn ssl_default(config: &Config) -> SslMode {
 fn refused(url: &str, why: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0206",
-        what: format!("{} is not understood: {why}", shown_url(url)),
+        what: format!("invalid store URL {}: {why}", shown_url(url)),
         hint: "write postgres://USER:PASSWORD@HOST:PORT/DATABASE?schema=goldseam".to_owned(),
     }
 }
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_a_server_a_schema_and_what_stands_in_front() {
+    fn parses_server_schema_and_pooler() {
         let url = "postgres://ada:pw@db.example:5433/orders?schema=gold_1&pooler=transaction&direct=db2.example:6000";
         let options = parse(url).unwrap();
         assert_eq!((options.schema.as_str(), options.pooler), ("gold_1", true));

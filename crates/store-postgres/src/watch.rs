@@ -1,14 +1,13 @@
-//! Tells waiters that something may have changed: own commits at once, those of others when they tell.
+//! Wakes waiters when the database may have changed: at once after own commits, by notification after those of others.
 //!
-//! A process with a node hears what others tell on its liveness session. One without a node, a client, looks
-//! again after a moment: it has no session that could hear.
+//! A process with a node receives notifications on its liveness session. A client has no such session, so it polls.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// How often a client looks again.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval between two polls of a client.
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
 /// The mark of the latest change that this process knows of.
 #[derive(Debug)]
@@ -21,24 +20,24 @@ impl Watch {
         Self { mark: watch::Sender::new(1) }
     }
 
-    /// Something changed.
+    /// Wakes waiters.
     pub(crate) fn bump(&self) {
         self.mark.send_modify(|mark| *mark += 1);
     }
 
-    /// Waits until the mark is not `seen`; one who does not hear looks again after a moment.
-    pub(crate) async fn changed(&self, seen: u64, hears: bool) -> u64 {
+    /// Waits until the mark is not `seen`. Without notifications, returns after one poll interval.
+    pub(crate) async fn changed(&self, seen: u64, is_notified: bool) -> u64 {
         let mut marks = self.mark.subscribe();
-        let told = async {
+        let changed = async {
             match marks.wait_for(|mark| *mark != seen).await {
                 Ok(mark) => *mark,
                 Err(_) => unreachable!("the sender lives as long as the watch"),
             }
         };
-        if hears {
-            return told.await;
+        if is_notified {
+            return changed.await;
         }
-        match tokio::time::timeout(LOOK_EVERY, told).await {
+        match tokio::time::timeout(POLL_EVERY, changed).await {
             Ok(mark) => mark,
             Err(_) => {
                 self.bump();

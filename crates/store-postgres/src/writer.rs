@@ -1,9 +1,9 @@
-//! What waits together is written together: one round trip and one transaction for all of it.
+//! Writes waiting jobs together: one round trip and one transaction for all of them.
 //!
-//! While a group is on its way, the next one gathers; as many groups as there are links are on their way at once.
+//! While a group is under way, the next one gathers. There are as many groups under way as there are connections.
 //!
-//! Invariant: what one job is told never depends on the fate of another, except where both are unknown. A group
-//! that the server cannot digest is taken apart, so that only the guilty job fails.
+//! Invariant: the result of one job never depends on another job, unless both are unknown. If the server refuses a
+//! group, the jobs are written one by one, so that only the faulty job fails.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -14,44 +14,43 @@ use goldseam_store::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::connection::Connection;
 use crate::fault::Fault;
-use crate::link::Link;
 
-/// How a group of jobs is written.
+/// A kind of jobs that are written in groups.
 #[async_trait]
 pub(crate) trait Group: Send + Sync + 'static {
-    /// What is to be written.
+    /// One write.
     type Job: Send + Sync + 'static;
-    /// What a job is told.
+    /// The result of a job.
     type Answer: Send + 'static;
 
-    /// Puts the jobs into the order in which they are written: the same on every node, so that no two groups
-    /// wait for each other.
-    fn sort(&self, jobs: &mut [Waiting<Self>]);
+    /// Sorts the jobs by the same order on every node, so that no two groups deadlock.
+    fn sort(&self, jobs: &mut [WaitingJob<Self>]);
 
-    /// What a job writes to that no other one of its group may: of those that share it, each waits for the one before.
-    fn alone(_job: &Self::Job) -> Option<&str> {
+    /// The key of which a group may hold only one job. Further jobs with the key wait for the next group.
+    fn exclusive_key(_job: &Self::Job) -> Option<&str> {
         None
     }
 
-    /// Writes them all in one transaction; an answer for each, in order.
+    /// Writes all jobs in one transaction. Returns one result for each, in order.
     async fn write(
         &self,
-        link: &Link,
+        connection: &Connection,
         jobs: &[&Self::Job],
     ) -> Result<Vec<Result<Self::Answer, StoreError>>, Fault>;
 }
 
-/// A job and who waits for it.
-pub(crate) struct Waiting<G: Group + ?Sized> {
+/// A job and the reply to its caller.
+pub(crate) struct WaitingJob<G: Group + ?Sized> {
     pub(crate) job: G::Job,
     reply: oneshot::Sender<Result<G::Answer, StoreError>>,
 }
 
-/// The callers' end.
+/// The handle by which callers write.
 pub(crate) struct Writer<G: Group> {
     shared: Arc<Shared<G>>,
-    home: Handle,
+    runtime: Handle,
 }
 
 struct Shared<G: Group> {
@@ -61,9 +60,9 @@ struct Shared<G: Group> {
 }
 
 struct State<G: Group> {
-    queue: VecDeque<Waiting<G>>,
-    /// Links that no group is on.
-    free: Vec<Arc<Link>>,
+    queue: VecDeque<WaitingJob<G>>,
+    /// Connections without a group.
+    free: Vec<Arc<Connection>>,
 }
 
 impl<G: Group> fmt::Debug for Writer<G> {
@@ -77,11 +76,11 @@ impl<G: Group> Shared<G> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next group, or the link back to its place.
-    fn next(&self, link: &Arc<Link>) -> Option<Vec<Waiting<G>>> {
+    /// The next group; none if no job waits, and then the connection is free.
+    fn next(&self, connection: &Arc<Connection>) -> Option<Vec<WaitingJob<G>>> {
         let mut state = self.state();
         if state.queue.is_empty() {
-            state.free.push(Arc::clone(link));
+            state.free.push(Arc::clone(connection));
             return None;
         }
         Some(state.take(self.group_max))
@@ -89,14 +88,15 @@ impl<G: Group> Shared<G> {
 }
 
 impl<G: Group> State<G> {
-    /// The first so many jobs, but for those that must wait for one of them.
-    fn take(&mut self, most: usize) -> Vec<Waiting<G>> {
+    /// Takes the first `most` jobs, without those that must wait for one of them.
+    fn take(&mut self, most: usize) -> Vec<WaitingJob<G>> {
         let first = self.queue.len().min(most);
         let mut taken = HashSet::new();
         let ahead = self.queue.iter().take(first);
         let goes: Vec<bool> =
-            ahead.map(|one| G::alone(&one.job).is_none_or(|place| taken.insert(place))).collect();
-        let (mut group, mut wait) = (Vec::with_capacity(first), Vec::new());
+            ahead.map(|one| G::exclusive_key(&one.job).is_none_or(|key| taken.insert(key))).collect();
+        let mut group = Vec::with_capacity(first);
+        let mut wait = Vec::new();
         for (one, goes) in self.queue.drain(..first).zip(goes) {
             if goes { group.push(one) } else { wait.push(one) }
         }
@@ -108,46 +108,51 @@ impl<G: Group> State<G> {
 }
 
 impl<G: Group> Writer<G> {
-    pub(crate) fn new(group: G, links: Vec<Arc<Link>>, group_max: usize, home: Handle) -> Self {
-        let state = Mutex::new(State { queue: VecDeque::new(), free: links });
-        Self { shared: Arc::new(Shared { group, group_max: group_max.max(1), state }), home }
+    pub(crate) fn new(
+        group: G,
+        connections: Vec<Arc<Connection>>,
+        group_max: usize,
+        runtime: Handle,
+    ) -> Self {
+        let state = Mutex::new(State { queue: VecDeque::new(), free: connections });
+        Self { shared: Arc::new(Shared { group, group_max: group_max.max(1), state }), runtime }
     }
 
-    /// Has a job written; returns once that is committed.
+    /// Writes a job. Returns once it is committed.
     pub(crate) async fn write(&self, job: G::Job) -> Result<G::Answer, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let link = {
+        let connection = {
             let mut state = self.shared.state();
-            state.queue.push_back(Waiting { job, reply });
+            state.queue.push_back(WaitingJob { job, reply });
             state.free.pop()
         };
-        if let Some(link) = link {
+        if let Some(connection) = connection {
             let shared = Arc::clone(&self.shared);
-            // Not by the caller: one that goes away must not take the others' answers with it.
-            self.home.spawn(async move {
-                while let Some(group) = shared.next(&link) {
-                    commit(&shared.group, &link, group).await;
+            // In a separate task: a cancelled caller must not cancel the writes of others.
+            self.runtime.spawn(async move {
+                while let Some(group) = shared.next(&connection) {
+                    commit(&shared.group, &connection, group).await;
                 }
             });
         }
-        let unknown = || StoreError::Unknown { doing: "writing", source: "the writer has ended".into() };
+        let unknown = || StoreError::Unknown { doing: "writing", source: "the writer stopped".into() };
         answer.await.unwrap_or_else(|_| Err(unknown()))
     }
 }
 
-async fn commit<G: Group>(group: &G, link: &Link, mut waiting: Vec<Waiting<G>>) {
+async fn commit<G: Group>(group: &G, connection: &Connection, mut waiting: Vec<WaitingJob<G>>) {
     group.sort(&mut waiting);
-    match try_write(group, link, &waiting).await {
-        Ok(answers) => tell(waiting, answers),
-        // What passes has been tried often enough for all of them.
-        Err(fault @ Fault::Said(_)) if waiting.len() > 1 && !fault.may_pass() => {
+    match try_write(group, connection, &waiting).await {
+        Ok(answers) => reply(waiting, answers),
+        // A transient failure has been retried for the whole group.
+        Err(fault @ Fault::Refused(_)) if waiting.len() > 1 && !fault.may_pass() => {
             for alone in waiting {
                 let one = [alone];
-                let answer = match try_write(group, link, &one).await {
+                let answer = match try_write(group, connection, &one).await {
                     Ok(answers) => answers,
                     Err(fault) => vec![Err(fault.to_error("writing"))],
                 };
-                tell(Vec::from(one), answer);
+                reply(Vec::from(one), answer);
             }
         }
         Err(fault) => {
@@ -160,20 +165,20 @@ async fn commit<G: Group>(group: &G, link: &Link, mut waiting: Vec<Waiting<G>>) 
 
 async fn try_write<G: Group>(
     group: &G,
-    link: &Link,
-    waiting: &[Waiting<G>],
+    connection: &Connection,
+    waiting: &[WaitingJob<G>],
 ) -> Result<Vec<Result<G::Answer, StoreError>>, Fault> {
     let jobs: Vec<&G::Job> = waiting.iter().map(|one| &one.job).collect();
-    let answers = group.write(link, &jobs).await?;
+    let answers = group.write(connection, &jobs).await?;
     if answers.len() == jobs.len() {
         return Ok(answers);
     }
-    Err(Fault::Damaged(format!("{} answers for {} writes", answers.len(), jobs.len())))
+    Err(Fault::Damaged(format!("the server returned {} results for {} writes", answers.len(), jobs.len())))
 }
 
-fn tell<G: Group>(waiting: Vec<Waiting<G>>, answers: Vec<Result<G::Answer, StoreError>>) {
+fn reply<G: Group>(waiting: Vec<WaitingJob<G>>, answers: Vec<Result<G::Answer, StoreError>>) {
     for (one, answer) in waiting.into_iter().zip(answers) {
-        // A caller that no longer waits has learned nothing, and that is all right.
+        // The caller may have been cancelled.
         let _ = one.reply.send(answer);
     }
 }

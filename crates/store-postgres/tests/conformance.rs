@@ -1,4 +1,4 @@
-//! The contract, in a schema of its own for every case.
+//! The conformance suite, with a new schema for every case.
 
 use goldseam_store_postgres::testing::fixture;
 

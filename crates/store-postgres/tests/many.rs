@@ -14,11 +14,11 @@ use goldseam_store_postgres::PostgresStore;
 use goldseam_store_postgres::testing::Schema;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
-/// No test waits longer for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of every wait.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn soon<T>(answer: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, answer).await.unwrap()
+    tokio::time::timeout(TIMEOUT, answer).await.unwrap()
 }
 
 async fn stores(schema: &Schema, count: usize) -> Vec<Arc<PostgresStore>> {
@@ -40,21 +40,21 @@ fn node(name: &str) -> NodeRecord {
     }
 }
 
-/// A plain session beside the stores, and what it is told on a channel.
+/// A plain session beside the stores, and the notifications that it receives.
 async fn session(schema: &Schema) -> (Client, tokio::sync::mpsc::UnboundedReceiver<String>) {
     let url = schema.url();
     let (plain, _) = url.split_once('?').unwrap();
     let (client, mut connection) = tokio_postgres::connect(plain, NoTls).await.unwrap();
-    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, notifications) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
             if let AsyncMessage::Notification(note) = message {
-                let _ = tell.send(note.payload().to_owned());
+                let _ = sender.send(note.payload().to_owned());
             }
         }
     });
     client.batch_execute(&format!("SET search_path TO {}", name(schema))).await.unwrap();
-    (client, told)
+    (client, notifications)
 }
 
 fn name(schema: &Schema) -> String {
@@ -66,12 +66,12 @@ async fn bodies(store: &PostgresStore, name: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_conflict_does_not_fail_its_neighbours() {
+async fn a_conflict_does_not_affect_other_appends() {
     let schema = Schema::fresh();
     let store = stores(&schema, 1).await.remove(0);
     let append_one = |n: usize| {
         let store = Arc::clone(&store);
-        // Every fifth comes to a log that is not where it expects it.
+        // Every fifth append expects another end of the log.
         let after = if n.is_multiple_of(5) { 7 } else { 0 };
         tokio::spawn(async move { store.append(append(&format!("r{n}"), after, &["a", "b"])).await })
     };
@@ -89,12 +89,12 @@ async fn one_conflict_does_not_fail_its_neighbours() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_postgres_cannot_keep_fails_alone() {
+async fn a_text_that_postgres_refuses_fails_alone() {
     let schema = Schema::fresh();
     let store = stores(&schema, 1).await.remove(0);
     let append_one = |n: usize| {
         let store = Arc::clone(&store);
-        // No text in Postgres holds a null character; no event of Goldseam does either.
+        // Postgres accepts no null character in text; no event of Goldseam has one.
         let body = if n == 13 { "a\0b" } else { "a" };
         tokio::spawn(async move { store.append(append(&format!("r{n}"), 0, &[body])).await })
     };
@@ -105,39 +105,40 @@ async fn what_postgres_cannot_keep_fails_alone() {
     assert_eq!(bodies(&store, "r13").await, [""; 0]);
 }
 
-/// Every node appends to every run at once, a longer append each; one of them wins, whole.
+/// Every node appends two events to every run at once; one of them wins completely.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn groups_of_several_nodes_neither_mix_nor_wait_for_each_other() {
+async fn groups_of_several_nodes_neither_mix_nor_deadlock() {
     let schema = Schema::fresh();
     let stores = stores(&schema, 4).await;
     for round in 0..5_u64 {
         let mut all = Vec::new();
-        for (who, store) in stores.iter().enumerate() {
+        for (node, store) in stores.iter().enumerate() {
             for n in 0..32 {
-                // Each in an order of its own.
-                let n = (n * (2 * who + 1) + who) % 32;
-                let (store, name) = (Arc::clone(store), format!("r{n}"));
-                let text = format!("{who} in round {round}");
+                // Each node in a different order.
+                let n = (n * (2 * node + 1) + node) % 32;
+                let store = Arc::clone(store);
+                let name = format!("r{n}");
+                let text = format!("{node} in round {round}");
                 let after = round * 2;
                 all.push(tokio::spawn(async move {
-                    store.append(append(&name, after, &[&text, &text])).await.map(|end| (n, who, end))
+                    store.append(append(&name, after, &[&text, &text])).await.map(|end| (n, node, end))
                 }));
             }
         }
         let mut winners = BTreeMap::new();
         for outcome in all {
             match outcome.await.unwrap() {
-                Ok((n, who, end)) => {
+                Ok((n, node, end)) => {
                     assert_eq!(end, Seq(round * 2 + 2));
-                    assert_eq!(winners.insert(n, who), None, "two won run {n}");
+                    assert_eq!(winners.insert(n, node), None, "two won run {n}");
                 }
                 Err(StoreError::Conflict { end }) => assert_eq!(end, Seq(round * 2 + 2)),
                 Err(error) => panic!("{error:?}"),
             }
         }
         assert_eq!(winners.len(), 32);
-        for (n, who) in winners {
-            let text = format!("{who} in round {round}");
+        for (n, node) in winners {
+            let text = format!("{node} in round {round}");
             let kept = bodies(&stores[0], &format!("r{n}")).await;
             assert_eq!(kept[kept.len() - 2..], [text.clone(), text]);
         }
@@ -145,7 +146,7 @@ async fn groups_of_several_nodes_neither_mix_nor_wait_for_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rival_that_has_not_committed_is_waited_for_and_others_go_on() {
+async fn an_append_waits_for_its_rival_and_delays_no_other() {
     let schema = Schema::fresh();
     let store = stores(&schema, 1).await.remove(0);
     store.append(append("slow", 0, &["a"])).await.unwrap();
@@ -167,7 +168,7 @@ async fn a_rival_that_has_not_committed_is_waited_for_and_others_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lane_never_runs_two_at_once_with_eight_nodes_claiming() {
+async fn eight_claiming_nodes_run_one_task_per_lane() {
     let schema = Schema::fresh();
     let stores = stores(&schema, 8).await;
     for n in 0..48 {
@@ -177,13 +178,15 @@ async fn a_lane_never_runs_two_at_once_with_eight_nodes_claiming() {
     }
     let running: Arc<Mutex<BTreeSet<LaneName>>> = Arc::default();
     let done: Arc<Mutex<BTreeSet<String>>> = Arc::default();
-    let claimers = stores.iter().enumerate().map(|(who, store)| {
-        let (store, running, done) = (Arc::clone(store), Arc::clone(&running), Arc::clone(&done));
+    let claimers = stores.iter().enumerate().map(|(node, store)| {
+        let store = Arc::clone(store);
+        let running = Arc::clone(&running);
+        let done = Arc::clone(&done);
         tokio::spawn(async move {
             while done.lock().unwrap().len() < 48 {
                 let now = store.now().await.unwrap();
-                let (owner, pools) = (format!("n{who}"), vec!["main".to_owned()]);
-                let claim = Claim { owner, pools, kind: None, limit: 2, now };
+                let pools = vec!["main".to_owned()];
+                let claim = Claim { owner: format!("n{node}"), pools, kind: None, limit: 2, now };
                 for task in store.claim(claim).await.unwrap().tasks {
                     let lane = task.lane.clone().unwrap();
                     assert!(running.lock().unwrap().insert(lane.clone()), "{lane} runs twice");
@@ -208,12 +211,12 @@ async fn a_lane_never_runs_two_at_once_with_eight_nodes_claiming() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_is_woken_by_another_process() {
+async fn an_append_wakes_a_node_of_another_process() {
     let schema = Schema::fresh();
     let stores = stores(&schema, 2).await;
     stores[0].beat(&node("n1")).await.unwrap();
     let mut mark = stores[0].changed(0).await.unwrap();
-    // The session that hears is made in the background and says so.
+    // The liveness session opens in the background, which wakes waiters.
     while let Ok(next) = tokio::time::timeout(Duration::from_millis(300), stores[0].changed(mark)).await {
         mark = next.unwrap();
     }
@@ -225,10 +228,10 @@ async fn a_node_is_woken_by_another_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_group_tells_at_most_once_and_nothing_that_its_writer_runs_itself() {
+async fn a_group_notifies_at_most_once_and_not_of_its_own_runs() {
     let schema = Schema::fresh();
     let store = stores(&schema, 1).await.remove(0);
-    let (listener, mut told) = session(&schema).await;
+    let (listener, mut notifications) = session(&schema).await;
     listener.batch_execute(&format!("LISTEN {}", name(&schema))).await.unwrap();
     let held = |n: usize| {
         let own = advance(&format!("h{n}"), &format!("own-h{n}")).claimed("me", Millis(1));
@@ -244,27 +247,28 @@ async fn a_group_tells_at_most_once_and_nothing_that_its_writer_runs_itself() {
     let groups_before = transactions(&listener).await;
     let all: Vec<_> = (0..200)
         .map(|n| {
-            let (store, append) = (Arc::clone(&store), ready(n));
+            let store = Arc::clone(&store);
+            let append = ready(n);
             tokio::spawn(async move { store.append(append).await.unwrap() })
         })
         .collect();
     for one in all {
         one.await.unwrap();
     }
-    // Notifications come in order: whatever was told before this one has come by then.
+    // Notifications arrive in order, so all earlier ones arrive before this one.
     listener.batch_execute(&format!("SELECT pg_notify('{}', 'end')", name(&schema))).await.unwrap();
     let mut count = 0;
-    while soon(told.recv()).await.unwrap() != "end" {
+    while soon(notifications.recv()).await.unwrap() != "end" {
         count += 1;
     }
     let groups = transactions(&listener).await - groups_before;
     assert!((1..=groups).contains(&count), "{count} notifications for {groups} transactions");
-    assert!(count < 200, "200 appends that waited together told {count} times");
+    assert!(count < 200, "200 waiting appends sent {count} notifications");
     let filter = TaskFilter { id: Some(task_id("own-h3")), limit: 1, ..TaskFilter::default() };
     assert_eq!(store.tasks(filter).await.unwrap()[0].state, TaskState::Claimed);
 }
 
-/// Transactions that have written to the log of this schema so far, as its rows tell.
+/// The number of transactions that have written events in this schema.
 async fn transactions(client: &Client) -> i64 {
     client.query_one("SELECT count(DISTINCT xmin::text) FROM events", &[]).await.unwrap().get(0)
 }

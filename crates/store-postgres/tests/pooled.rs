@@ -1,4 +1,4 @@
-//! The same contract behind a pooler that gives every transaction another session.
+//! The conformance suite behind a pooler that gives every transaction another session.
 
 use goldseam_store_postgres::testing::fixture_behind_pooler;
 

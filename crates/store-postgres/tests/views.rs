@@ -1,5 +1,5 @@
-//! The views, asked as people ask them: in SQL as it stands in the guide, with no right but to read, on a store where
-//! nearly everything is over.
+//! The SQL views, with the queries of the guide and the privileges that it grants, on a store in which nearly all runs
+//! have ended.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use tokio_postgres::{Client, NoTls, Row};
 
 const GUIDE: &str = include_str!("../../../docs/guides/sql-views.md");
 
-/// A plain session beside a store that holds what the runbook is for.
+/// A plain session beside a store with stalled runs.
 async fn session() -> (Schema, Client, Arc<PostgresStore>) {
     let schema = Schema::fresh();
     let store = Arc::new(PostgresStore::open_url(&schema.url()).await.unwrap());
@@ -31,7 +31,7 @@ fn name(schema: &Schema) -> String {
     schema.url().split_once("schema=").unwrap().1.to_owned()
 }
 
-/// The block of the guide that has this word.
+/// The block of the guide that contains this text.
 fn block(word: &str) -> &'static str {
     blocks(GUIDE, "postgres").into_iter().find(|sql| sql.contains(word)).unwrap()
 }
@@ -44,7 +44,7 @@ async fn ask(client: &Client, sql: &str) -> Vec<Row> {
 }
 
 #[tokio::test]
-async fn the_runbooks_sql_works_as_written() {
+async fn the_queries_of_the_runbook_work() {
     let (_schema, client, _store) = session().await;
     let stale = ask(&client, block("NOW() - INTERVAL '60 seconds'")).await;
     let stale: Vec<(&str, &str, i64)> =
@@ -58,7 +58,7 @@ async fn the_runbooks_sql_works_as_written() {
 }
 
 #[tokio::test]
-async fn the_dashboards_sql_works_as_written() {
+async fn the_queries_of_the_dashboards_work() {
     let (_schema, client, _store) = session().await;
     let reasons = ask(&client, block("-- Recovery events by reason")).await;
     let reasons: Vec<(&str, i64)> = reasons.iter().map(|row| (row.get("reason"), row.get("count"))).collect();
@@ -69,9 +69,9 @@ async fn the_dashboards_sql_works_as_written() {
     assert_eq!(runs, [("fallen", "checkout", 2)]);
 }
 
-/// Every block of the guide, in its order; then all of them by somebody who has only the rights that it lists.
+/// Runs the grants of the guide, and then its queries as a role with only these privileges.
 #[tokio::test]
-async fn every_query_of_the_guide_runs_with_the_right_to_read() {
+async fn every_query_of_the_guide_runs_with_its_grants() {
     let (schema, client, _store) = session().await;
     let _ = client.batch_execute("CREATE ROLE dashboards").await;
     let here = |sql: &str| sql.replace("goldseam", &name(&schema));
@@ -89,7 +89,7 @@ async fn every_query_of_the_guide_runs_with_the_right_to_read() {
     assert_eq!(denied.code().unwrap().code(), "42501", "{denied}");
 }
 
-/// 20,000 runs that are over and 20,000 that sleep, each with a log.
+/// 20,000 ended and 20,000 sleeping runs, each with a log.
 const MANY: &str = r#"
     INSERT INTO runs (id, workflow, status, created_at, updated_at, as_of, summary)
     SELECT 'm-' || n, 'checkout', (ARRAY['completed', 'completed', 'failed', 'sleeping', 'sleeping', 'sleeping'])[n % 6 + 1],
@@ -104,7 +104,7 @@ const MANY: &str = r#"
     FROM generate_series(1, 20000) AS n;
     ANALYZE runs; ANALYZE events; ANALYZE tasks;"#;
 
-/// Rows that the parts of a plan read from this table, those that were read in vain included.
+/// The number of rows that a plan reads from this table, including filtered ones.
 fn rows(plan: &Value, table: &str) -> f64 {
     let number = |name: &str| plan[name].as_f64().unwrap_or_default();
     let own = if plan["Relation Name"] == table {
@@ -116,13 +116,13 @@ fn rows(plan: &Value, table: &str) -> f64 {
 }
 
 async fn read(client: &Client, sql: &str) -> [f64; 3] {
-    let said = ask(client, &format!("EXPLAIN (ANALYZE, FORMAT JSON) {sql}")).await;
-    let plan: Value = said[0].get(0);
+    let rows_of_plan = ask(client, &format!("EXPLAIN (ANALYZE, FORMAT JSON) {sql}")).await;
+    let plan: Value = rows_of_plan[0].get(0);
     ["events", "runs", "tasks"].map(|table| rows(&plan[0]["Plan"], table))
 }
 
 #[tokio::test]
-async fn what_is_over_or_asleep_costs_the_looks_for_what_runs_nothing() {
+async fn ended_and_sleeping_runs_do_not_slow_the_queries() {
     let (_schema, client, _store) = session().await;
     client.batch_execute(MANY).await.unwrap();
     let [events, runs, tasks] = read(&client, block("NOW() - INTERVAL '60 seconds'")).await;
@@ -133,7 +133,7 @@ async fn what_is_over_or_asleep_costs_the_looks_for_what_runs_nothing() {
 }
 
 #[tokio::test]
-async fn recoveries_are_read_from_the_runs_that_had_one() {
+async fn queries_for_recoveries_read_only_recovered_runs() {
     let (_schema, client, _store) = session().await;
     client.batch_execute(MANY).await.unwrap();
     for word in ["-- Recovery events by reason", "-- Workflows that required recovery"] {
@@ -143,7 +143,7 @@ async fn recoveries_are_read_from_the_runs_that_had_one() {
     }
 }
 
-/// A run that is at work, with 2,000 steps.
+/// A running run with 2,000 steps.
 const LONG: &str = r#"
     INSERT INTO runs (id, workflow, status, owner, created_at, updated_at, as_of, summary)
     VALUES ('long-1', 'checkout', 'running', 'n', 1, 1, 1, '{"base":1}');
@@ -153,7 +153,7 @@ const LONG: &str = r#"
     FROM runs AS r CROSS JOIN generate_series(1, 2000) AS n WHERE r.id = 'long-1';"#;
 
 #[tokio::test]
-async fn an_event_of_a_run_is_read_once() {
+async fn the_view_of_steps_reads_each_event_once() {
     let (_schema, client, _store) = session().await;
     client.batch_execute(LONG).await.unwrap();
     let sql = "SELECT * FROM workflow_run_steps WHERE workflow_run_id = 'long-1'";

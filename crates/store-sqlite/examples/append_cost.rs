@@ -1,9 +1,9 @@
-//! What an append through the store costs beside a bare loop over one connection with the same
-//! statements: `cargo run --release -p goldseam-store-sqlite --example append_cost [FOLDER]`.
+//! Compares appends through the store with a bare loop over one connection with the same statements:
+//! `cargo run --release -p goldseam-store-sqlite --example append_cost [FOLDER]`.
 //!
-//! Rounds of both alternate, so that a noisy machine disturbs both alike; the medians are compared.
+//! Rounds of both alternate, so that noise of the machine affects both equally. The medians are compared.
 
-#![expect(clippy::print_stdout, reason = "a benchmark reports to its reader")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 use std::error::Error;
@@ -73,7 +73,7 @@ fn body() -> String {
     format!(r#"{{"v":1,"at":1,"branch":1,"event":{{"type":"step.completed","data":"{}"}}}}"#, "x".repeat(230))
 }
 
-/// One connection, the store's own schema and statements, nothing else.
+/// One connection with the schema and the statements of the store.
 struct Bare(Connection);
 
 impl Bare {

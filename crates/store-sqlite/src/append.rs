@@ -1,15 +1,16 @@
-//! Compare-and-append: one run's events, its cached row and its tasks in one transaction.
+//! Compare-and-append: the events of a run, its cached row and its tasks in one transaction.
 //!
-//! Invariant: the first row goes in only if the log ends where it must, gaps or not; nothing else is
-//! written unless it went in. A step's completion is one inserted row.
+//! Invariant: the first event is inserted only if the log ends where the append expects, even if the log has gaps;
+//! nothing else is written otherwise. The completion of a step inserts one row.
 
 use goldseam_core::{RunId, Seq, TaskId};
 use goldseam_store::{Append, StoreError, TaskChange};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::fault::Fault;
-use crate::runs::{self, RowText};
-use crate::tasks;
+use crate::rows::{self, RowText};
+use crate::sql::sql_int;
+use crate::tasks::{self, OwnTask};
 use crate::writer::Work;
 
 const FIRST: &str = "INSERT INTO events (rid, seq, body) SELECT ?1, ?2 + 1, ?3 \
@@ -19,7 +20,7 @@ const TRIM: &str = "DELETE FROM events WHERE rid = ?1 AND seq < ?2 \
     AND EXISTS (SELECT 1 FROM events WHERE rid = ?1 AND seq = ?2)";
 const END: &str = "SELECT seq FROM events WHERE rid = ?1 ORDER BY seq DESC LIMIT 1";
 
-/// An append whose row is text already, so that the writer need not make it.
+/// An append whose row is already encoded, so that the writer need not do it.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     append: Append,
@@ -35,24 +36,24 @@ impl Prepared {
         Ok(Self { append, row })
     }
 
-    /// Appends, or says where the log ends instead.
+    /// Appends, or fails with the position where the log ends.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Result<Seq, Fault> {
         let Append { run, after, .. } = &self.append;
-        match work.rids.find(work.conn, run)? {
+        match work.run_numbers.find(work.conn, run)? {
             Some(rid) => {
                 let end = self.insert_events(work, rid)?;
                 let adopted = self.change_tasks(work, Some(rid))?;
                 match (&self.row, adopted) {
-                    (Some(row), task) => runs::update(work, rid, row, task)?,
-                    (None, Some(task)) => runs::set_task(work, rid, task)?,
+                    (Some(row), task) => rows::update(work, rid, row, task)?,
+                    (None, Some(task)) => rows::set_task(work, rid, task)?,
                     (None, None) => {}
                 }
                 Ok(end)
             }
             None if *after == Seq::ZERO => {
                 let adopted = self.change_tasks(work, None)?;
-                let rid = runs::insert(work, run, self.row.as_ref(), adopted)?;
-                work.rids.keep(run, rid);
+                let rid = rows::insert(work, run, self.row.as_ref(), adopted)?;
+                work.run_numbers.insert(run, rid);
                 self.insert_events(work, rid)
             }
             None => Err(Fault::Conflict(Seq::ZERO)),
@@ -72,14 +73,13 @@ impl Prepared {
         Ok(end)
     }
 
-    /// Applies the changes; returns the advance task that became the run's own. Without a row there
-    /// is no place to say whose a task is.
+    /// Applies the changes of tasks. Returns the advance task that the run adopts; a run without a row adopts none.
     fn change_tasks(&self, work: &Work<'_>, rid: Option<i64>) -> Result<Option<&TaskId>, Fault> {
         let mut adopted = None;
         for change in &self.append.tasks {
-            if tasks::apply(work, tasks::Own { rid, adopted }, change)?
+            if tasks::apply(work, OwnTask { rid, adopted }, change)?
                 && let TaskChange::Create(task) = change
-                && (self.row.is_some() || runs::has_row(work, rid)?)
+                && (self.row.is_some() || rows::has_row(work, rid)?)
             {
                 adopted = Some(&task.id);
             }
@@ -89,7 +89,7 @@ impl Prepared {
 }
 
 fn insert_first(work: &mut Work<'_>, rid: i64, after: Seq, body: &str) -> Result<(), Fault> {
-    let statement = match &mut work.first {
+    let statement = match &mut work.insert_first {
         Some(statement) => statement,
         none => none.insert(work.conn.prepare_cached(FIRST)?),
     };
@@ -97,21 +97,16 @@ fn insert_first(work: &mut Work<'_>, rid: i64, after: Seq, body: &str) -> Result
     if inserted == 1 { Ok(()) } else { Err(Fault::Conflict(end_of(work.conn, rid)?)) }
 }
 
-/// Removes what lies before `first`, if that is there.
+/// Removes the events before position `first`, if that event exists.
 pub(crate) fn trim(work: &mut Work<'_>, run: &RunId, first: Seq) -> Result<(), Fault> {
-    if let Some(rid) = work.rids.find(work.conn, run)? {
+    if let Some(rid) = work.run_numbers.find(work.conn, run)? {
         work.conn.prepare_cached(TRIM)?.execute(params![rid, sql_int(first.0)])?;
     }
     Ok(())
 }
 
-/// Where a log ends.
+/// The last position of a log.
 fn end_of(conn: &Connection, rid: i64) -> rusqlite::Result<Seq> {
     let end = conn.prepare_cached(END)?.query_row([rid], |row| row.get::<_, i64>(0)).optional()?;
     Ok(end.map_or(Seq::ZERO, |end| Seq(end.unsigned_abs())))
-}
-
-/// An unsigned number as SQLite keeps it; what does not fit is larger than anything stored.
-pub(crate) fn sql_int(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Looks a database over and brings its schema up to date, for `goldseam store`.
+//! Checks and migrates a database, for `goldseam store`.
 
 use std::path::Path;
 
@@ -6,32 +6,34 @@ use goldseam_store::StoreError;
 use goldseam_store::check::{Fact, Migrated, Report};
 use rusqlite::Connection;
 
-use crate::open::{self, Older, beside, cannot_open, refused, size};
+use crate::fault::refused;
+use crate::files::{beside, cannot_open, preflight, size};
+use crate::migrate;
+use crate::open::{self, OpenMode};
 use crate::url::Options;
-use crate::{migrate, open as files};
 
 /// Most complaints that are reported.
 const COMPLAINTS_MAX: u32 = 100;
 
-/// Looks a database over. Reads all of it, changes nothing.
+/// Checks a database. Reads all of it, and changes nothing.
 pub fn check(path: &Path, options: &Options) -> Result<Report, StoreError> {
     must_exist(path)?;
-    files::preflight(path)?;
+    preflight(path)?;
     let conn = open::reader(path, options)?;
     let schema = migrate::identify(&conn, path)?;
-    look(&conn, path, (schema, options)).map_err(|error| cannot_open(path, &error))
+    report(&conn, path, schema, options).map_err(|error| cannot_open(path, &error))
 }
 
-/// Brings a database's schema up to date, or makes a new one.
+/// Migrates a database, or creates it.
 pub fn migrate(path: &Path, options: &Options) -> Result<Migrated, StoreError> {
     let from = match size(path) {
         Ok(Some(1..)) => {
-            files::preflight(path)?;
+            preflight(path)?;
             migrate::identify(&open::reader(path, options)?, path)?
         }
         _ => 0,
     };
-    open::writer(path, options, Older::Migrate)?;
+    open::writer(path, options, OpenMode::CreateOrMigrate)?;
     Ok(Migrated { from, to: migrate::latest() })
 }
 
@@ -41,12 +43,12 @@ fn must_exist(path: &Path) -> Result<(), StoreError> {
         _ => Err(refused(
             "GS0205",
             format!("there is no database {}", path.display()),
-            "name the file that your engine uses",
+            "pass the path of the database that your engine uses",
         )),
     }
 }
 
-fn look(conn: &Connection, path: &Path, (schema, options): (i64, &Options)) -> rusqlite::Result<Report> {
+fn report(conn: &Connection, path: &Path, schema: i64, options: &Options) -> rusqlite::Result<Report> {
     let count = |sql: &'static str| -> rusqlite::Result<u64> {
         if schema == 0 {
             return Ok(0);
@@ -73,25 +75,27 @@ fn look(conn: &Connection, path: &Path, (schema, options): (i64, &Options)) -> r
 
 fn complaints(conn: &Connection, schema: i64) -> rusqlite::Result<Vec<String>> {
     let mut integrity = conn.prepare("PRAGMA integrity_check(100)")?;
-    let words = integrity.query_map([], |row| row.get::<_, String>(0))?;
-    let mut found: Vec<String> = words.collect::<rusqlite::Result<_>>()?;
-    found.retain(|words| words != "ok");
+    let messages = integrity.query_map([], |row| row.get::<_, String>(0))?;
+    let mut found: Vec<String> = messages.collect::<rusqlite::Result<_>>()?;
+    found.retain(|message| message != "ok");
     if schema > 0 {
         let mut gaps = conn.prepare(
-            // A log may begin with a tombstone: what came before it is archived.
-            "SELECT COALESCE(r.id, 'of no run'), l.count, l.last FROM (\
+            // A log may begin with a tombstone: earlier events are archived.
+            "SELECT COALESCE(r.id, '(unknown)'), l.count, l.last FROM (\
                  SELECT rid, count(*) AS count, min(seq) AS first, max(seq) AS last FROM events GROUP BY rid) AS l \
              LEFT JOIN runs AS r ON r.rid = l.rid \
              WHERE l.count <> l.last - l.first + 1 OR r.id IS NULL OR (l.first <> 1 AND NOT EXISTS (\
                  SELECT 1 FROM events AS e WHERE e.rid = l.rid AND e.seq = l.first \
                      AND instr(e.body, '\"event\":{\"type\":\"run.pruned\"') > 0)) LIMIT ?1",
         )?;
-        let words = gaps.query_map([COMPLAINTS_MAX], |row| {
-            let (run, count, end): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok(format!("the log {run} has {count} events but ends at {end}"))
+        let messages = gaps.query_map([COMPLAINTS_MAX], |row| {
+            let run: String = row.get(0)?;
+            let count: i64 = row.get(1)?;
+            let end: i64 = row.get(2)?;
+            Ok(format!("the log of run {run} has {count} events but ends at {end}"))
         })?;
-        for words in words {
-            found.push(words?);
+        for message in messages {
+            found.push(message?);
         }
     }
     Ok(found)

@@ -1,7 +1,7 @@
 //! Claims: due tasks, highest priority first, at most one claimed task per lane.
 //!
-//! Invariant: a dormant task costs a claim nothing. What is due is first made `ripe` through an
-//! index of its own; the walk over ripe tasks ends as soon as enough are found.
+//! Invariant: dormant tasks do not slow a claim. A claim first sets due tasks `ripe` by an index of dormant tasks, and
+//! then reads ripe tasks until it has enough.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -12,9 +12,8 @@ use goldseam_store::{Claim, ClaimedTasks};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
-use crate::append::sql_int;
 use crate::fault::Fault;
-use crate::runs::cell;
+use crate::sql::{cell, is_unreadable, sql_int};
 use crate::tasks;
 use crate::writer::Work;
 
@@ -33,7 +32,7 @@ const LANE_BUSY: &str = "SELECT 1 FROM tasks WHERE lane = ?1 AND state = 'claime
 const TAKE: &str = "UPDATE tasks SET state = 'claimed', owner = ?2, fence = ?3, started_at = ?4, \
     heartbeat_at = ?5, changed_at = ?6, version = ?7 WHERE tid = ?1 AND state = 'ready'";
 
-/// Most priorities that are looked at for the next due task: past them it is only a guess.
+/// Most priorities that are searched for the next due task; beyond them it is a guess.
 const PRIORITIES_MAX: u32 = 64;
 
 /// A task that may be claimed.
@@ -45,83 +44,88 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// None if it cannot be read.
+    /// Reads a candidate; none if it is unreadable.
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Self>> {
         let read =
             || Ok(Self { tid: row.get(0)?, priority: row.get(1)?, run_at: row.get(2)?, lane: row.get(3)? });
         match read() {
-            Err(error) if tasks::is_unreadable(&error) => Ok(None),
+            Err(error) if is_unreadable(&error) => Ok(None),
             read => read.map(Some),
         }
     }
 }
 
-/// Lanes that were looked at in this claim, and whether a task of theirs is claimed; and tasks that turned out to be
-/// unreadable.
+/// What a claim has found out about lanes and tasks.
 #[derive(Default)]
-struct Lanes(HashMap<String, bool>, HashSet<i64>);
+struct Known {
+    /// Whether a task of the lane is claimed.
+    busy_lanes: HashMap<String, bool>,
+    /// Numbers of unreadable tasks.
+    unreadable: HashSet<i64>,
+}
 
-impl Lanes {
+impl Known {
     fn is_busy(&mut self, conn: &Connection, lane: &str) -> rusqlite::Result<bool> {
-        if let Some(busy) = self.0.get(lane) {
+        if let Some(busy) = self.busy_lanes.get(lane) {
             return Ok(*busy);
         }
         let busy = conn.prepare_cached(LANE_BUSY)?.exists([lane])?;
-        self.0.insert(lane.to_owned(), busy);
+        self.busy_lanes.insert(lane.to_owned(), busy);
         Ok(busy)
     }
 
-    fn take(&mut self, lane: &str) {
-        self.0.insert(lane.to_owned(), true);
+    fn set_busy(&mut self, lane: &str) {
+        self.busy_lanes.insert(lane.to_owned(), true);
     }
 }
 
-/// Claims what is due.
+/// Claims due tasks.
 pub(crate) fn claim(work: &Work<'_>, claim: &Claim) -> Result<ClaimedTasks, Fault> {
     let conn = work.conn;
     let pools: BTreeSet<&str> = claim.pools.iter().map(String::as_str).collect();
     for pool in &pools {
         conn.prepare_cached(RIPEN)?.execute(params![pool, claim.now.0])?;
     }
-    let mut lanes = Lanes::default();
+    let mut known = Known::default();
     let mut claimed = Vec::new();
     let limit = claim.limit as usize;
     loop {
         let mut candidates = Vec::new();
         for pool in &pools {
-            let best = gather(conn, Offer { claim, pool, most: limit - claimed.len() }, &mut lanes)?;
+            let best = gather(conn, Offer { claim, pool, most: limit - claimed.len() }, &mut known)?;
             candidates.extend(best);
         }
         candidates.sort_by_key(|candidate| (Reverse(candidate.priority), candidate.run_at, candidate.tid));
-        let (before, unreadable) = (claimed.len(), lanes.1.len());
+        let before = claimed.len();
+        let unreadable = known.unreadable.len();
         let offered = candidates.len();
         for candidate in candidates {
             if claimed.len() < limit
-                && let Some(task) = take(conn, claim, &candidate, &mut lanes)?
+                && let Some(task) = take(conn, claim, &candidate, &mut known)?
             {
                 claimed.push(task);
             }
         }
-        // Only two pools that offer the same lane, or what cannot be read, can leave something for another round.
+        // Another round helps only if two pools offered the same lane, or if a candidate was unreadable.
         let taken = claimed.len() - before;
-        let again = lanes.1.len() > unreadable;
+        let again = known.unreadable.len() > unreadable;
         if claimed.len() >= limit || !again && (taken == 0 || taken == offered) {
             break;
         }
     }
-    let next_due = next_due(conn, claim, &mut lanes)?;
+    let next_due = next_due(conn, claim, &mut known)?;
     Ok(ClaimedTasks { tasks: claimed, next_due })
 }
 
-/// What is looked for in one pool.
+/// What to read from one pool.
 struct Offer<'a> {
     claim: &'a Claim,
     pool: &'a str,
     most: usize,
 }
 
-/// The best of a pool, no lane twice.
-fn gather(conn: &Connection, offer: Offer<'_>, lanes: &mut Lanes) -> Result<Vec<Candidate>, Fault> {
+/// Returns the best candidates of a pool, at most one per lane.
+fn gather(conn: &Connection, offer: Offer<'_>, known: &mut Known) -> Result<Vec<Candidate>, Fault> {
     let Offer { claim, pool, most } = offer;
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut offered: HashSet<String> = HashSet::new();
@@ -131,11 +135,11 @@ fn gather(conn: &Connection, offer: Offer<'_>, lanes: &mut Lanes) -> Result<Vec<
         && let Some(row) = rows.next()?
     {
         let Some(candidate) = Candidate::read(row)? else { continue };
-        if candidate.run_at > claim.now.0 || lanes.1.contains(&candidate.tid) {
+        if candidate.run_at > claim.now.0 || known.unreadable.contains(&candidate.tid) {
             continue;
         }
         if let Some(lane) = &candidate.lane
-            && (lanes.is_busy(conn, lane)? || !offered.insert(lane.clone()))
+            && (known.is_busy(conn, lane)? || !offered.insert(lane.clone()))
         {
             continue;
         }
@@ -148,19 +152,19 @@ fn take(
     conn: &Connection,
     claim: &Claim,
     candidate: &Candidate,
-    lanes: &mut Lanes,
+    known: &mut Known,
 ) -> Result<Option<Task>, Fault> {
     if let Some(lane) = &candidate.lane
-        && lanes.is_busy(conn, lane)?
+        && known.is_busy(conn, lane)?
     {
         return Ok(None);
     }
     let task = match tasks::by_number(conn, candidate.tid) {
         Ok(task) => task.claimed(&claim.owner, claim.now),
-        Err(error) if tasks::is_unreadable(&error) => {
-            // It stays where it is, for a person to look at; others must not wait for it.
-            tracing::debug!(tid = candidate.tid, %error, "a task cannot be read and is passed over");
-            lanes.1.insert(candidate.tid);
+        Err(error) if is_unreadable(&error) => {
+            // The task stays ready for an operator to look at, and does not delay others.
+            tracing::debug!(tid = candidate.tid, %error, "skipped an unreadable task");
+            known.unreadable.insert(candidate.tid);
             return Ok(None);
         }
         Err(error) => return Err(error.into()),
@@ -175,16 +179,16 @@ fn take(
         sql_int(task.version),
     ])?;
     if let Some(lane) = &candidate.lane {
-        lanes.take(lane);
+        known.set_busy(lane);
     }
     Ok(Some(task))
 }
 
-/// When the next task is due that no busy lane holds back.
-fn next_due(conn: &Connection, claim: &Claim, lanes: &mut Lanes) -> Result<Option<Millis>, Fault> {
+/// When the next task is due whose lane is free.
+fn next_due(conn: &Connection, claim: &Claim, known: &mut Known) -> Result<Option<Millis>, Fault> {
     let mut next = Millis::NEVER;
     for pool in &claim.pools {
-        next = next.min(ripe_due(conn, claim, pool, lanes)?);
+        next = next.min(ripe_due(conn, claim, pool, known)?);
         let mut statement = conn.prepare_cached(DORMANT)?;
         let mut rows = statement.query(params![pool, claim.kind, next.0])?;
         while let Some(row) = rows.next()? {
@@ -193,7 +197,7 @@ fn next_due(conn: &Connection, claim: &Claim, lanes: &mut Lanes) -> Result<Optio
                 Value::Text(lane) => Some(lane.as_str()),
                 _ => None,
             };
-            if is_free(conn, lane, lanes)? {
+            if is_free(conn, lane, known)? {
                 next = Millis(run_at);
                 break;
             }
@@ -202,9 +206,9 @@ fn next_due(conn: &Connection, claim: &Claim, lanes: &mut Lanes) -> Result<Optio
     Ok(Some(next).filter(|at| *at < Millis::NEVER))
 }
 
-/// The same among ripe tasks. Within a priority the first free one is the earliest, so the walk
-/// leaps from priority to priority.
-fn ripe_due(conn: &Connection, claim: &Claim, pool: &str, lanes: &mut Lanes) -> Result<Millis, Fault> {
+/// The same among ripe tasks. Within a priority the first free task is the earliest, so the search skips to the next
+/// priority.
+fn ripe_due(conn: &Connection, claim: &Claim, pool: &str, known: &mut Known) -> Result<Millis, Fault> {
     let mut next = Millis::NEVER;
     let mut below = i64::MAX;
     let mut statement = conn.prepare_cached(READY_BELOW)?;
@@ -213,8 +217,9 @@ fn ripe_due(conn: &Connection, claim: &Claim, pool: &str, lanes: &mut Lanes) -> 
         loop {
             let Some(row) = rows.next()? else { return Ok(next) };
             let Some(ripe) = Candidate::read(row)? else { continue };
-            if !lanes.1.contains(&ripe.tid) && is_free(conn, ripe.lane.as_deref(), lanes)? {
-                (below, next) = (ripe.priority, next.min(Millis(ripe.run_at)));
+            if !known.unreadable.contains(&ripe.tid) && is_free(conn, ripe.lane.as_deref(), known)? {
+                below = ripe.priority;
+                next = next.min(Millis(ripe.run_at));
                 break;
             }
         }
@@ -222,9 +227,9 @@ fn ripe_due(conn: &Connection, claim: &Claim, pool: &str, lanes: &mut Lanes) -> 
     Ok(next)
 }
 
-fn is_free(conn: &Connection, lane: Option<&str>, lanes: &mut Lanes) -> Result<bool, Fault> {
+fn is_free(conn: &Connection, lane: Option<&str>, known: &mut Known) -> Result<bool, Fault> {
     match lane {
-        Some(lane) => Ok(!lanes.is_busy(conn, lane)?),
+        Some(lane) => Ok(!known.is_busy(conn, lane)?),
         None => Ok(true),
     }
 }

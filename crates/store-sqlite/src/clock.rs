@@ -1,6 +1,6 @@
-//! The store's clock: the only one that expiries are judged by.
+//! The store's clock, by which all expiries are judged.
 //!
-//! Invariant: within a process it never goes back, whatever happens to the machine's clock.
+//! Invariant: within a process the clock never goes back, even if the machine's clock does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use goldseam_core::Millis;
 use goldseam_store::Clock;
 
-/// The clock of this machine.
+/// Returns this machine's clock.
 pub fn system_clock() -> Clock {
     Arc::new(system_now)
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the clock that everybody else asks")]
+#[expect(clippy::disallowed_methods, reason = "this is the clock that all other code uses")]
 fn system_now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// A clock that only goes on.
+/// A clock that never goes back.
 pub(crate) struct SteadyClock {
     clock: Clock,
     latest: AtomicI64,
@@ -32,7 +32,7 @@ impl SteadyClock {
         Self { clock, latest: AtomicI64::new(0) }
     }
 
-    /// The time, or the latest one ever told if that is later.
+    /// Returns the time, or the latest time ever returned if that is later.
     pub(crate) fn now(&self) -> Millis {
         let now = (self.clock)().0;
         Millis(self.latest.fetch_max(now, Ordering::Relaxed).max(now))

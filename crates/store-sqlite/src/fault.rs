@@ -1,20 +1,20 @@
-//! What SQLite says, as what the caller must do next. Decided by error code, never by text.
+//! Maps errors of SQLite to errors named by what the caller must do next. Decided by error code, never by message.
 //!
-//! Invariant: `Busy` and `Full` mean that certainly nothing was done; whatever may have been done
-//! is `Unknown`.
+//! Invariant: `Busy` and `Full` mean that certainly nothing was done. If something may have been done, the error is
+//! `Unknown`.
 
 use goldseam_core::Seq;
 use goldseam_store::StoreError;
 use rusqlite::ErrorCode;
 
-/// Why a job could not be done.
+/// Why a job failed.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The log ends elsewhere. An answer, not a failure: its neighbours go on.
+    /// The log ends elsewhere. Other jobs of the group are not affected.
     Conflict(Seq),
     /// SQLite failed.
     Sql(rusqlite::Error),
-    /// Stored text cannot be understood.
+    /// A record cannot be encoded or decoded.
     Damaged(String),
 }
 
@@ -25,12 +25,7 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Fault {
-    /// A record that cannot be read.
-    pub(crate) fn unreadable(what: &str, error: &dyn std::fmt::Display) -> Self {
-        Self::Damaged(format!("{what} cannot be understood: {error}"))
-    }
-
-    /// The caller's view of a fault of a read.
+    /// The error of a read.
     pub(crate) fn into_read_error(self) -> StoreError {
         match self {
             Self::Conflict(end) => StoreError::Conflict { end },
@@ -43,25 +38,25 @@ impl Fault {
     }
 }
 
-/// What sort of failure it is.
+/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nature {
-    /// Another process is in the way.
+    /// Another process holds a lock.
     Busy,
-    /// No room.
+    /// The disk is full.
     Full,
-    /// The disk cannot be trusted any more.
+    /// The disk failed, and cannot be trusted.
     Disk,
-    /// The file's content cannot be trusted.
+    /// The content of the file is damaged.
     Corrupt,
-    /// The file may not be written.
+    /// The file cannot be written.
     ReadOnly,
-    /// Anything else.
+    /// Any other failure.
     Other,
 }
 
 impl Nature {
-    /// By the code alone.
+    /// Classifies an error by its code.
     pub(crate) fn of(error: &rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
@@ -74,47 +69,52 @@ impl Nature {
     }
 }
 
-/// Why a whole group of jobs was not done; every job in it gets its own copy.
+/// Why a whole group of jobs failed.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupFault {
     pub(crate) nature: Nature,
-    /// Whether it happened at the commit itself.
+    /// Whether the commit itself failed.
     pub(crate) at_commit: bool,
-    pub(crate) words: String,
+    pub(crate) message: String,
 }
 
 impl GroupFault {
     pub(crate) fn new(error: &rusqlite::Error, at_commit: bool) -> Self {
-        Self { nature: Nature::of(error), at_commit, words: error.to_string() }
+        Self { nature: Nature::of(error), at_commit, message: error.to_string() }
     }
 
-    /// Whether the store must not be written to any more by this process.
+    /// Whether this process must refuse all further writes.
     pub(crate) fn poisons(&self) -> bool {
         matches!(self.nature, Nature::Disk | Nature::Corrupt)
     }
 
-    /// What one job of the group is told.
+    /// The error of one job of the group.
     pub(crate) fn to_error(&self) -> StoreError {
         let doing = "committing";
-        let source = || self.words.clone().into();
+        let source = || self.message.clone().into();
         match self.nature {
             Nature::Busy => StoreError::Busy { doing, source: source() },
             Nature::Full => StoreError::Full { doing, source: source() },
             Nature::Disk => StoreError::Unknown { doing, source: source() },
             _ if self.at_commit => StoreError::Unknown { doing, source: source() },
-            Nature::ReadOnly => StoreError::Refused {
-                code: "GS0205",
-                what: format!("the database cannot be written: {}", self.words),
-                hint: "check the file's permissions and how its file system is mounted".to_owned(),
-            },
-            Nature::Corrupt | Nature::Other => StoreError::Damaged { detail: self.words.clone() },
+            Nature::ReadOnly => refused(
+                "GS0205",
+                format!("cannot write to the database: {}", self.message),
+                "check the file's permissions and how its file system is mounted",
+            ),
+            Nature::Corrupt | Nature::Other => StoreError::Damaged { detail: self.message.clone() },
         }
     }
 }
 
-/// What every write is told once the disk has failed.
-pub(crate) fn poisoned(words: &str) -> StoreError {
+/// The error of every write after the disk or the writer failed.
+pub(crate) fn poisoned(message: &str) -> StoreError {
     StoreError::Damaged {
-        detail: format!("an earlier write failed and the disk cannot be trusted ({words}); restart"),
+        detail: format!("an earlier write failed ({message}); writes are refused until a restart"),
     }
+}
+
+/// A refusal with its code.
+pub(crate) fn refused(code: &'static str, what: String, hint: &str) -> StoreError {
+    StoreError::Refused { code, what, hint: hint.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! The order of everything: one writer at a time numbers what it appends, so a number is never behind one that was read.
+//! The feed: one writer at a time numbers the events, so a new number is always behind all numbers that were read.
 
 use async_trait::async_trait;
 use goldseam_core::Seq;
@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::SqliteStore;
 use crate::fault::Fault;
-use crate::tasks::id;
+use crate::sql::id;
 
 const FED: &str = "SELECT e.gseq, r.id, e.seq, e.body FROM events AS e JOIN runs AS r ON r.rid = e.rid \
     WHERE e.gseq > ?1 ORDER BY e.gseq LIMIT ?2";
@@ -24,7 +24,8 @@ fn number(place: Option<&str>) -> Result<i64, StoreError> {
 fn fed(conn: &Connection, after: i64, limit: u32) -> Result<Vec<Fed>, Fault> {
     let mut statement = conn.prepare_cached(FED)?;
     let found = statement.query_map(params![after, limit], |row| {
-        let (place, seq): (i64, i64) = (row.get(0)?, row.get(2)?);
+        let place: i64 = row.get(0)?;
+        let seq: i64 = row.get(2)?;
         let record = Record { seq: Seq(seq.unsigned_abs()), body: row.get(3)? };
         Ok(Fed { place: place.to_string(), run: id(row, 1)?, record })
     })?;
@@ -49,7 +50,7 @@ impl Feed for SqliteStore {
         let after = number(place)?;
         let read = move |conn: &Connection| {
             let found = fed(conn, after, limit)?;
-            // Numbers are never given out twice: a tombstone has the last one of its run.
+            // Numbers are never reused: a tombstone keeps the last number of its run.
             let beyond = found.is_empty() && after > 0 && latest(conn)?.unwrap_or(0) < after;
             Ok((found, beyond))
         };

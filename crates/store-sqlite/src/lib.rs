@@ -1,29 +1,33 @@
 //! The embedded default: everything in one SQLite file, beside it a folder of liveness locks.
 //!
-//! One thread writes, and whatever waits for it at a moment shares one commit; readers have their
-//! own connections and never wait for it. Several processes may use one file.
+//! One thread writes, and all jobs that wait for it share one commit. Readers have their own connections and never wait
+//! for the writer. Several processes may use one file.
 //!
 //! # Guarantees
 //!
-//! An acknowledged write survives a power cut (`durability=process`: the end of the process only).
-//! `Busy` and `Full` mean that nothing was done; after a failure of the disk nothing more is written.
+//! An acknowledged write survives a power cut (with `durability=process`: only the end of the process). `Busy` and
+//! `Full` mean that nothing was done. After a failure of the disk, all further writes are refused.
 //!
 //! # Layout
 //!
-//! | module | holds |
-//! |---|---|
-//! | [`url`] | `sqlite:PATH?durability=process`, [`Options`] |
-//! | `open`, `migrate` | is this file ours and whole; its schema |
-//! | [`private`] | files that only their owner may read |
-//! | `writer`, `queue` | the one writer and its group commit |
-//! | `append` | compare-and-append |
-//! | `runs`, `list` | cached rows: written; listed |
-//! | `tasks`, `claim`, `locks` | queue and locks by compare-and-set |
-//! | `nodes` | beats and the OS locks that die with a process |
-//! | `read`, `watch`, `feed` | reading; waiting for changes; everything in one order |
-//! | `fault` | SQLite's error codes as [`StoreError`](goldseam_store::StoreError) |
-//! | [`check`] | `goldseam store check` and `migrate` |
-//! | `testing` | a store to test with, and harm to it (feature `testing`) |
+//! A module uses only modules of earlier rows, or of its own row.
+//!
+//! | layer | module | holds |
+//! |---|---|---|
+//! | basics | `clock`, [`url`] | the store's clock; `sqlite:PATH?durability=process`, [`Options`] |
+//! | | `fault`, `sql` | SQLite's error codes as [`StoreError`](goldseam_store::StoreError); values of columns |
+//! | files | `files`, [`private`], `file_identity` | checks of files; permissions; replaced files |
+//! | | `liveness` | the OS locks that end with a process |
+//! | | `migrate`, `open` | the schema; connections |
+//! | threads | `job_queue`, `run_numbers` | the queue of a thread; cached numbers of runs |
+//! | | `notice`, `watch` | write notices of the system; waiting for changes |
+//! | | `writer` | the one writer and its group commit |
+//! | records | `rows`, `list`, `read` | cached rows; lists of runs; logs, and the reader threads |
+//! | | `tasks`, `claim`, `append` | tasks; claims; compare-and-append |
+//! | | `locks`, `nodes` | locks; beats |
+//! | calls | `store`, `feed` | [`SqliteStore`]; all events in one order |
+//! | reports | [`check`] | `goldseam store check` and `migrate` |
+//! | tests | `testing` | stores for tests, and damage to them (feature `testing`) |
 
 mod append;
 pub mod check;
@@ -31,17 +35,21 @@ mod claim;
 mod clock;
 mod fault;
 mod feed;
+mod file_identity;
+mod files;
+mod job_queue;
 mod list;
+mod liveness;
 mod locks;
 mod migrate;
 mod nodes;
 mod notice;
 mod open;
-mod place;
 pub mod private;
-mod queue;
 mod read;
-mod runs;
+mod rows;
+mod run_numbers;
+mod sql;
 mod store;
 mod tasks;
 #[cfg(feature = "testing")]

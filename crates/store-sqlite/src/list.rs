@@ -1,6 +1,6 @@
-//! Lists of runs: filters as static pieces of SQL, values always bound.
+//! Lists of runs: filters are static pieces of SQL, values are always bound.
 //!
-//! Invariant: the order is (a moment, run), the same in every store, so a cursor is good anywhere.
+//! Invariant: the order is (moment, run) in every store, so a cursor of one store works in another.
 
 use std::cmp::Ordering;
 
@@ -10,19 +10,20 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
 use crate::fault::Fault;
-use crate::runs::{RawRow, cell};
+use crate::rows::RawRow;
+use crate::sql::{cell, text_of};
 
 const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.status, r.as_of, r.id, ";
 const PLAIN: &str = " FROM runs AS r WHERE r.summary IS NOT NULL";
 const RECOVERED: &str = " FROM runs AS r INDEXED BY runs_recovered WHERE r.summary IS NOT NULL";
 const TAGGED: &str = " FROM run_tags AS t CROSS JOIN runs AS r ON r.rid = t.rid \
     WHERE r.summary IS NOT NULL AND t.tag = ? AND t.value = ?";
-/// Few rows are ever lost: finding them must cost what was lost, not what is there.
+/// The cost of finding lost rows must depend on the number of lost rows, not of all rows.
 pub(crate) const ROWLESS: &str = "SELECT id FROM runs INDEXED BY runs_rowless \
     WHERE summary IS NULL AND id > ?1 ORDER BY id LIMIT ?2";
 
-const STRANGE: &str = "SELECT id FROM runs INDEXED BY runs_status WHERE status <> 'completed'";
-/// Every row, lost ones too.
+const STATUS_GAP: &str = "SELECT id FROM runs INDEXED BY runs_status WHERE status <> 'completed'";
+/// Every row, including lost ones.
 const EVERY: &str = "SELECT summary, task, updated_at, status, as_of, id, rid FROM runs WHERE rid > ?1 \
     ORDER BY rid LIMIT ?2";
 
@@ -40,7 +41,7 @@ impl Query {
 }
 
 struct Found {
-    /// Where it stands in the list; none if that cannot be read.
+    /// Its position in the list; none if it is unreadable.
     at: Option<i64>,
     id: String,
     row: RawRow,
@@ -53,12 +54,12 @@ impl Found {
     }
 }
 
-/// Few runs have the same owner, parent, tag or cause; their own index is better than any other.
+/// Whether the filter has its own index: few runs share an owner, a parent, a tag or a cause.
 fn is_narrow(filter: &RunFilter) -> bool {
     filter.owner.is_some() || filter.parent.is_some() || filter.tag.is_some() || filter.cause.is_some()
 }
 
-/// The column that the list goes by; with a tag the order is that of the tag's own index.
+/// The column of the order; with a tag, that of the index of tags.
 fn column(filter: &RunFilter) -> &'static str {
     match (filter.order.moment(), &filter.tag) {
         (Moment::Created, None) => "r.created_at",
@@ -67,7 +68,7 @@ fn column(filter: &RunFilter) -> &'static str {
     }
 }
 
-/// One page.
+/// Returns one page of runs.
 pub(crate) fn runs(
     conn: &Connection,
     filter: &RunFilter,
@@ -75,11 +76,11 @@ pub(crate) fn runs(
 ) -> Result<Page<Row>, Fault> {
     let limit = filter.limit as usize;
     let mut found = Vec::new();
-    let one_walk = is_narrow(filter) || filter.order.moment() == Moment::Recovered;
-    if one_walk || filter.statuses.is_empty() || filter.statuses.contains(&Status::Completed) {
+    let is_one_query = is_narrow(filter) || filter.order.moment() == Moment::Recovered;
+    if is_one_query || filter.statuses.is_empty() || filter.statuses.contains(&Status::Completed) {
         find(conn, query(filter, after, None), &mut found)?;
     } else {
-        // One ordered walk per status, merged: an `IN` would sort all of them for every page.
+        // One ordered query per status, merged: an `IN` would sort all rows for every page.
         let moment = conn.unchecked_transaction()?;
         for status in &filter.statuses {
             find(conn, query(filter, after, Some(*status)), &mut found)?;
@@ -88,13 +89,13 @@ pub(crate) fn runs(
         found.sort_by(|left, right| left.order(right, filter.order));
         found.dedup_by(|left, right| left.id == right.id);
     }
-    let more = found.len() > limit;
+    let has_more = found.len() > limit;
     found.truncate(limit);
-    let place = |found: &Found| {
+    let cursor = |found: &Found| {
         let run = RunId::new(found.id.as_str()).ok()?;
         Some(Cursor { by: filter.order.moment(), at: Millis(found.at?), run })
     };
-    let next = found.iter().rev().find_map(place).filter(|_| more).map(|cursor| cursor.to_string());
+    let next = found.iter().rev().find_map(cursor).filter(|_| has_more).map(|cursor| cursor.to_string());
     let mut page = Page { next, ..Page::default() };
     for Found { id, row, .. } in found {
         match row.parse() {
@@ -105,16 +106,16 @@ pub(crate) fn runs(
     Ok(page)
 }
 
-/// Runs without a row, or with a status that is none, in order of id.
+/// Lists runs without a row, or with an unknown status, in order of id.
 pub(crate) fn rowless(conn: &Connection, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, Fault> {
-    // Every id comes after the empty text.
+    // The empty text sorts before every id.
     let after = after.map_or("", |run| run.as_str());
     let mut found: Vec<RunId> = Vec::new();
-    for sql in [ROWLESS, strange().as_str()] {
+    for sql in [ROWLESS, unknown_statuses().as_str()] {
         let mut statement = conn.prepare_cached(sql)?;
         let mut rows = statement.query(params![after, limit])?;
         while let Some(row) = rows.next()? {
-            // A name that no run can have is told of by `unreadable`.
+            // `unreadable` reports names that are not valid run ids.
             found.extend(text_of(row, 0)?.and_then(|id| RunId::new(id).ok()));
         }
     }
@@ -124,38 +125,34 @@ pub(crate) fn rowless(conn: &Connection, after: Option<&RunId>, limit: u32) -> R
     Ok(found)
 }
 
-/// Finds rows whose status is none that this build knows, by what lies between those it knows in the index.
-pub(crate) fn strange() -> String {
+/// Builds a query for rows with a status that this build does not know: the gaps between known statuses in the index.
+pub(crate) fn unknown_statuses() -> String {
     let mut known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
     known.sort_unstable();
     let quoted = |word: &str| ["'", word, "'"].concat();
-    let first = known.first().map(|word| [STRANGE, " AND status < ", &quoted(word)].concat());
+    let first = known.first().map(|word| [STATUS_GAP, " AND status < ", &quoted(word)].concat());
     let between = known.windows(2).map(|pair| {
-        [STRANGE, " AND status > ", &quoted(pair[0]), " AND status < ", &quoted(pair[1])].concat()
+        [STATUS_GAP, " AND status > ", &quoted(pair[0]), " AND status < ", &quoted(pair[1])].concat()
     });
-    let last = known.last().map(|word| [STRANGE, " AND status > ", &quoted(word)].concat());
+    let last = known.last().map(|word| [STATUS_GAP, " AND status > ", &quoted(word)].concat());
     let all: Vec<String> = first.into_iter().chain(between).chain(last).collect();
     ["SELECT id FROM (", &all.join(" UNION ALL "), ") WHERE id > ?1 ORDER BY id LIMIT ?2"].concat()
 }
 
-fn text_of(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
-    Ok(match cell(row, column)? {
-        Value::Text(text) => Some(text),
-        _ => None,
-    })
-}
-
-/// The next rows in order of their number, and which of them cannot be read.
+/// Reads the next rows in order of their numbers. Returns the unreadable ones.
 pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Page<Unreadable>, Fault> {
     let mut statement = conn.prepare_cached(EVERY)?;
     let mut rows = statement.query(params![after, limit])?;
-    let (mut page, mut read, mut last) = (Page::default(), 0, after);
+    let mut page = Page::default();
+    let mut read = 0;
+    let mut last = after;
     while let Some(row) = rows.next()? {
-        (read, last) = (read + 1, row.get(6)?);
+        read += 1;
+        last = row.get(6)?;
         let id = text_of(row, 5)?;
         let Some(run) = id.as_deref().and_then(|id| RunId::new(id).ok()) else {
             let key = id.unwrap_or_else(|| format!("row {last} of table runs"));
-            page.unreadable.push(Unreadable::new(RecordKind::Row, key, "its id is none that a run can have"));
+            page.unreadable.push(Unreadable::new(RecordKind::Row, key, "the id is not a valid run id"));
             continue;
         };
         if row.get_ref(0)? == rusqlite::types::ValueRef::Null {
@@ -198,8 +195,8 @@ pub(crate) fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<S
     if let Some(status) = status {
         query.add(" AND r.status = ? AND r.status <> 'completed'", [text(status.as_str())]);
     } else if !filter.statuses.is_empty() {
-        let words: Vec<&str> = filter.statuses.iter().map(|status| status.as_str()).collect();
-        let list = serde_json::to_string(&words).unwrap_or_default();
+        let statuses: Vec<&str> = filter.statuses.iter().map(|status| status.as_str()).collect();
+        let list = serde_json::to_string(&statuses).unwrap_or_default();
         query.add(" AND r.status IN (SELECT value FROM json_each(?))", [Value::Text(list)]);
     }
     if let Some(workflow) = &filter.workflow {
@@ -218,10 +215,10 @@ pub(crate) fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<S
     query
 }
 
-/// Bounds, order and limit.
+/// Adds bounds, order and limit.
 fn add_range(query: &mut Query, filter: &RunFilter, after: Option<&Cursor>) {
     let column = column(filter);
-    let (less_or_more, direction) =
+    let (comparison, direction) =
         if filter.order.is_latest_first() { (", r.id) < (?, ?)", " DESC") } else { (", r.id) > (?, ?)", "") };
     if let Some(since) = filter.since {
         let piece = if filter.tag.is_some() { " AND t.created_at >= ?" } else { " AND r.created_at >= ?" };
@@ -230,7 +227,7 @@ fn add_range(query: &mut Query, filter: &RunFilter, after: Option<&Cursor>) {
     if let Some(after) = after {
         query.add(" AND (", []);
         query.add(column, []);
-        query.add(less_or_more, [Value::Integer(after.at.0), text(after.run.as_str())]);
+        query.add(comparison, [Value::Integer(after.at.0), text(after.run.as_str())]);
     }
     for piece in [" ORDER BY ", column, direction, ", r.id", direction] {
         query.add(piece, []);

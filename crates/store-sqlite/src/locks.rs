@@ -6,10 +6,8 @@ use goldseam_store::{Expect, LockFilter, Page, RecordKind, Unreadable, Written};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
-use crate::append::sql_int;
 use crate::fault::Fault;
-use crate::runs::cell;
-use crate::tasks::{id, is_unreadable, json, json_text, reason};
+use crate::sql::{id, is_unreadable, json, json_text, reason, sql_int, text_of};
 use crate::writer::Work;
 
 const INSERT: &str = "INSERT OR IGNORE INTO locks (name, holder, fence, expires_at, acquired_at, node, version, \
@@ -20,7 +18,7 @@ const SELECT: &str = "SELECT name, holder, fence, expires_at, acquired_at, node,
 const FIND: &str = "SELECT name, holder, fence, expires_at, acquired_at, node, version, audit FROM locks \
     WHERE name = ?1";
 
-/// Writes a lock if it is as expected, or says what is there instead.
+/// Writes a lock if it is as expected, else returns the stored one.
 pub(crate) fn put(work: &Work<'_>, lock: &Lock, expect: Expect) -> Result<Written<Lock>, Fault> {
     let mut statement = work.conn.prepare_cached(match expect {
         Expect::Absent => INSERT,
@@ -51,27 +49,24 @@ pub(crate) fn put(work: &Work<'_>, lock: &Lock, expect: Expect) -> Result<Writte
     Ok(Written::Lost(found))
 }
 
-/// A lock as lists show it: one that cannot be read is held, as far as can be known.
+/// A lock as lists show it. An unreadable lock counts as held.
 fn seen(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Lock>> {
     match read(row) {
-        Err(error) if is_unreadable(&error) => Ok(match cell(row, 0)? {
-            Value::Text(name) => LockName::new(name).ok().map(Unreadable::lock),
-            _ => None,
-        }),
+        Err(error) if is_unreadable(&error) => {
+            Ok(text_of(row, 0)?.and_then(|name| LockName::new(name).ok()).map(Unreadable::lock))
+        }
         read => read.map(Some),
     }
 }
 
-/// The next locks in order of name, and which of them cannot be read.
+/// Reads the next locks in order of name. Returns the unreadable ones.
 pub(crate) fn unreadable(conn: &Connection, after: &str, limit: u32) -> Result<Page<Unreadable>, Fault> {
     let mut statement = conn.prepare_cached(&[SELECT, " WHERE name > ?1 ORDER BY name LIMIT ?2"].concat())?;
     let mut rows = statement.query(params![after, limit])?;
-    let (mut page, mut names) = (Page::default(), 0);
+    let mut page = Page::default();
+    let mut names = 0;
     while let Some(row) = rows.next()? {
-        let name = match cell(row, 0)? {
-            Value::Text(name) => name,
-            _ => "(name cannot be read)".to_owned(),
-        };
+        let name = text_of(row, 0)?.unwrap_or_else(|| "(unreadable name)".to_owned());
         if let Err(error) = read(row) {
             page.items.push(Unreadable::new(RecordKind::Lock, name.clone(), reason(&error)));
         }

@@ -1,7 +1,7 @@
-//! Schemas: numbered files, applied in order, remembered by hash, never edited.
+//! Migrations: numbered files that are applied in order, recorded by hash, and never edited.
 //!
-//! Invariant: all missing migrations are applied in one transaction, and what is missing is judged
-//! inside it, so any number of processes may start at once.
+//! Invariant: all missing migrations are applied in one transaction, and the schema is read inside it, so any number of
+//! processes may start at once.
 
 use std::path::Path;
 
@@ -10,13 +10,17 @@ use goldseam_store::StoreError;
 use goldseam_store::crash_points::reach;
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use crate::open::{APPLICATION_ID, cannot_open, not_ours, refused};
+use crate::fault::refused;
+use crate::files::{cannot_open, not_ours};
 
 /// One step from a schema to the next.
 pub(crate) struct Migration {
     number: i64,
     sql: &'static str,
 }
+
+/// The application id in the header of the file: "Gold".
+pub(crate) const APPLICATION_ID: i32 = 0x476F_6C64;
 
 pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, sql: include_str!("../migrations/0001_init.sql") },
@@ -30,57 +34,61 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
 pub(crate) const REGISTER: &str = "CREATE TABLE goldseam_migrations (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, \
     applied_at INTEGER NOT NULL)";
 
-/// The schema that this program writes.
+/// The number of the schema that this program needs.
 pub fn latest() -> i64 {
     MIGRATIONS.last().map_or(0, |migration| migration.number)
 }
 
-/// The schema of a file, once it is known to be ours or empty.
+/// The number of the schema of a database.
 pub(crate) fn schema(conn: &Connection) -> rusqlite::Result<i64> {
     conn.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Refuses what is not ours, or newer than this program. Changes nothing.
+/// Refuses a database of another program, or with a newer schema. Changes nothing. Returns the number of its schema.
 pub(crate) fn identify(conn: &Connection, path: &Path) -> Result<i64, StoreError> {
     let read = || -> rusqlite::Result<(i32, i64, i64)> {
         let application = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
-        let things = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-        Ok((application, things, schema(conn)?))
+        let objects = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        Ok((application, objects, schema(conn)?))
     };
-    let (application, things, schema) = read().map_err(|error| cannot_open(path, &error))?;
+    let (application, objects, schema) = read().map_err(|error| cannot_open(path, &error))?;
     match application {
         APPLICATION_ID => {}
-        0 if things == 0 && schema == 0 => {}
-        0 => return Err(not_ours(path, "it holds somebody else's tables")),
-        _ => return Err(not_ours(path, "it says that it belongs to another program")),
+        0 if objects == 0 && schema == 0 => {}
+        0 => return Err(not_ours(path, "it holds tables of another program")),
+        _ => return Err(not_ours(path, "its application id is that of another program")),
     }
     if schema > latest() {
         return Err(refused(
             "GS0202",
-            format!("{} has schema {schema}; this program knows up to {}", path.display(), latest()),
-            "use a newer goldseam; an older one must not write what it does not understand",
+            format!(
+                "{} has schema {schema}; this program supports schemas up to {}",
+                path.display(),
+                latest()
+            ),
+            "use a newer goldseam; an older one must not write to a schema that it does not know",
         ));
     }
     Ok(schema)
 }
 
-/// Refuses a file with an older schema. Changes nothing.
+/// Refuses a database with an older schema. Changes nothing.
 pub(crate) fn refuse_older(conn: &Connection, path: &Path) -> Result<(), StoreError> {
     match identify(conn, path)? {
         0 => Ok(()),
         schema if schema == latest() => Ok(()),
         schema => Err(refused(
             "GS0212",
-            format!("{} has schema {schema}; this program works with {}", path.display(), latest()),
+            format!("{} has schema {schema}; this program needs schema {}", path.display(), latest()),
             &format!(
-                "run goldseam store migrate sqlite:{}; older programs cannot use it any more then",
+                "run goldseam store migrate sqlite:{}; older programs cannot use the database after that",
                 path.display()
             ),
         )),
     }
 }
 
-/// Applies what is missing; returns the schema that was there before.
+/// Applies missing migrations. Returns the number of the schema before.
 pub(crate) fn apply(conn: &mut Connection, path: &Path, now: Millis) -> Result<i64, StoreError> {
     let failed = |error: rusqlite::Error| cannot_open(path, &error);
     let before = identify(conn, path)?;
@@ -131,8 +139,8 @@ fn check_hashes(conn: &Connection, path: &Path) -> Result<(), StoreError> {
         if known.is_none_or(|migration| hash(migration) != applied) {
             return Err(refused(
                 "GS0204",
-                format!("migration {number} of {} is not the one that this program knows", path.display()),
-                "use the goldseam that made this database; a released migration is never changed",
+                format!("migration {number} of {} differs from this program's", path.display()),
+                "use the goldseam release that created this database; a released migration never changes",
             ));
         }
     }

@@ -1,23 +1,13 @@
-//! Nodes: a row of beats, and an OS file lock that only the end of the process or of the node frees.
-//!
-//! Invariant: a node's lock is held before its row can be seen. The lock file is removed only by
-//! whoever holds it, so a lock on a removed file is never mistaken for one that counts.
-
-use std::collections::HashMap;
-use std::fs::{self, File, TryLockError};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! Nodes: one row of beats each. A node's liveness lock is taken before its row is written.
 
 use goldseam_core::{Millis, NodeId};
-use goldseam_store::{NodeRecord, NodeSeen, NodeState, Page, Pulse, RecordKind, StoreError, Unreadable};
+use goldseam_store::{NodeRecord, NodeSeen, NodeState, Page, Pulse, RecordKind, Unreadable};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use crate::fault::Fault;
-use crate::private;
-use crate::runs::cell;
-use crate::tasks::{id, is_unreadable, json, json_text, reason};
+use crate::liveness::Liveness;
+use crate::sql::{cell, id, is_unreadable, json, json_text, reason, text_of};
 use crate::writer::Work;
 
 const BEAT: &str = "INSERT INTO nodes (id, name, started_at, workflows, slots, state, beats, beat_at) \
@@ -28,132 +18,12 @@ const LIST: &str =
     "SELECT id, name, started_at, workflows, slots, state, beats, beat_at FROM nodes ORDER BY id";
 const FORGET: &str = "DELETE FROM nodes WHERE id = ?1";
 
-/// Tries to lock a file that others keep replacing or testing.
-const LOCK_ATTEMPTS_MAX: u32 = 64;
-
-/// The liveness locks of this process, and where everybody's are.
-#[derive(Debug)]
-pub(crate) struct Liveness {
-    folder: PathBuf,
-    held: Mutex<HashMap<NodeId, File>>,
-}
-
-impl Liveness {
-    /// Beside the database.
-    pub(crate) fn beside(database: &Path) -> Self {
-        let mut folder = database.as_os_str().to_owned();
-        folder.push("-nodes");
-        Self { folder: PathBuf::from(folder), held: Mutex::default() }
-    }
-
-    fn held(&self) -> MutexGuard<'_, HashMap<NodeId, File>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn path(&self, node: &NodeId) -> PathBuf {
-        self.folder.join(format!("{node}.lock"))
-    }
-
-    /// Takes the node's lock unless this process has it.
-    pub(crate) fn hold(&self, node: &NodeId) -> Result<(), StoreError> {
-        let mut held = self.held();
-        let path = self.path(node);
-        if held.get(node).is_some_and(|file| is_at(file, &path)) {
-            return Ok(());
-        }
-        held.remove(node);
-        let file = self.lock(&path).map_err(|error| cannot_lock(&path, &error))?;
-        held.insert(node.clone(), file);
-        Ok(())
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<File> {
-        private::create_folder(&self.folder)?;
-        for _ in 0..LOCK_ATTEMPTS_MAX {
-            let file = private::options().create(true).truncate(false).write(true).open(path)?;
-            match file.try_lock() {
-                // Between the two calls the file may have been removed by whoever forgot the node.
-                Ok(()) if is_at(&file, path) => return Ok(file),
-                // An observer tests it for a moment.
-                Ok(()) | Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
-        }
-        Err(io::Error::new(io::ErrorKind::WouldBlock, "another process holds it"))
-    }
-
-    /// Lets go of the node's lock if this process has it. The file stays, so that the lock is seen to be free.
-    pub(crate) fn release(&self, node: &NodeId) {
-        drop(self.held().remove(node));
-    }
-
-    /// What the system knows about the node's process.
-    fn pulse(&self, node: &NodeId) -> Pulse {
-        if self.held().contains_key(node) {
-            return Pulse::Held;
-        }
-        match File::open(self.path(node)) {
-            Ok(file) => match file.try_lock_shared() {
-                Ok(()) => Pulse::Dropped,
-                Err(TryLockError::WouldBlock) => Pulse::Held,
-                Err(TryLockError::Error(_)) => Pulse::Unknown,
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Pulse::Dropped,
-            Err(_) => Pulse::Unknown,
-        }
-    }
-
-    /// Removes the lock file, unless a living process of another's holds it.
-    pub(crate) fn forget(&self, node: &NodeId) {
-        let path = self.path(node);
-        match self.held().remove(node) {
-            Some(_held_until_removed) => remove(&path),
-            None => {
-                if let Ok(file) = File::open(&path)
-                    && file.try_lock().is_ok()
-                {
-                    remove(&path);
-                }
-            }
-        }
-    }
-}
-
-fn remove(path: &Path) {
-    if let Err(error) = fs::remove_file(path) {
-        tracing::debug!(%error, path = %path.display(), "a lock file was not removed");
-    }
-}
-
-/// Whether this open file is the one that the path names.
-#[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
-        _ => false,
-    }
-}
-
-#[cfg(not(unix))]
-fn is_at(_file: &File, path: &Path) -> bool {
-    path.exists()
-}
-
-fn cannot_lock(path: &Path, error: &io::Error) -> StoreError {
-    StoreError::Refused {
-        code: "GS0205",
-        what: format!("the liveness lock {} cannot be taken: {error}", path.display()),
-        hint: "check the permissions of this folder, and that no two nodes have the same id".to_owned(),
-    }
-}
-
-/// Whether a node says that it has ended.
+/// Whether a node has ended, by its own record.
 pub(crate) fn is_over(node: &NodeRecord) -> bool {
     matches!(node.state, NodeState::Left | NodeState::Gone)
 }
 
-/// Counts a beat.
+/// Writes a beat of a node.
 pub(crate) fn beat(work: &Work<'_>, node: &NodeRecord) -> Result<Millis, Fault> {
     work.conn.prepare_cached(BEAT)?.execute(params![
         node.id.as_str(),
@@ -161,19 +31,19 @@ pub(crate) fn beat(work: &Work<'_>, node: &NodeRecord) -> Result<Millis, Fault> 
         node.started_at.0,
         json_text(Some(&node.workflows))?,
         node.slots,
-        word(node.state),
+        state_name(node.state),
         work.now.0,
     ])?;
     Ok(work.now)
 }
 
-/// Forgets the row.
+/// Removes the row of a node.
 pub(crate) fn forget(work: &Work<'_>, node: &NodeId) -> Result<(), Fault> {
     work.conn.prepare_cached(FORGET)?.execute([node.as_str()])?;
     Ok(())
 }
 
-/// Every node, with its pulse.
+/// Lists all nodes with their pulses.
 pub(crate) fn list(conn: &Connection, liveness: &Liveness) -> Result<Vec<NodeSeen>, Fault> {
     let mut statement = conn.prepare_cached(LIST)?;
     let seen = statement.query_map([], seen)?.filter_map(Result::transpose);
@@ -181,11 +51,11 @@ pub(crate) fn list(conn: &Connection, liveness: &Liveness) -> Result<Vec<NodeSee
     Ok(seen.into_iter().map(|node| NodeSeen { pulse: liveness.pulse(&node.record.id), ..node }).collect())
 }
 
-/// A node as lists show it: one whose record cannot be read is up, as far as can be known.
+/// A node as lists show it. An unreadable node counts as up.
 fn seen(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<NodeSeen>> {
     match read(row) {
         Err(error) if is_unreadable(&error) => {
-            let Value::Text(id) = cell(row, 0)? else { return Ok(None) };
+            let Some(id) = text_of(row, 0)? else { return Ok(None) };
             let beat_at = match cell(row, 7)? {
                 Value::Integer(at) => Millis(at),
                 _ => Millis(0),
@@ -196,17 +66,14 @@ fn seen(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<NodeSeen>> {
     }
 }
 
-/// All nodes whose records cannot be read.
+/// Lists the nodes whose records are unreadable.
 pub(crate) fn unreadable(conn: &Connection) -> Result<Page<Unreadable>, Fault> {
     let mut statement = conn.prepare_cached(LIST)?;
     let mut rows = statement.query([])?;
     let mut page = Page::default();
     while let Some(row) = rows.next()? {
         if let Err(error) = read(row) {
-            let key = match cell(row, 0)? {
-                Value::Text(id) => id,
-                _ => "(id cannot be read)".to_owned(),
-            };
+            let key = text_of(row, 0)?.unwrap_or_else(|| "(unreadable id)".to_owned());
             page.items.push(Unreadable::new(RecordKind::Node, key, reason(&error)));
         }
     }
@@ -224,7 +91,7 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<NodeSeen> {
             slots: row.get(4)?,
             state: STATES
                 .into_iter()
-                .find(|known| word(*known) == state)
+                .find(|known| state_name(*known) == state)
                 .ok_or_else(|| rusqlite::Error::InvalidColumnType(5, state, rusqlite::types::Type::Text))?,
         },
         beats: row.get::<_, i64>(6)?.unsigned_abs(),
@@ -235,7 +102,7 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<NodeSeen> {
 
 const STATES: [NodeState; 4] = [NodeState::Up, NodeState::Leaving, NodeState::Left, NodeState::Gone];
 
-fn word(state: NodeState) -> &'static str {
+fn state_name(state: NodeState) -> &'static str {
     match state {
         NodeState::Up => "up",
         NodeState::Leaving => "leaving",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::open::beside;
+use crate::files::beside;
 
 /// The write notices of one open database.
 #[derive(Debug)]

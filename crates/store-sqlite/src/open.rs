@@ -1,12 +1,7 @@
-//! Before a database is used: is it ours, is it whole, may we write it?
-//!
-//! Invariant: nothing that exists is ever mistaken for nothing. What is not certainly a Goldseam
-//! database or certainly empty is refused, untouched.
+//! Opens a database: the connection of the writer, and those of the readers.
 
-use std::ffi::{OsString, c_int};
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::ffi::c_int;
+use std::path::Path;
 use std::time::Duration;
 
 use goldseam_store::StoreError;
@@ -15,34 +10,31 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::fault::Nature;
+use crate::files::{cannot_open, no_access, preflight};
 use crate::migrate;
 use crate::private;
 use crate::url::{Durability, Options};
 
-/// Written into the file's header: "Gold".
-pub(crate) const APPLICATION_ID: i32 = 0x476F_6C64;
-/// How every SQLite file begins.
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Statements kept ready on each connection.
+/// Prepared statements that each connection caches.
 const STATEMENTS_MAX: usize = 96;
-/// How often the switch to WAL is tried while other processes start too.
+/// Most attempts to switch to WAL while other processes start too.
 const WAL_ATTEMPTS_MAX: u32 = 200;
-/// The pause between two tries.
+/// The pause between two attempts.
 const WAL_PAUSE: Duration = Duration::from_millis(5);
-/// Pages in the write-ahead log from which on a commit brings them into the database.
+/// Pages of the write-ahead log from which on a commit checkpoints.
 const CHECKPOINT_PAGES: c_int = 1_000;
 
-/// What becomes of a database with an older schema.
+/// What to do with a database that has an older schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Older {
-    /// It is brought up to date.
-    Migrate,
-    /// It is refused, untouched.
-    Refuse,
+pub(crate) enum OpenMode {
+    /// Migrate it.
+    CreateOrMigrate,
+    /// Refuse it, and change nothing.
+    RequireCurrent,
 }
 
-/// Checks the file, sees to its schema and returns the connection for writing.
-pub(crate) fn writer(path: &Path, options: &Options, older: Older) -> Result<Connection, StoreError> {
+/// Checks the file, migrates its schema, and returns the connection of the writer.
+pub(crate) fn writer(path: &Path, options: &Options, mode: OpenMode) -> Result<Connection, StoreError> {
     preflight(path)?;
     private::create(path).map_err(|error| no_access(path, &error))?;
     let flags =
@@ -50,7 +42,7 @@ pub(crate) fn writer(path: &Path, options: &Options, older: Older) -> Result<Con
     let mut conn = Connection::open_with_flags(path, flags).map_err(|error| cannot_open(path, &error))?;
     prepare(&conn, options).map_err(|error| cannot_open(path, &error))?;
     migrate::identify(&conn, path)?;
-    if older == Older::Refuse {
+    if mode == OpenMode::RequireCurrent {
         migrate::refuse_older(&conn, path)?;
     }
     switch_to_wal(&conn).map_err(|error| cannot_open(path, &error))?;
@@ -59,7 +51,7 @@ pub(crate) fn writer(path: &Path, options: &Options, older: Older) -> Result<Con
     Ok(conn)
 }
 
-/// A connection that can only read.
+/// Returns a connection that can only read.
 pub(crate) fn reader(path: &Path, options: &Options) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || -> rusqlite::Result<Connection> {
@@ -74,7 +66,7 @@ pub(crate) fn reader(path: &Path, options: &Options) -> Result<Connection, Store
 fn prepare(conn: &Connection, options: &Options) -> rusqlite::Result<()> {
     conn.busy_timeout(options.busy_timeout)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Plans do not go by bound values: else SQLite would prepare every statement with a bound limit anew, each time.
+    // Plans ignore bound values: otherwise SQLite prepares a statement with a bound limit again for each value.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.pragma_update(None, "temp_store", "memory")
 }
@@ -84,7 +76,7 @@ fn tune(conn: &mut Connection, durability: Durability) -> rusqlite::Result<()> {
         Durability::Power => "full",
         Durability::Process => "normal",
     };
-    // The writer waits by itself.
+    // The writer has its own loop that waits for other processes.
     conn.busy_timeout(Duration::ZERO)?;
     conn.pragma_update(None, "synchronous", synchronous)?;
     conn.pragma_update(None, "cache_size", -16_384)?;
@@ -92,21 +84,21 @@ fn tune(conn: &mut Connection, durability: Durability) -> rusqlite::Result<()> {
     conn.wal_hook(Some(checkpoint))
 }
 
-/// SQLite's own checkpoint, but one that meets a failing disk is told: left to itself, SQLite forgets about it, and the
-/// log would grow beside a database that cannot be written. The commit that is told is done by then; that its outcome
-/// is called unknown is true for whoever cannot read the disk.
+/// Checkpoints like SQLite's own hook, but reports a failing disk: SQLite ignores it, and the log would grow beside a
+/// database that cannot be written. The commit is done by then; its outcome is still reported as unknown, because a
+/// failing disk may not be readable.
 fn checkpoint(wal: &mut Wal, pages: c_int) -> rusqlite::Result<()> {
     if pages < CHECKPOINT_PAGES {
         return Ok(());
     }
     match wal.checkpoint() {
         Err(error) if matches!(Nature::of(&error), Nature::Disk | Nature::Corrupt) => Err(error),
-        // It is tried again after the next commit.
+        // The next commit tries again.
         _ => Ok(()),
     }
 }
 
-/// The switch needs the file for itself, and SQLite does not wait for that by itself.
+/// Switches to WAL. The switch needs exclusive access, for which SQLite does not wait.
 fn switch_to_wal(conn: &Connection) -> rusqlite::Result<()> {
     for _ in 0..WAL_ATTEMPTS_MAX {
         let mode = conn.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0));
@@ -119,96 +111,4 @@ fn switch_to_wal(conn: &Connection) -> rusqlite::Result<()> {
         std::thread::park_timeout(WAL_PAUSE);
     }
     conn.pragma_update(None, "journal_mode", "wal")
-}
-
-/// Looks at the files without SQLite, which would begin afresh where something is missing.
-pub(crate) fn preflight(path: &Path) -> Result<(), StoreError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder
-        && !folder.is_dir()
-    {
-        return Err(refused(
-            "GS0205",
-            format!("{} cannot be opened: there is no folder {}", path.display(), folder.display()),
-            "create the folder, or name another file",
-        ));
-    }
-    // The WAL first: a database that is just being created gets its first page before its WAL.
-    let wal_bytes = size(&beside(path, "-wal")).map_err(|error| no_access(path, &error))?;
-    let bytes = size(path).map_err(|error| no_access(path, &error))?;
-    match (bytes, wal_bytes) {
-        (None | Some(0), Some(1..)) => Err(refused(
-            "GS0203",
-            format!("{} is empty or missing, but its write-ahead log is not", path.display()),
-            "restore the database together with its -wal file, or move both away to begin afresh",
-        )),
-        (None | Some(0), _) => Ok(()),
-        (Some(_), _) => check_magic(path),
-    }
-}
-
-/// Refuses a file that SQLite did not make.
-pub(crate) fn check_magic(path: &Path) -> Result<(), StoreError> {
-    let mut start = [0; MAGIC.len()];
-    let mut file = File::open(path).map_err(|error| no_access(path, &error))?;
-    match file.read_exact(&mut start) {
-        Ok(()) if start == *MAGIC => Ok(()),
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(no_access(path, &error)),
-        _ => Err(not_ours(path, "it is not a SQLite file")),
-    }
-}
-
-/// The size of a file; none if there is no such file.
-pub(crate) fn size(path: &Path) -> io::Result<Option<u64>> {
-    match fs::metadata(path) {
-        Ok(about) if about.is_file() => Ok(Some(about.len())),
-        Ok(_) => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is not a file")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// A file that belongs to the database.
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
-/// Why a file is not a Goldseam database.
-pub(crate) fn not_ours(path: &Path, why: &str) -> StoreError {
-    refused(
-        "GS0201",
-        format!("{} is not a Goldseam database: {why}", path.display()),
-        "name another file; this one was not touched",
-    )
-}
-
-fn no_access(path: &Path, error: &io::Error) -> StoreError {
-    refused(
-        "GS0205",
-        format!("{} cannot be opened: {error}", path.display()),
-        "check that it is a file and that this user may read and write it and its folder",
-    )
-}
-
-/// What SQLite's failure to open a file means.
-pub(crate) fn cannot_open(path: &Path, error: &rusqlite::Error) -> StoreError {
-    match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::NotADatabase) => not_ours(path, "SQLite cannot read it"),
-        Some(rusqlite::ErrorCode::DatabaseCorrupt) => StoreError::Damaged { detail: error.to_string() },
-        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
-            StoreError::Busy { doing: "opening the database", source: error.to_string().into() }
-        }
-        _ => refused(
-            "GS0205",
-            format!("{} cannot be opened: {error}", path.display()),
-            "check that this user may read and write the file and its folder",
-        ),
-    }
-}
-
-/// A refusal with its code.
-pub(crate) fn refused(code: &'static str, what: String, hint: &str) -> StoreError {
-    StoreError::Refused { code, what, hint: hint.to_owned() }
 }

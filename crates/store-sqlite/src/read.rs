@@ -1,7 +1,7 @@
-//! The readers: threads with connections of their own that can only read.
+//! The readers: threads with connections that can only read.
 //!
-//! Invariant: a read sees every write that was acknowledged before it was asked for. A read never
-//! waits for the writer, and a read that panics takes nobody with it.
+//! Invariant: a read sees every write that was acknowledged before the read began. A read never waits for the writer,
+//! and a read that panics affects no other read.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,26 +14,26 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::append::sql_int;
 use crate::fault::Fault;
-use crate::place::Place;
-use crate::queue::Queue;
-use crate::runs::{RawRow, cell};
+use crate::file_identity::FileIdentity;
+use crate::job_queue::JobQueue;
+use crate::rows::RawRow;
+use crate::sql::{cell, sql_int};
 use crate::writer::may_block;
 
 pub(crate) const READ: &str = "SELECT seq, body FROM events WHERE rid = (SELECT rid FROM runs WHERE id = ?1) \
     AND seq > ?2 ORDER BY seq LIMIT ?3";
-/// One statement, so that both are as they were at one moment.
+/// One statement, so that row and end are of one moment.
 const HEAD: &str = "SELECT summary, task, updated_at, status, as_of, \
     COALESCE((SELECT MAX(seq) FROM events WHERE events.rid = runs.rid), 0) FROM runs WHERE id = ?1";
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The callers' end.
+/// The handle by which callers read.
 pub(crate) struct Readers {
-    queue: Arc<Queue<Job>>,
+    queue: Arc<JobQueue<Job>>,
     connections: Vec<Arc<Mutex<Connection>>>,
-    place: Arc<Place>,
+    file: Arc<FileIdentity>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -44,9 +44,9 @@ impl std::fmt::Debug for Readers {
 }
 
 impl Readers {
-    /// One thread per connection.
-    pub(crate) fn start(connections: Vec<Connection>, place: Arc<Place>) -> std::io::Result<Self> {
-        let queue = Arc::new(Queue::new());
+    /// Starts one thread per connection.
+    pub(crate) fn start(connections: Vec<Connection>, file: Arc<FileIdentity>) -> std::io::Result<Self> {
+        let queue = Arc::new(JobQueue::new());
         let connections: Vec<_> = connections.into_iter().map(|conn| Arc::new(Mutex::new(conn))).collect();
         let mut threads = Vec::new();
         for conn in connections.iter().map(Arc::clone) {
@@ -56,43 +56,43 @@ impl Readers {
                 .spawn(move || serve(&conn, &queue))?;
             threads.push(thread);
         }
-        Ok(Self { queue, connections, place, threads })
+        Ok(Self { queue, connections, file, threads })
     }
 
-    /// The same by the caller itself if a connection is free: for reads of a few rows, which take less time than
-    /// waking a thread.
-    pub(crate) async fn read_here<T, F>(&self, read: F) -> Result<T, StoreError>
+    /// Runs `read` on the caller's thread if a connection is free, else as [`read`](Self::read). For reads of a few
+    /// rows, which take less time than waking a thread.
+    pub(crate) async fn read_on_caller_thread<T, F>(&self, read: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     {
         let may_block = Handle::try_current().is_ok_and(|runtime| may_block(&runtime));
         if may_block && let Some(conn) = self.connections.iter().find_map(|conn| conn.try_lock().ok()) {
-            self.place.known()?;
+            self.file.last_check()?;
             let read = catch_unwind(AssertUnwindSafe(|| read(&conn).map_err(Fault::into_read_error)));
-            return read.unwrap_or_else(|_| Err(failed()));
+            return read.unwrap_or_else(|_| Err(panicked()));
         }
         self.read(read).await
     }
 
-    /// Has `read` done on one of the connections.
+    /// Runs `read` on a reader thread.
     pub(crate) async fn read<T, F>(&self, read: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     {
-        self.place.known()?;
+        self.file.last_check()?;
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |conn| {
             let _ = reply.send(read(conn).map_err(Fault::into_read_error));
         });
-        self.queue.push(job).map_err(|_| failed())?;
-        answer.await.unwrap_or_else(|_| Err(failed()))
+        self.queue.push(job).map_err(|_| panicked())?;
+        answer.await.unwrap_or_else(|_| Err(panicked()))
     }
 }
 
-fn failed() -> StoreError {
-    StoreError::Damaged { detail: "a reader of this database has failed".to_owned() }
+fn panicked() -> StoreError {
+    StoreError::Damaged { detail: "a read of this database panicked".to_owned() }
 }
 
 impl Drop for Readers {
@@ -104,19 +104,19 @@ impl Drop for Readers {
     }
 }
 
-fn serve(conn: &Mutex<Connection>, queue: &Queue<Job>) {
+fn serve(conn: &Mutex<Connection>, queue: &JobQueue<Job>) {
     let mut taken = Vec::with_capacity(1);
     while queue.take(&mut taken, 1) {
         for job in taken.drain(..) {
             let conn = conn.lock().unwrap_or_else(PoisonError::into_inner);
             if catch_unwind(AssertUnwindSafe(|| job(&conn))).is_err() {
-                tracing::error!("a read of the database panicked");
+                tracing::error!("a database read panicked");
             }
         }
     }
 }
 
-/// Up to `limit` records after `after`.
+/// Reads up to `limit` records after `after`.
 pub(crate) fn records(conn: &Connection, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, Fault> {
     let mut statement = conn.prepare_cached(READ)?;
     let records = statement.query_map(params![run.as_str(), sql_int(after.0), limit], |row| {
@@ -125,7 +125,8 @@ pub(crate) fn records(conn: &Connection, run: &RunId, after: Seq, limit: u32) ->
     Ok(records.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The text of an event. What is no text is handed out in a form that cannot be decoded: that is for the ledger to find.
+/// The text of an event. A value that is not text is returned as text that cannot be decoded, so that the reader of the
+/// log finds the damage.
 fn body(row: &rusqlite::Row<'_>) -> rusqlite::Result<String> {
     Ok(match cell(row, 1)? {
         Value::Text(text) => text,
@@ -134,7 +135,7 @@ fn body(row: &rusqlite::Row<'_>) -> rusqlite::Result<String> {
     })
 }
 
-/// The end of the log and the cached row, as they were at one moment.
+/// Reads the end of the log and the cached row at one moment.
 pub(crate) fn head(conn: &Connection, run: &RunId) -> Result<Option<Head>, Fault> {
     let found = conn
         .prepare_cached(HEAD)?

@@ -1,4 +1,4 @@
-//! [`SqliteStore`]: the trait's calls, each handed to the writer or to a reader.
+//! [`SqliteStore`]: the calls of the trait, each done by the writer or by a reader.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,17 +15,25 @@ use rusqlite::Connection;
 
 use crate::append::{self, Prepared};
 use crate::clock::SteadyClock;
-use crate::nodes::Liveness;
-use crate::open::Older;
-use crate::place::Place;
+use crate::fault::refused;
+use crate::file_identity::FileIdentity;
+use crate::liveness::Liveness;
+use crate::open::OpenMode;
 use crate::read::Readers;
-use crate::runs::PutRow;
+use crate::rows::PutRow;
 use crate::url::Options;
 use crate::watch::Watch;
-use crate::writer::{Setup, Writer};
+use crate::writer::{Setup, WriteMode, Writer};
 use crate::{claim, list, locks, nodes, open, read, tasks, url};
 
-/// A store in one SQLite file. Share it in an `Arc`; dropping it waits for what was asked of it.
+/// On the caller's thread: an append or a claim of a lone caller must not wait for the writer thread.
+const APPEND: WriteMode = WriteMode { on_caller_thread: true, ..WriteMode::DEFAULT };
+const CLAIM: WriteMode = WriteMode { wakes_waiters: false, ..APPEND };
+const TRIM: WriteMode = WriteMode { wakes_waiters: false, ..WriteMode::DEFAULT };
+/// Not synced: no process survives a power cut, so its beat need not.
+const BEAT: WriteMode = WriteMode { synced: false, ..TRIM };
+
+/// A store in one SQLite file. Share it in an `Arc`. Dropping it waits for calls that are under way.
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
@@ -37,30 +45,32 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens a database, makes it if there is none, and brings its schema up to date.
+    /// Opens a database. Creates it if it does not exist, and migrates an older schema.
     ///
-    /// Blocks while it does; call it before the work begins.
+    /// Blocks; call it before the runtime has work to do.
     pub fn open(path: &Path, options: Options) -> Result<Self, StoreError> {
-        Self::open_with(path, options, Older::Migrate)
+        Self::open_with(path, options, OpenMode::CreateOrMigrate)
     }
 
-    /// The same, but a database with an older schema is refused, untouched.
+    /// Opens a database. Refuses an older schema, and does not change it.
     pub fn open_current(path: &Path, options: Options) -> Result<Self, StoreError> {
-        Self::open_with(path, options, Older::Refuse)
+        Self::open_with(path, options, OpenMode::RequireCurrent)
     }
 
-    fn open_with(path: &Path, options: Options, older: Older) -> Result<Self, StoreError> {
-        let no_thread =
-            |error: std::io::Error| open::refused("GS0205", error.to_string(), "allow more threads");
-        let conn = open::writer(path, &options, older)?;
+    fn open_with(path: &Path, options: Options, mode: OpenMode) -> Result<Self, StoreError> {
+        let no_thread = |error: std::io::Error| {
+            let what = format!("cannot start a thread for the store: {error}");
+            refused("GS0205", what, "raise this user's limit of threads")
+        };
+        let conn = open::writer(path, &options, mode)?;
         let connections: Result<Vec<_>, _> =
             (0..options.readers.max(1)).map(|_| open::reader(path, &options)).collect();
         let clock = Arc::new(SteadyClock::new(Arc::clone(&options.clock)));
         let watch = Arc::new(Watch::of(path));
-        let place = Arc::new(Place::of(path));
+        let file = Arc::new(FileIdentity::of(path));
         let setup = Setup {
             conn,
-            place: Arc::clone(&place),
+            file: Arc::clone(&file),
             clock: Arc::clone(&clock),
             watch: Arc::clone(&watch),
             durability: options.durability,
@@ -72,18 +82,18 @@ impl SqliteStore {
             clock,
             watch,
             writer: Writer::start(setup).map_err(no_thread)?,
-            readers: Readers::start(connections?, place).map_err(no_thread)?,
+            readers: Readers::start(connections?, file).map_err(no_thread)?,
             liveness: Arc::new(Liveness::beside(path)),
         })
     }
 
-    /// Opens what a URL names: `sqlite:PATH?durability=process`.
+    /// Opens the database at a URL: `sqlite:PATH?durability=process`.
     pub fn open_url(text: &str) -> Result<Self, StoreError> {
         let (path, options) = url::parse(text)?;
         Self::open(&path, options)
     }
 
-    /// The database file.
+    /// The path of the database.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -98,7 +108,7 @@ impl SqliteStore {
 impl Store for SqliteStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
         let prepared = Prepared::new(append)?;
-        self.writer.write_here(move |work| prepared.run(work)).await
+        self.writer.write(APPEND, move |work| prepared.run(work)).await
     }
 
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
@@ -113,38 +123,38 @@ impl Store for SqliteStore {
 
     async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
         let run = run.clone();
-        self.writer.write_quietly(move |work| append::trim(work, &run, first)).await
+        self.writer.write(TRIM, move |work| append::trim(work, &run, first)).await
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
-        self.writer.write(move |work| tasks::put(work, &task, expect)).await
+        self.writer.write(WriteMode::DEFAULT, move |work| tasks::put(work, &task, expect)).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
-        self.writer.write_quietly_here(move |work| claim::claim(work, &claim)).await
+        self.writer.write(CLAIM, move |work| claim::claim(work, &claim)).await
     }
 
     async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
         match filter.limit {
-            1 => self.readers.read_here(move |conn| tasks::list(conn, &filter)).await,
+            1 => self.readers.read_on_caller_thread(move |conn| tasks::list(conn, &filter)).await,
             _ => self.readers.read(move |conn| tasks::list(conn, &filter)).await,
         }
     }
 
     async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
-        self.writer.write(move |work| locks::put(work, &lock, expect)).await
+        self.writer.write(WriteMode::DEFAULT, move |work| locks::put(work, &lock, expect)).await
     }
 
     async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
         match filter.limit {
-            1 => self.readers.read_here(move |conn| locks::list(conn, &filter)).await,
+            1 => self.readers.read_on_caller_thread(move |conn| locks::list(conn, &filter)).await,
             _ => self.readers.read(move |conn| locks::list(conn, &filter)).await,
         }
     }
 
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
         let put = PutRow::new(row, expect)?;
-        self.writer.write(move |work| put.run(work)).await
+        self.writer.write(WriteMode::DEFAULT, move |work| put.run(work)).await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
@@ -176,13 +186,14 @@ impl Store for SqliteStore {
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
-        let (told, over) = (node.clone(), nodes::is_over(node));
-        if !over {
+        let record = node.clone();
+        let is_over = nodes::is_over(node);
+        if !is_over {
             self.liveness.hold(&node.id)?;
         }
-        let beaten = self.writer.write_unsynced(move |work| nodes::beat(work, &told)).await;
-        if over {
-            // Whatever came of the row: a node that is over must not look alive.
+        let beaten = self.writer.write(BEAT, move |work| nodes::beat(work, &record)).await;
+        if is_over {
+            // Even if the write failed: an ended node must not look alive.
             self.liveness.release(&node.id);
         }
         beaten
@@ -190,18 +201,18 @@ impl Store for SqliteStore {
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
         let liveness = Arc::clone(&self.liveness);
-        self.readers.read_here(move |conn| nodes::list(conn, &liveness)).await
+        self.readers.read_on_caller_thread(move |conn| nodes::list(conn, &liveness)).await
     }
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
-        let gone = node.clone();
-        self.writer.write(move |work| nodes::forget(work, &gone)).await?;
+        let forgotten = node.clone();
+        self.writer.write(WriteMode::DEFAULT, move |work| nodes::forget(work, &forgotten)).await?;
         self.liveness.forget(node);
         Ok(())
     }
 
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
-        self.watch.changed(seen, &self.writer).await
+        self.watch.changed(seen, || self.writer.peek()).await
     }
 
     fn feed(&self) -> Option<&dyn Feed> {

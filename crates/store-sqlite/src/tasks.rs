@@ -1,7 +1,7 @@
-//! Tasks: one row each with typed columns, changed by compare-and-set or along with an append.
+//! Tasks: one row each with typed columns, changed by compare-and-set or with an append.
 //!
-//! Invariant: no two live tasks share a key and no two claimed ones a lane; the database itself
-//! sees to it. A change that goes with an append never fails the append.
+//! Invariant: unique indexes ensure that no two live tasks share a key, and no two claimed tasks a lane. A change that
+//! goes with an append never fails the append.
 
 use std::time::Duration;
 
@@ -10,12 +10,9 @@ use goldseam_core::{Millis, TaskId};
 use goldseam_store::{Expect, Page, RecordKind, TaskChange, TaskFilter, Unreadable, Written};
 use rusqlite::types::Value;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params, params_from_iter};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use crate::append::sql_int;
 use crate::fault::Fault;
-use crate::runs::cell;
+use crate::sql::{id, is_unreadable, json, json_text, maybe_id, reason, sql_int, text_of, undecodable};
 use crate::writer::Work;
 
 const INSERT: &str = "INSERT OR IGNORE INTO tasks (id, pool, kind, queue, lane, priority, key, state, ripe, \
@@ -42,7 +39,7 @@ const CANCEL: &str = "UPDATE tasks SET state = 'cancelled', owner = NULL, starte
 const REMOVE: &str = "DELETE FROM tasks WHERE id = ?1";
 const EXISTS: &str = "SELECT 1 FROM tasks WHERE id = ?1";
 
-/// The columns of a task, in the order that [`read_task`] takes them.
+/// The columns of a task, in the order of [`read_task`].
 const SELECT: &str = "SELECT id, kind, queue, lane, priority, key, state, run_at, run, owner, poked, version, \
     fence, deliveries, attempts, attempts_max, started_at, heartbeat_at, silence_max_ms, created_at, \
     changed_at, payload, result, failure, audit, step FROM tasks";
@@ -52,18 +49,19 @@ const BY_NUMBER: &str = " WHERE tid = ?1";
 const BY_KEY: &str = " WHERE key = ?1 AND state IN ('ready', 'claimed') AND key IS NOT NULL";
 const BY_LANE: &str = " WHERE lane = ?1 AND state = 'claimed' AND lane IS NOT NULL";
 
-/// What is known of a run's own task.
+/// A run's advance task while the changes of an append are applied.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Own<'a> {
-    /// The run; none while it is being made.
+pub(crate) struct OwnTask<'a> {
+    /// The number of the run; none if the append creates it.
     pub(crate) rid: Option<i64>,
-    /// The task that this append has already made its own.
+    /// The advance task that this append has created.
     pub(crate) adopted: Option<&'a TaskId>,
 }
 
-/// Applies a change that goes with an append. Whether it gave the run its own task.
-pub(crate) fn apply(work: &Work<'_>, own: Own<'_>, change: &TaskChange) -> Result<bool, Fault> {
-    let (conn, now) = (work.conn, work.now.0);
+/// Applies a change that goes with an append. Returns whether it created the run's advance task.
+pub(crate) fn apply(work: &Work<'_>, own: OwnTask<'_>, change: &TaskChange) -> Result<bool, Fault> {
+    let conn = work.conn;
+    let now = work.now.0;
     match change {
         TaskChange::Create(task) => {
             let created = bind(conn.prepare_cached(INSERT)?, task, work.now, None)? == 1;
@@ -88,7 +86,7 @@ pub(crate) fn apply(work: &Work<'_>, own: Own<'_>, change: &TaskChange) -> Resul
     Ok(false)
 }
 
-/// Writes a task if it is as expected, or says what is in its way.
+/// Writes a task if it is as expected, else returns the task that prevents it.
 pub(crate) fn put(work: &Work<'_>, task: &Task, expect: Expect) -> Result<Written<Task>, Fault> {
     let conn = work.conn;
     let written = match expect {
@@ -99,12 +97,12 @@ pub(crate) fn put(work: &Work<'_>, task: &Task, expect: Expect) -> Result<Writte
         return Ok(Written::Done);
     }
     let found = one(conn, BY_ID, task.id.as_str())?;
-    let in_the_way = match (&found, expect) {
+    let has_rival = match (&found, expect) {
         (Some(found), Expect::Version(version)) => found.version == version,
         (Some(_), Expect::Absent) | (None, Expect::Version(_)) => false,
         (None, Expect::Absent) => true,
     };
-    if !in_the_way {
+    if !has_rival {
         return Ok(Written::Lost(found));
     }
     let rival = match &task.key {
@@ -162,33 +160,13 @@ fn bind(
     Ok(statement.raw_execute()?)
 }
 
-/// A value as JSON text, or nothing.
-pub(crate) fn json_text<T: Serialize>(value: Option<&T>) -> Result<Option<String>, Fault> {
-    let text = value.map(serde_json::to_string).transpose();
-    text.map_err(|error| Fault::unreadable("a record", &error))
-}
-
-/// A task that is there and can be read.
+/// Returns a task, if it exists and is readable.
 fn one(conn: &Connection, by: &'static str, value: &str) -> Result<Option<Task>, Fault> {
     let mut statement = conn.prepare_cached(&[SELECT, by].concat())?;
     match statement.query_row([value], read_task).optional() {
         Err(error) if is_unreadable(&error) => Ok(None),
         found => Ok(found?),
     }
-}
-
-/// Why a record could not be made sense of.
-pub(crate) fn reason(error: &rusqlite::Error) -> String {
-    match error {
-        rusqlite::Error::FromSqlConversionFailure(_, _, inner) => inner.to_string(),
-        rusqlite::Error::InvalidColumnType(_, column, kind) => format!("{column} holds {kind}"),
-        other => other.to_string(),
-    }
-}
-
-/// Whether a record could not be made sense of, as opposed to a database that fails.
-pub(crate) fn is_unreadable(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code().is_none() && !matches!(error, rusqlite::Error::QueryReturnedNoRows)
 }
 
 /// The task with this number.
@@ -198,7 +176,7 @@ pub(crate) fn by_number(conn: &Connection, tid: i64) -> rusqlite::Result<Task> {
 
 fn read_task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
     let state: String = row.get(6)?;
-    let word = || damaged(6, format!("{state:?} is no state of a task"));
+    let unknown_state = || undecodable(6, format!("unknown task state {state:?}"));
     Ok(Task {
         id: id(row, 0)?,
         kind: row.get(1)?,
@@ -206,7 +184,7 @@ fn read_task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
         lane: maybe_id(row, 3)?,
         priority: row.get(4)?,
         key: row.get(5)?,
-        state: TaskState::parse(&state).ok_or_else(word)?,
+        state: TaskState::parse(&state).ok_or_else(unknown_state)?,
         run_at: Millis(row.get(7)?),
         run: maybe_id(row, 8)?,
         owner: row.get(9)?,
@@ -221,7 +199,7 @@ fn read_task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
         silence_max: row.get::<_, Option<i64>>(18)?.map(|ms| Duration::from_millis(ms.unsigned_abs())),
         created_at: Millis(row.get(19)?),
         changed_at: Millis(row.get(20)?),
-        payload: json(row, 21)?.ok_or_else(|| damaged(21, "a task has no payload".to_owned()))?,
+        payload: json(row, 21)?.ok_or_else(|| undecodable(21, "the payload is missing".to_owned()))?,
         result: json(row, 22)?,
         failure: json(row, 23)?,
         audit: json(row, 24)?.unwrap_or_default(),
@@ -229,37 +207,7 @@ fn read_task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
     })
 }
 
-fn damaged(column: usize, what: String) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, what.into())
-}
-
-/// A checked name from a column.
-pub(crate) fn id<T: TryFrom<String>>(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<T>
-where
-    T::Error: std::fmt::Display,
-{
-    T::try_from(row.get(column)?).map_err(|error| damaged(column, error.to_string()))
-}
-
-fn maybe_id<T: TryFrom<String>>(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<T>>
-where
-    T::Error: std::fmt::Display,
-{
-    let text: Option<String> = row.get(column)?;
-    text.map(T::try_from).transpose().map_err(|error| damaged(column, error.to_string()))
-}
-
-/// JSON from a column, if it has any.
-pub(crate) fn json<T: DeserializeOwned>(
-    row: &rusqlite::Row<'_>,
-    column: usize,
-) -> rusqlite::Result<Option<T>> {
-    let text = row.get_ref(column)?.as_str_or_null().map_err(|error| damaged(column, error.to_string()))?;
-    let value = text.map(serde_json::from_str).transpose();
-    value.map_err(|error| damaged(column, error.to_string()))
-}
-
-/// Lists tasks in order of id. What cannot be read is passed over, and takes no place in a page.
+/// Lists tasks in order of id. Skips unreadable tasks, which do not count toward the limit.
 pub(crate) fn list(conn: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, Fault> {
     let (sql, values) = query(filter)?;
     let mut statement = conn.prepare_cached(&sql)?;
@@ -277,31 +225,30 @@ pub(crate) fn list(conn: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, 
     Ok(tasks)
 }
 
-/// The next tasks in order of their number, and which of them cannot be read.
+/// Reads the next tasks in order of their numbers. Returns the unreadable ones.
 pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Page<Unreadable>, Fault> {
     let sql = [SELECT, EVERY].concat();
     let mut statement = conn.prepare_cached(&sql.replacen(" FROM", ", tid FROM", 1))?;
     let mut rows = statement.query(params![after, limit])?;
-    let (mut page, mut read, mut last) = (Page::default(), 0, after);
+    let mut page = Page::default();
+    let mut read = 0;
+    let mut last = after;
     while let Some(row) = rows.next()? {
-        (read, last) = (read + 1, row.get(26)?);
+        read += 1;
+        last = row.get(26)?;
         let Err(error) = read_task(row) else { continue };
         if !is_unreadable(&error) {
             return Err(error.into());
         }
-        let word = |column| match cell(row, column) {
-            Ok(Value::Text(text)) => Some(text),
-            _ => None,
-        };
-        let key = word(0).unwrap_or_else(|| format!("row {last} of table tasks"));
-        let advance = word(1).is_some_and(|kind| kind.starts_with("advance:"));
+        let key = text_of(row, 0)?.unwrap_or_else(|| format!("row {last} of table tasks"));
+        let advance = text_of(row, 1)?.is_some_and(|kind| kind.starts_with("advance:"));
         page.items.push(Unreadable { advance, ..Unreadable::new(RecordKind::Task, key, reason(&error)) });
     }
     page.next = (read == limit && limit > 0).then(|| last.to_string());
     Ok(page)
 }
 
-/// The index for a list. Few are claimed, fewer poked or silent, whatever else there is: theirs are always the best.
+/// The index of a list. Few tasks are claimed, fewer are poked or silent, so their indexes are always the best.
 fn index(filter: &TaskFilter) -> &'static str {
     match filter {
         TaskFilter { id: Some(_), .. } => "",
@@ -321,7 +268,8 @@ fn is_about_claims(filter: &TaskFilter) -> bool {
         || filter.owner_none_of.is_some()
 }
 
-/// The statement of a list, with its values. The words of an index's own condition stand in it as they are there.
+/// Builds the statement of a list with its values. Repeats the condition of a partial index verbatim, so that SQLite
+/// uses the index.
 pub(crate) fn query(filter: &TaskFilter) -> Result<(String, Vec<Value>), Fault> {
     let mut sql = [SELECT, index(filter), " WHERE 1"].concat();
     let mut values: Vec<Value> = Vec::new();
@@ -332,21 +280,21 @@ pub(crate) fn query(filter: &TaskFilter) -> Result<(String, Vec<Value>), Fault> 
         }
     };
     let text = |text: &str| Value::Text(text.to_owned());
-    let yes = |yes: bool| yes.then_some(Value::Integer(1));
+    let if_set = |set: bool| set.then_some(Value::Integer(1));
     add(" AND id = ?", filter.id.as_ref().map(|id| text(id.as_str())));
     add(" AND run = ?", filter.run.as_ref().map(|run| text(run.as_str())));
     add(" AND state IN ('ready', 'claimed') AND key = ?", filter.key.as_deref().map(text));
     add(" AND state = ?", filter.state.map(|state| text(state.as_str())));
-    add(" AND state = 'claimed' AND 1 = ?", yes(is_about_claims(filter)));
+    add(" AND state = 'claimed' AND 1 = ?", if_set(is_about_claims(filter)));
     add(" AND owner = ?", filter.owner.as_deref().map(text));
     add(" AND queue = ?", filter.queue.as_deref().map(text));
     let advance = match filter.advance {
         Some(true) => " AND kind >= 'advance:' AND kind < 'advance;' AND 1 = ?",
         _ => " AND NOT (kind >= 'advance:' AND kind < 'advance;') AND 1 = ?",
     };
-    add(advance, yes(filter.advance.is_some()));
-    add(" AND poked = 1 AND 1 = ?", yes(filter.poked));
-    add(" AND state IN ('ready', 'claimed', 'dead') AND 1 = ?", yes(filter.open));
+    add(advance, if_set(filter.advance.is_some()));
+    add(" AND poked = 1 AND 1 = ?", if_set(filter.poked));
+    add(" AND state IN ('ready', 'claimed', 'dead') AND 1 = ?", if_set(filter.open));
     add(
         " AND state = 'claimed' AND silence_max_ms IS NOT NULL \
         AND COALESCE(heartbeat_at, started_at, changed_at) + silence_max_ms <= ?",
@@ -356,7 +304,7 @@ pub(crate) fn query(filter: &TaskFilter) -> Result<(String, Vec<Value>), Fault> 
         " AND silence_max_ms IS NULL AND COALESCE(heartbeat_at, started_at, changed_at) <= ?",
         filter.quiet_since.map(|since| Value::Integer(since.0)),
     );
-    // A range, so that the index serves it; no name goes on after the largest character.
+    // A range, so that SQLite uses the index; no name continues after the largest character.
     add(" AND owner >= ?", filter.owner_prefix.as_deref().map(text));
     add(
         " AND owner < ?",
@@ -367,7 +315,7 @@ pub(crate) fn query(filter: &TaskFilter) -> Result<(String, Vec<Value>), Fault> 
         json_text(filter.owner_none_of.as_ref())?.map(Value::Text),
     );
     add(" AND id > ?", filter.after.as_ref().map(|id| text(id.as_str())));
-    // No limit: what cannot be read takes no place, and the reader stops when it has enough.
+    // No limit: unreadable tasks do not count, and the reader stops when it has enough.
     sql.push_str(" ORDER BY id");
     Ok((sql, values))
 }

@@ -1,6 +1,6 @@
-//! A store on a file of its own, and harm to that file, for tests of other crates. Feature `testing`.
+//! Stores for tests of other crates, and damage to them. Feature `testing`.
 //!
-//! Invariant: the harm is done by a plain connection of its own; the store itself can damage nothing.
+//! Invariant: damage is done by a separate connection; the store itself cannot damage anything.
 
 #![expect(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
@@ -17,13 +17,13 @@ use goldseam_store::{Clock, ManualClock};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
-use crate::append::sql_int;
+use crate::sql::sql_int;
 use crate::{Options, SqliteStore, system_clock};
 
-/// How long the harm waits for the store to let it in.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a separate connection waits for the store.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Of one run, or of all if there is none to name.
+/// Loses the row of one run, or all rows if the parameter is null.
 const LOSE_ROWS: &str = "UPDATE runs SET workflow = NULL, status = NULL, owner = NULL, parent = NULL, \
     cause = NULL, created_at = NULL, recovered_at = NULL, as_of = 0, task = NULL, summary = NULL \
     WHERE ?1 IS NULL OR id = ?1";
@@ -34,13 +34,13 @@ const LOSE_EVENT: &str = "DELETE FROM events WHERE rid = (SELECT rid FROM runs W
 const CORRUPT: &str =
     "UPDATE events SET body = ?3 WHERE rid = (SELECT rid FROM runs WHERE id = ?1) AND seq = ?2";
 
-/// A store in a new folder, with a clock to move. The folder is removed with the fixture.
+/// A store in a new folder, with a manual clock. The folder is removed with the fixture.
 pub async fn fixture() -> Fixture {
     let clock = ManualClock::default();
     on(clock.clock(), clock)
 }
 
-/// The same by the clock of this machine.
+/// A store in a new folder, with this machine's clock.
 pub async fn fixture_on_real_clock() -> Fixture {
     let capabilities = Capabilities { manual_clock: false, ..Capabilities::default() };
     on(system_clock(), ManualClock::default()).with(capabilities)
@@ -50,28 +50,28 @@ fn on(clock: Clock, moved: ManualClock) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let store = SqliteStore::open(&path, Options { clock, ..Options::default() }).unwrap();
-    let fixture = Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(Vandal::of(&path)));
-    fixture.viewed_by(Arc::new(Onlooker::of(&path))).keeping(folder)
+    let fixture = Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(Saboteur::of(&path)));
+    fixture.viewed_by(Arc::new(ViewReader::of(&path))).keeping(folder)
 }
 
-/// Somebody who reads the views past the store.
+/// Reads the views past the store.
 #[derive(Debug)]
-pub struct Onlooker {
+pub struct ViewReader {
     path: PathBuf,
 }
 
-impl Onlooker {
-    /// Of this database.
+impl ViewReader {
+    /// For this database.
     pub fn of(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 }
 
 #[async_trait]
-impl Views for Onlooker {
+impl Views for ViewReader {
     async fn ask(&self, sql: &str) -> Vec<Cells> {
         let conn = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-        conn.busy_timeout(PATIENCE).unwrap();
+        conn.busy_timeout(BUSY_TIMEOUT).unwrap();
         let mut statement = conn.prepare(sql).unwrap();
         let width = statement.column_count();
         let cell = |value: Value| match value {
@@ -90,52 +90,55 @@ impl Views for Onlooker {
     }
 }
 
-/// Somebody who writes into the file past the store.
+/// Writes into the file past the store.
 #[derive(Debug)]
-pub struct Vandal {
+pub struct Saboteur {
     path: PathBuf,
 }
 
-impl Vandal {
-    /// Of this database.
+impl Saboteur {
+    /// For this database.
     pub fn of(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// Does harm at one moment.
-    fn harm<T>(&self, act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> T {
+    /// Runs `act` in one transaction.
+    fn write<T>(&self, act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> T {
         let mut conn = Connection::open(&self.path).unwrap();
-        conn.busy_timeout(PATIENCE).unwrap();
-        let moment = conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-        let done = act(&moment).unwrap();
-        moment.commit().unwrap();
+        conn.busy_timeout(BUSY_TIMEOUT).unwrap();
+        let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let done = act(&transaction).unwrap();
+        transaction.commit().unwrap();
         done
     }
 
     fn lose_rows(&self, run: Option<&RunId>) {
         let run = run.map(|run| run.as_str());
-        self.harm(|moment| moment.execute(LOSE_ROWS, [run]).and(moment.execute(LOSE_TAGS, [run])));
+        self.write(|transaction| {
+            transaction.execute(LOSE_ROWS, [run]).and(transaction.execute(LOSE_TAGS, [run]))
+        });
     }
 }
 
 #[async_trait]
-impl Damage for Vandal {
+impl Damage for Saboteur {
     async fn lose_row(&self, run: &RunId) {
         self.lose_rows(Some(run));
     }
 
     async fn lose_task(&self, task: &TaskId) {
-        self.harm(|moment| moment.execute(LOSE_TASK, [task.as_str()]));
+        self.write(|transaction| transaction.execute(LOSE_TASK, [task.as_str()]));
     }
 
     async fn lose_event(&self, run: &RunId, seq: Seq) {
-        let lost = self.harm(|moment| moment.execute(LOSE_EVENT, params![run.as_str(), sql_int(seq.0)]));
+        let lost =
+            self.write(|transaction| transaction.execute(LOSE_EVENT, params![run.as_str(), sql_int(seq.0)]));
         assert_eq!(lost, 1, "{run} has no event {seq} to lose");
     }
 
     async fn corrupt(&self, run: &RunId, seq: Seq, body: &str) {
-        let changed =
-            self.harm(|moment| moment.execute(CORRUPT, params![run.as_str(), sql_int(seq.0), body]));
+        let changed = self
+            .write(|transaction| transaction.execute(CORRUPT, params![run.as_str(), sql_int(seq.0), body]));
         assert_eq!(changed, 1, "{run} has no event {seq} to change");
     }
 
@@ -157,12 +160,12 @@ impl Damage for Vandal {
             (Garble::Torn | Garble::Later, _) => [text, " = '{bad'"].concat(),
         };
         let sql = ["UPDATE ", table, " SET ", &set, " WHERE ", key, " = ?1"].concat();
-        let changed = self.harm(|moment| moment.execute(&sql, [name]));
-        assert_eq!(changed, 1, "there is no {what:?} to garble");
+        let changed = self.write(|transaction| transaction.execute(&sql, [name]));
+        assert_eq!(changed, 1, "{what:?} does not exist");
     }
 
     async fn lose_hints(&self) {
         self.lose_rows(None);
-        self.harm(|moment| moment.execute(LOSE_ADVANCE_TASKS, []));
+        self.write(|transaction| transaction.execute(LOSE_ADVANCE_TASKS, []));
     }
 }

@@ -1,6 +1,6 @@
-//! `sqlite:PATH?durability=process`: where the database is and how much a commit survives.
+//! `sqlite:PATH?durability=process`: the path of a database, and what a commit survives.
 //!
-//! Invariant: an unknown option is refused, never ignored; a mistyped durability must not lose data.
+//! Invariant: unknown options are refused, never ignored: a mistyped durability must not lose data.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use goldseam_store::{Clock, StoreError};
 
 use crate::clock::system_clock;
 
-/// How long a call waits for another process by default.
+/// Default time that a call waits for another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Read connections by default.
+/// Default number of read connections.
 const READERS: usize = 2;
-/// Most jobs that share one commit, by default.
+/// Default maximum of jobs that share one commit.
 const GROUP_MAX: usize = 512;
 
 /// What an acknowledged commit survives.
@@ -27,7 +27,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// The word in a URL and on screen.
+    /// The name in URLs and reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Power => "power",
@@ -39,7 +39,7 @@ impl Durability {
 /// How to open a database.
 #[derive(Clone)]
 pub struct Options {
-    /// What a commit survives.
+    /// What an acknowledged commit survives.
     pub durability: Durability,
     /// How long to wait for another process before a call is `Busy`.
     pub busy_timeout: Duration,
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Options {
 }
 
 impl Options {
-    /// Options from the part of a URL after `?`; an empty one gives the defaults.
+    /// Parses the part of a URL after `?`. An empty one gives the defaults.
     pub fn from_query(query: &str) -> Result<Self, StoreError> {
         let mut options = Self::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -83,7 +83,7 @@ impl Options {
             match name {
                 "durability" => options.durability = durability(value)?,
                 "busy_timeout" => options.busy_timeout = milliseconds(value)?,
-                _ => return Err(refused(format!("a SQLite URL has no option {name:?}"))),
+                _ => return Err(refused(format!("unknown option {name:?} in the SQLite URL"))),
             }
         }
         Ok(options)
@@ -94,23 +94,25 @@ fn durability(value: &str) -> Result<Durability, StoreError> {
     match value {
         "power" => Ok(Durability::Power),
         "process" => Ok(Durability::Process),
-        _ => Err(refused(format!("{value:?} is no durability"))),
+        _ => Err(refused(format!("unknown durability {value:?}: write power or process"))),
     }
 }
 
 fn milliseconds(value: &str) -> Result<Duration, StoreError> {
     let text = value.strip_suffix("ms").unwrap_or(value);
-    let count: u64 = text.parse().map_err(|_| refused(format!("{value:?} is no count of milliseconds")))?;
+    let invalid = |_| refused(format!("invalid busy_timeout {value:?}: write a number of milliseconds"));
+    let count: u64 = text.parse().map_err(invalid)?;
     Ok(Duration::from_millis(count))
 }
 
-/// Takes `sqlite:PATH?OPTIONS` apart; `sqlite://PATH` is understood too.
+/// Parses `sqlite:PATH?OPTIONS`. Accepts `sqlite://PATH` too.
 pub fn parse(url: &str) -> Result<(PathBuf, Options), StoreError> {
-    let rest = url.strip_prefix("sqlite:").ok_or_else(|| refused(format!("{url:?} is no SQLite URL")))?;
+    let other = || refused(format!("{url:?} is not a SQLite URL: it does not begin with sqlite:"));
+    let rest = url.strip_prefix("sqlite:").ok_or_else(other)?;
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     if path.is_empty() {
-        return Err(refused(format!("{url:?} names no file")));
+        return Err(refused(format!("the SQLite URL {url:?} has no path")));
     }
     Ok((PathBuf::from(path), Options::from_query(query)?))
 }
@@ -128,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_a_path_and_a_durability() {
+    fn parses_path_and_options() {
         let (path, options) = parse("sqlite:data/gold.db?durability=process&busy_timeout=50ms").unwrap();
         assert_eq!(path, PathBuf::from("data/gold.db"));
         assert_eq!(options.durability, Durability::Process);

@@ -11,10 +11,9 @@ use goldseam_store::StoreError;
 use tokio::sync::{Mutex, watch};
 
 use crate::notice::Notices;
-use crate::writer::Writer;
 
 /// Interval between two polls on a system without write notices.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_EVERY: Duration = Duration::from_millis(10);
 /// Pause after the poll that a notice causes: the commit becomes readable about now.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// The same if the notice is about an own commit.
@@ -28,16 +27,21 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Watch {
     mark: watch::Sender<u64>,
-    baton: Mutex<()>,
+    /// Held by the waiter that polls.
+    polling: Mutex<()>,
     notices: Option<Notices>,
     own_commits: AtomicU64,
 }
 
 impl Watch {
-    /// The watch of a database that was just opened.
+    /// Creates the watch of a database that was just opened.
     pub(crate) fn of(path: &Path) -> Self {
-        let (mark, notices) = (watch::Sender::new(1), Notices::of(path));
-        Self { mark, baton: Mutex::new(()), notices, own_commits: AtomicU64::new(0) }
+        Self {
+            mark: watch::Sender::new(1),
+            polling: Mutex::new(()),
+            notices: Notices::of(path),
+            own_commits: AtomicU64::new(0),
+        }
     }
 
     /// Records a commit of this process, and wakes waiters if it concerns them.
@@ -53,10 +57,15 @@ impl Watch {
         self.mark.send_modify(|mark| *mark += 1);
     }
 
-    /// Waits until the mark is not `seen`.
-    pub(crate) async fn changed(&self, seen: u64, writer: &Writer) -> Result<u64, StoreError> {
+    /// Waits until the mark is not `seen`. Calls `peek` to check for commits of other processes; `peek` bumps this
+    /// watch if there are any.
+    pub(crate) async fn changed<F, Fut>(&self, seen: u64, peek: F) -> Result<u64, StoreError>
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<(), StoreError>>,
+    {
         let mut marks = self.mark.subscribe();
-        let told = async {
+        let changed = async {
             match marks.wait_for(|mark| *mark != seen).await {
                 Ok(mark) => *mark,
                 Err(_) => unreachable!("the sender lives as long as the watch"),
@@ -64,26 +73,30 @@ impl Watch {
         };
         tokio::select! {
             biased;
-            mark = told => Ok(mark),
-            error = self.look(writer) => Err(error),
+            mark = changed => Ok(mark),
+            error = self.poll(peek) => Err(error),
         }
     }
 
-    /// Looks for others' commits for as long as this waiter waits; returns only if it cannot look.
-    async fn look(&self, writer: &Writer) -> StoreError {
-        let _baton = self.baton.lock().await;
-        let mut pace = Polling::default();
+    /// Polls for commits of other processes. Returns only if a poll fails.
+    async fn poll<F, Fut>(&self, peek: F) -> StoreError
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<(), StoreError>>,
+    {
+        let _only_poller = self.polling.lock().await;
+        let mut pauses = Polling::default();
         loop {
-            match writer.peek().await {
+            match peek().await {
                 Ok(()) | Err(StoreError::Busy { .. }) => {}
                 Err(error) => return error,
             }
             let Some(notices) = &self.notices else {
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(POLL_EVERY).await;
                 continue;
             };
-            let noticed = tokio::time::timeout(pace.pause, notices.next()).await.is_ok();
-            pace.advance(noticed, self.own_commits.load(Ordering::Relaxed));
+            let noticed = tokio::time::timeout(pauses.pause, notices.next()).await.is_ok();
+            pauses.advance(noticed, self.own_commits.load(Ordering::Relaxed));
         }
     }
 }
@@ -110,7 +123,7 @@ impl Polling {
     /// polled without a pause. A notice after an own commit is most likely about that commit: one more poll will do.
     fn advance(&mut self, noticed: bool, own_commits: u64) {
         let is_own = std::mem::replace(&mut self.own_commits, own_commits) != own_commits;
-        (self.pause, self.growth) = match noticed && self.pause >= LOOK_EVERY {
+        (self.pause, self.growth) = match noticed && self.pause >= POLL_EVERY {
             true if is_own => (PAUSE_OWN, u32::MAX),
             true => (PAUSE_MIN, GROWTH),
             false => (self.pause.saturating_mul(self.growth).min(PAUSE_MAX), self.growth),
@@ -126,7 +139,10 @@ mod tests {
 
     /// Polls within a minute, with a notice at this interval, each about an own commit or about one of another process.
     fn polls_in_a_minute(notice_every: Duration, own: bool) -> u32 {
-        let (mut pace, mut now, mut polls, mut commits) = (Polling::default(), Duration::ZERO, 0, 0);
+        let mut pace = Polling::default();
+        let mut now = Duration::ZERO;
+        let mut polls = 0;
+        let mut commits = 0;
         let mut notice = notice_every;
         while now < MINUTE {
             let noticed = notice <= now + pace.pause;
@@ -140,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_database_is_polled_every_five_seconds() {
+    fn polls_an_idle_database_every_five_seconds() {
         assert!((12..=20).contains(&polls_in_a_minute(Duration::MAX, false)));
     }
 

@@ -1,4 +1,4 @@
-//! The contract, on a file of its own for every case.
+//! The conformance suite, with a new file for every case.
 
 use goldseam_store_sqlite::testing::fixture;
 

@@ -1,4 +1,4 @@
-//! The views, asked as people ask them: in SQL as it stands in the guide, on a store where nearly everything is over.
+//! The SQL views, with the queries of the guide, on a store in which nearly all runs have ended.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const GUIDE: &str = include_str!("../../../docs/guides/sql-views.md");
 
-/// A plain connection beside a store that holds what the runbook is for.
+/// A plain connection beside a store with stalled runs.
 async fn session() -> (TempDir, Connection) {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("gold.db");
@@ -24,12 +24,12 @@ async fn session() -> (TempDir, Connection) {
     (folder, Connection::open(path).unwrap())
 }
 
-/// The block of the guide that has this word.
+/// The block of the guide that contains this text.
 fn block(word: &str) -> &'static str {
     blocks(GUIDE, "sqlite").into_iter().find(|sql| sql.contains(word)).unwrap()
 }
 
-/// The rows of a query, and how much SQLite did for them.
+/// The rows of a query, and the number of steps of the virtual machine.
 fn ask(conn: &Connection, sql: &str) -> (Vec<Vec<Value>>, i32) {
     let mut statement = conn.prepare(sql).unwrap();
     let width = statement.column_count();
@@ -51,7 +51,7 @@ fn texts(row: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn the_runbooks_sql_works_as_written_but_for_the_time() {
+async fn the_queries_of_the_runbook_work() {
     let (_folder, conn) = session().await;
     let (stale, _) = ask(&conn, block("strftime"));
     assert_eq!(stale.len(), 1, "{stale:?}");
@@ -63,7 +63,7 @@ async fn the_runbooks_sql_works_as_written_but_for_the_time() {
 }
 
 #[tokio::test]
-async fn the_dashboards_sql_works_as_written() {
+async fn the_queries_of_the_dashboards_work() {
     let (_folder, conn) = session().await;
     let (reasons, _) = ask(&conn, block("-- Recovery events by reason"));
     assert_eq!(reasons.len(), 1);
@@ -86,7 +86,7 @@ async fn every_query_of_the_guide_runs() {
     }
 }
 
-/// 20,000 runs that are over and 20,000 that sleep, each with a log.
+/// 20,000 ended and 20,000 sleeping runs, each with a log.
 const MANY: &str = r#"
     BEGIN;
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 40000)
@@ -105,7 +105,7 @@ const MANY: &str = r#"
     COMMIT;"#;
 
 #[tokio::test]
-async fn what_is_over_or_asleep_costs_the_queries_of_the_guide_nothing() {
+async fn ended_and_sleeping_runs_do_not_slow_the_queries() {
     let (_folder, conn) = session().await;
     let asked = ["strftime", "FROM job_runs", "-- Recovery events", "-- Workflows that required"].map(block);
     let before = asked.map(|sql| ask(&conn, sql));
@@ -113,11 +113,11 @@ async fn what_is_over_or_asleep_costs_the_queries_of_the_guide_nothing() {
     for (sql, (rows, steps)) in asked.iter().zip(before) {
         let (again, more) = ask(&conn, sql);
         assert_eq!(again, rows, "{sql}");
-        assert!(more < steps + steps / 10, "{steps} steps of SQLite became {more}: {sql}");
+        assert!(more < steps + steps / 10, "{steps} steps became {more}: {sql}");
     }
 }
 
-/// A run that is at work, with so many steps.
+/// Inserts a running run with this number of steps.
 fn long(conn: &Connection, name: &str, steps: u32) {
     let run = "INSERT INTO runs (id, workflow, status, owner, created_at, updated_at, as_of, summary) \
         VALUES (?1, 'checkout', 'running', 'n', 1, 1, 1, '{\"base\":1}')";
@@ -130,7 +130,7 @@ fn long(conn: &Connection, name: &str, steps: u32) {
 }
 
 #[tokio::test]
-async fn the_cost_of_a_run_grows_with_its_length_and_no_faster() {
+async fn the_cost_of_a_run_grows_linearly_with_its_length() {
     let (_folder, conn) = session().await;
     long(&conn, "m-500", 500);
     long(&conn, "m-2000", 2_000);
@@ -138,5 +138,5 @@ async fn the_cost_of_a_run_grows_with_its_length_and_no_faster() {
         |run: &str| ask(&conn, &format!("SELECT * FROM workflow_run_steps WHERE workflow_run_id = '{run}'"));
     let ((few, short), (many, long)) = (cost("m-500"), cost("m-2000"));
     assert_eq!((few.len(), many.len()), (500, 2_000));
-    assert!(long < short * 5, "{short} steps of SQLite became {long}");
+    assert!(long < short * 5, "{short} steps became {long}");
 }

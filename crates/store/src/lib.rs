@@ -24,6 +24,7 @@
 
 pub mod api;
 pub mod archive;
+pub mod backoff;
 pub mod check;
 pub mod clock;
 #[cfg(any(test, feature = "conformance"))]

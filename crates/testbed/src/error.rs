@@ -1,30 +1,30 @@
-//! What can go wrong with a server for tests.
+//! Errors of test servers.
 
 use std::fmt;
 
-/// Why there is no server, or why it did not do as it was told.
+/// Why a server could not be started or controlled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// A program is not there and could not be installed.
+    /// A program is missing and could not be installed.
     Missing {
         /// The program.
         program: &'static str,
-        /// What to do about it.
+        /// What to do.
         hint: String,
     },
     /// A program was run and failed.
     Failed {
-        /// What it was to do.
+        /// What failed.
         what: String,
-        /// The end of what it said.
-        said: String,
+        /// The end of its output.
+        message: String,
     },
 }
 
 impl Error {
-    /// `what` failed, and this was said about it.
-    pub(crate) fn failed(what: impl Into<String>, said: impl fmt::Display) -> Self {
-        Self::Failed { what: what.into(), said: said.to_string().trim().to_owned() }
+    /// The failure of `what`, with its message.
+    pub(crate) fn failed(what: impl Into<String>, message: impl fmt::Display) -> Self {
+        Self::Failed { what: what.into(), message: message.to_string().trim().to_owned() }
     }
 }
 
@@ -32,8 +32,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { program, hint } => write!(f, "{program} is not installed: {hint}"),
-            Self::Failed { what, said } if said.is_empty() => write!(f, "{what} failed"),
-            Self::Failed { what, said } => write!(f, "{what} failed: {said}"),
+            Self::Failed { what, message } if message.is_empty() => write!(f, "{what} failed"),
+            Self::Failed { what, message } => write!(f, "{what} failed: {message}"),
         }
     }
 }

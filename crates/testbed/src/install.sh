@@ -1,9 +1,9 @@
-# Installs the Debian package $1 so that it starts no service and makes no cluster; needs root.
-# What forbids both is taken back at the end, whatever the end is.
+# Installs the Debian package $1 without starting a service or creating a cluster; needs root.
+# The files that forbid both are removed at the end, even after a failure.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 
-# One at a time: tests run in many processes.
+# One installation at a time: tests run in many processes.
 exec 9>/run/goldseam-testbed.lock
 flock 9
 
@@ -26,7 +26,7 @@ echo 'create_main_cluster = false' >"$cluster"
 apt-get -o DPkg::Lock::Timeout=300 update
 apt-get -o DPkg::Lock::Timeout=300 install --yes --no-install-recommends "$1"
 
-# Nor does the next boot start it. (Postgres's own service starts clusters, and there is none.)
+# The next boot does not start it either. (The service of Postgres starts clusters, and no cluster exists.)
 if [ "$1" = pgbouncer ] && command -v systemctl >/dev/null; then
     systemctl disable pgbouncer.service || true
 fi

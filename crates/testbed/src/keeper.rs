@@ -1,8 +1,7 @@
-//! The process that owns a server and its folder, and ends both when its owner is gone.
+//! The process that owns a server and its folder, and removes both when its owner ends.
 //!
-//! It is in a process group of its own, so that Ctrl-C in a terminal reaches the owner only, and it holds
-//! nothing of the owner but its end of the pipe: a test runner that waits for a test's output to be closed
-//! does not wait for the server.
+//! It has its own process group, so Ctrl-C in a terminal reaches only the owner. It keeps no file of the owner open
+//! except the pipe: a test runner that waits until a test's output is closed does not wait for the server.
 
 use std::env;
 use std::fs;
@@ -18,37 +17,37 @@ use crate::Error;
 use crate::programs::{command, drop_root, is_root, last_lines};
 
 const SCRIPT: &str = include_str!("keeper.sh");
-/// The longest folder for temporary files in which a socket still has a path that is not too long.
+/// Longest temporary folder in which the path of a socket is short enough.
 const FOLDER_LEN_MAX: usize = 50;
-/// How many ports are tried until one is free.
-const PORT_TRIES: u32 = 8;
-/// How many times a server that runs is asked for its first answer, 20 ms apart.
-const ANSWER_TRIES: u32 = 3_000;
+/// Most attempts to find free ports.
+const PORT_ATTEMPTS: u32 = 8;
+/// Most attempts to get the first response of a running server, 20 ms apart.
+const RESPONSE_ATTEMPTS: u32 = 3_000;
 
-/// What a keeper runs, as shell commands inside its folder.
+/// The shell commands that a keeper runs inside its folder.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Names the server in errors and its folder in the file system.
+    /// The name of the server, in errors and in the name of its folder.
     pub(crate) name: &'static str,
     /// Runs once, before the first start.
     pub(crate) prepare: &'static str,
-    /// Becomes the server; `$arg` is its ports.
+    /// Becomes the server; `$arg` holds its ports.
     pub(crate) serve: &'static str,
-    /// Holds once the server `$server` is ready, as far as its folder shows.
+    /// Succeeds once the server process `$server` is ready, as far as its folder shows.
     pub(crate) ready: &'static str,
     /// The signal that ends the server at once.
     pub(crate) end: &'static str,
-    /// Removes what it leaves outside its folder, once it has ended.
+    /// Removes files outside its folder, after the server has ended.
     pub(crate) clean: &'static str,
-    /// How many ports it listens on; the first is the one that clients use.
+    /// The number of its ports; clients use the first.
     pub(crate) ports: usize,
-    /// Holds once a server on these ports answers.
+    /// Whether a server on these ports responds.
     pub(crate) answers: fn(&[u16]) -> bool,
-    /// Whether it refuses to run as root.
+    /// Whether the server refuses to run as root.
     pub(crate) refuses_root: bool,
 }
 
-/// Owns one server and its folder; both are gone once it is dropped, or once this process is.
+/// Owns one server and its folder. Both are removed when it is dropped, or when this process ends.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     job: &'static Job,
@@ -58,21 +57,21 @@ pub(crate) struct Keeper {
     process: Child,
 }
 
-/// Both ends of the talk with the process.
+/// The pipes to and from the process.
 #[derive(Debug)]
 struct Lines {
-    /// `None` once the keeper is to leave.
+    /// `None` once the keeper must end.
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
 impl Keeper {
-    /// Prepares a server and starts it on free ports of the loopback device. The commands of its job see
-    /// `values`, and `$DIR` is its folder.
+    /// Prepares a server and starts it on free loopback ports. The commands of its job see `values` as variables, and
+    /// its folder as `$DIR`.
     pub(crate) fn start(job: &'static Job, values: &[(&str, String)]) -> Result<Self, Error> {
         let mut keeper = Self::new(job, values)?;
-        for _ in 1..PORT_TRIES {
-            // Somebody may take one between our look and the server's.
+        for _ in 1..PORT_ATTEMPTS {
+            // Another process may take a port between the check and the start.
             match keeper.start_again() {
                 Err(error) if error.to_string().contains("in use") => keeper.ports = free_ports(job.ports),
                 outcome => return outcome.map(|()| keeper),
@@ -95,7 +94,7 @@ impl Keeper {
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = shell.spawn().map_err(|error| Error::failed(&what, error))?;
         let (Some(orders), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err(Error::failed(what, "it has no pipes"));
+            return Err(Error::failed(what, "the keeper process has no pipes"));
         };
         let lines = Mutex::new(Lines { orders: Some(orders), answers: BufReader::new(answers) });
         let keeper = Self { job, ports: free_ports(job.ports), folder, lines, process };
@@ -103,7 +102,7 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// The folder that everything of the server is in.
+    /// The folder of the server.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -113,29 +112,29 @@ impl Keeper {
         self.ports.first().copied().unwrap_or_default()
     }
 
-    /// Starts the server, which does not run, on its ports.
+    /// Starts the stopped server on its ports.
     pub(crate) fn start_again(&self) -> Result<(), Error> {
         let ports = self.ports.iter().map(u16::to_string).collect::<Vec<_>>().join(" ");
         let started = self.order(&format!("start {ports}")).and_then(|()| self.wait_for_answers());
         started.map_err(|error| {
-            // It may run all the same, and listen on some of its ports.
+            // The server may still run, and listen on some of its ports.
             let _ = self.order("stop KILL");
             Error::failed(format!("starting {} on port {ports}", self.job.name), error)
         })
     }
 
     fn wait_for_answers(&self) -> Result<(), String> {
-        for _ in 0..ANSWER_TRIES {
+        for _ in 0..RESPONSE_ATTEMPTS {
             if (self.job.answers)(&self.ports) {
                 return Ok(());
             }
-            // Its keeper pauses before it looks.
+            // The keeper pauses before it checks.
             self.order("watch")?;
         }
-        Err(format!("it gives no answer\n{}", self.log()))
+        Err(format!("the server does not answer\n{}", self.log()))
     }
 
-    /// Ends the server by a signal, and returns once it is gone.
+    /// Ends the server by a signal. Returns once it has ended.
     pub(crate) fn stop(&self, signal: &str) -> Result<(), Error> {
         self.order(&format!("stop {signal}"))
             .map_err(|error| Error::failed(format!("stopping {}", self.job.name), error))
@@ -152,7 +151,7 @@ impl Keeper {
         match answer.trim() {
             "done" => Ok(()),
             "failed" => Err(self.log()),
-            other => Err(format!("the keeper of {} is gone: {other}", self.folder.display())),
+            other => Err(format!("the keeper of {} has ended: {other}", self.folder.display())),
         }
     }
 
@@ -168,31 +167,31 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.lines().orders = None;
-        // It leaves by itself; whoever drops it may rely on the server and the folder being gone.
+        // The keeper ends without a signal. After this, server and folder are removed.
         let _ = self.process.wait();
     }
 }
 
-/// Where folders are made: for temporary files; but where everybody may, if the path of a socket would be too
-/// long there, or if we are root, which the server is not.
+/// The parent of all folders: the temporary folder, or `/tmp` if the path of a socket would be too long, or if this
+/// process is root and the server is not.
 fn base() -> PathBuf {
     let folder = env::temp_dir();
     let fits = folder.as_os_str().len() <= FOLDER_LEN_MAX && !is_root();
     if fits { folder } else { PathBuf::from("/tmp") }
 }
 
-/// Ports that nobody listens on, below those that the system gives to outgoing connections: a client that
-/// tries again while its server is down could otherwise be given the server's port, and connect to itself.
+/// Free ports below the range of outgoing connections: otherwise a client that retries while its server is down could
+/// get the server's port, and connect to itself.
 fn free_ports(count: usize) -> Vec<u16> {
     let candidate = || 15_000 + u16::try_from(random() % 15_000).unwrap_or_default();
     let bound = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
-    // Each stays bound until all are found, so that no two are the same.
+    // All stay bound until the last is found, so that no two are equal.
     let found: Vec<_> =
         (0..1_000).map(|_| candidate()).filter_map(|port| Some((port, bound(port)?))).take(count).collect();
     found.into_iter().map(|(port, _)| port).collect()
 }
 
-/// A number that no other process has: the standard library seeds its hash maps from the system.
+/// A random number: the standard library seeds its hashers randomly.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,14 +1,14 @@
 # Owns one server and its folder for as long as its standard input is open.
 #
-# DIR is the folder, made and removed here. PREPARE, SERVE, READY and CLEAN are commands that run inside it; END
-# is the signal that ends the server at once. Each line is an order and is answered by `done` or `failed`:
+# DIR is the folder, created and removed here. PREPARE, SERVE, READY and CLEAN are commands that run inside it; END
+# is the signal that ends the server at once. Each line of input is an order; the reply is `done` or `failed`:
 #
 #   prepare         runs PREPARE
-#   start ARG       runs SERVE with $arg, and waits until READY holds
-#   watch           pauses, and fails if the server is gone
-#   stop SIGNAL     ends the server, and waits until it is gone
+#   start ARG       runs SERVE with $arg, and waits until READY succeeds
+#   watch           pauses, and fails if the server has ended
+#   stop SIGNAL     ends the server, and waits until it has ended
 
-# What the owner had open by number must not stay open here.
+# Close the descriptors of the owner.
 exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
 umask 077
 ulimit -c 0
@@ -44,7 +44,7 @@ while read -r order arg; do
         is_ready
         ;;
     watch)
-        # A command that is waited for lets the shell notice that the server has ended.
+        # Waiting for a command lets the shell notice that the server has ended.
         sleep 0.02
         kill -0 "$server" 2>/dev/null
         ;;

@@ -1,8 +1,9 @@
-//! Real servers for tests and benchmarks: private, on loopback, and gone with whoever started them; and disks that fail.
+//! Real servers for tests and benchmarks, private and on loopback, which end with the process that started them; and
+//! failing disks.
 //!
-//! A server belongs to a *keeper*: a small shell process that reads orders from a pipe. The system closes
-//! that pipe however the owner ends, SIGKILL included; the keeper then ends the server and removes its
-//! folder. Nothing outlives a test run, and nothing of the machine's own servers is touched.
+//! A server belongs to a *keeper*: a small shell process that reads orders from a pipe. The system closes that pipe
+//! however the owner ends, even by SIGKILL; the keeper then ends the server and removes its folder. No server outlives
+//! a test run, and the machine's own servers are never used.
 //!
 //! ```no_run
 //! use goldseam_testbed::postgres::{Cluster, Options};
@@ -18,16 +19,16 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`postgres`] | a cluster, and the faults that tests want of it |
+//! | [`postgres`] | a cluster, and its faults |
 //! | [`pgbouncer`] | a transaction pooler in front of a cluster |
-//! | [`s3`] | what the servers that speak S3 have in common: a server, a bucket on it |
-//! | [`seaweedfs`], [`moto`] | servers that keep conditions |
-//! | [`rclone`] | one that ignores them |
-//! | [`disk`] | a disk under a database: one that fails, one that remembers, and what a power loss leaves |
+//! | [`s3`] | what all S3 servers share: a server, a bucket on it |
+//! | [`seaweedfs`], [`moto`] | S3 servers that enforce conditional writes |
+//! | [`rclone`] | an S3 server that ignores conditions |
+//! | [`disk`] | disks under a database: failing, journalling, and after a power loss |
 //! | `keeper` | the process that owns a server and its folder |
-//! | `programs` | where programs are, how a missing one is installed, as whom they run |
-//! | [`packages`] | tools of others, in the exact versions of a list |
-//! | `wheels` | programs that come as Python packages |
+//! | `programs` | finds and installs programs, and drops root |
+//! | [`packages`] | Python and Node packages in pinned versions |
+//! | `wheels` | programs from Python packages |
 
 pub mod disk;
 mod error;

@@ -1,14 +1,14 @@
-//! Moto: S3 in the memory of one Python process. It keeps conditions, and lets everybody in.
+//! Moto: S3 in the memory of one Python process. It enforces conditions, and accepts any keys.
 
 use crate::keeper::Job;
 use crate::s3::{self, Bucket, Server, Shared, status};
 use crate::{Error, wheels};
 
-/// Names the bucket for tests on a server that has been started already; [`shared`] takes it from here.
+/// The variable with the URL of a bucket on a running server, which [`shared`] uses.
 pub const VARIABLE: &str = "GOLDSEAM_TEST_S3_MOTO";
 
-/// It looks at conditions first and writes later, and on a machine with more to do another thread comes in between:
-/// two writers win then, in one of a hundred races. So requests are done one after the other.
+/// Moto checks a condition and writes later; on a busy machine another thread may write in between, and both win in one
+/// of a hundred races. This program therefore serializes all requests.
 const PROGRAM: &str = r"
 import threading
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication as App
@@ -38,7 +38,7 @@ static JOB: Job = Job {
     refuses_root: false,
 };
 
-/// Starts a server with one bucket. Installs it first if it is missing. What it holds is gone once it is stopped.
+/// Starts a server with one bucket. Installs it first if it is missing. Stopping it loses its objects.
 pub fn start() -> Result<Server, Error> {
     let packages = ["moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"];
     let (python, modules) = wheels::modules("moto", &packages)?;
@@ -50,19 +50,19 @@ pub fn start() -> Result<Server, Error> {
     Server::start(&JOB, &values)
 }
 
-/// The bucket that all tests of a run share: the one that the environment names (`cargo xtask test` starts its
-/// server), else one on a server that this process starts and that ends with it.
+/// The bucket that all tests of a run share: that of the environment (`cargo xtask test` starts its server), else one
+/// on a server that this process starts and that ends with it.
 pub fn shared() -> Result<&'static Bucket, Error> {
     static SHARED: Shared = Shared::new();
     s3::shared(&SHARED, VARIABLE, start)
 }
 
-/// A bucket of its own on the server of [`shared`]: this server looks through a whole bucket for every list.
+/// A new bucket on the server of [`shared`]: moto reads a whole bucket for every list.
 pub fn fresh(name: &str) -> Result<Bucket, Error> {
     let bucket = shared()?.named(name);
     let port = bucket.endpoint.rsplit(':').next().and_then(|port| port.parse().ok());
     match port.and_then(|port| s3::status(port, "PUT", &format!("/{name}"))) {
         Some(200) => Ok(bucket),
-        answer => Err(Error::failed(format!("making bucket {name}"), format!("{answer:?}"))),
+        answer => Err(Error::failed(format!("creating bucket {name}"), format!("status {answer:?}"))),
     }
 }

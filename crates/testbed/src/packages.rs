@@ -1,4 +1,4 @@
-//! Tools of others that come as packages of Python and of Node: installed once, in the exact versions of a list.
+//! Tools from Python and Node packages, installed once in pinned versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use std::process::Command;
 use crate::programs::{found_or_installed, path};
 use crate::{Error, wheels};
 
-/// Python, and the folder with the modules of a list; their programs are in its `bin`.
+/// Python and a folder of modules, with programs in its `bin`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Python {
     /// The interpreter.
     pub program: PathBuf,
-    /// What `PYTHONPATH` has to name.
+    /// The folder for `PYTHONPATH`.
     pub modules: PathBuf,
 }
 
-/// The Python packages of a list with a line `NAME==VERSION` each, which are installed if they are not.
+/// Installs the Python packages of a list of lines `NAME==VERSION`, unless they are installed.
 pub fn python(name: &'static str, list: &str) -> Result<Python, Error> {
     let packages: Vec<&str> = list.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let (program, modules) = wheels::pinned(name, &packages, &digest(list))?;
     Ok(Python { program, modules })
 }
 
-/// The folder that holds `node_modules` as `package.json` and `package-lock.json` of `from` list them; they are installed
-/// if they are not. No script of a package is run.
+/// Installs the Node packages of `package.json` and `package-lock.json` in `from`, unless they are installed, and
+/// returns the folder that holds `node_modules`. Runs no script of a package.
 pub fn node(name: &'static str, from: &Path) -> Result<PathBuf, Error> {
-    let npm = found_or_installed(npm_if_installed, ("npm", "npm"))?;
+    let npm = found_or_installed(npm_if_installed, "npm", "npm")?;
     let text = |file: &str| {
         let path = from.join(file);
         fs::read_to_string(&path).map_err(|error| Error::failed(format!("reading {}", path.display()), error))
@@ -34,7 +34,7 @@ pub fn node(name: &'static str, from: &Path) -> Result<PathBuf, Error> {
     let files = [("package.json", text("package.json")?), ("package-lock.json", text("package-lock.json")?)];
     let folder = format!("{name}-node-{}", digest(&files[1].1));
     wheels::installed(name, &folder, |to| {
-        let failed = |error| Error::failed(format!("making {}", to.display()), error);
+        let failed = |error| Error::failed(format!("creating {}", to.display()), error);
         fs::create_dir_all(to).map_err(failed)?;
         for (file, text) in &files {
             fs::write(to.join(file), text).map_err(failed)?;
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_list_has_another_folder() {
+    fn different_lists_have_different_folders() {
         assert_eq!(digest(""), "cbf29ce484222325");
         assert_eq!(digest("a"), "af63dc4c8601ec8c");
         assert_ne!(digest("a==1"), digest("a==2"));

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::keeper::{Job, Keeper};
 use crate::{Error, postgres, programs};
 
-/// Names the pooler for tests that has been started already; [`shared`] takes it from here.
+/// The variable with the URL of a running pooler, which [`shared`] uses.
 pub const VARIABLE: &str = "GOLDSEAM_TEST_POOLER";
 
 static JOB: Job = Job {
@@ -17,7 +17,7 @@ static JOB: Job = Job {
         printf '%s\nlisten_port = %s\n' "$SETTINGS" "$arg" >settings
         exec "$BIN" settings"#,
     ready: r#"[ "$(cat pid 2>/dev/null)" = "$server" ]"#,
-    // It keeps nothing, and what is gentler differs from version to version.
+    // It keeps no data, and gentler signals differ between versions.
     end: "KILL",
     clean: "",
     ports: 1,
@@ -25,7 +25,7 @@ static JOB: Job = Job {
     refuses_root: true,
 };
 
-/// The last section: the port is added to it. A server that was away is tried again soon.
+/// The last section, to which the port is added. A server that was down is retried soon.
 const SETTINGS: &str = "
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -40,15 +40,15 @@ server_login_retry = 0.2
 ignore_startup_parameters = extra_float_digits,options
 ";
 
-/// A pooler of our own on a port of the loopback device; a server connection is a client's for one transaction.
-/// Gone once it is dropped, or once this process is.
+/// A private pooler on a loopback port, which lends a server connection for one transaction. It ends when it is
+/// dropped, or when this process ends.
 #[derive(Debug)]
 pub struct Pooler {
     keeper: Keeper,
     account: Account,
 }
 
-/// What matters of an address: `postgres://USER@HOST:PORT/DATABASE`.
+/// The parts of a URL `postgres://USER@HOST:PORT/DATABASE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Account {
     user: String,
@@ -58,11 +58,11 @@ struct Account {
 }
 
 impl Pooler {
-    /// Starts a pooler in front of the server at `url`, for the user that it names. Installs Debian's pooler
-    /// first if there is none and we are root.
+    /// Starts a pooler in front of the server at `url`, for its user. Installs the Debian package first if it is
+    /// missing and this process is root.
     pub fn start(url: &str) -> Result<Self, Error> {
         let account = Account::parse(url).ok_or_else(|| {
-            Error::failed("starting a pooler", format!("it needs user, host and port: {url}"))
+            Error::failed("starting a pooler", format!("the URL needs user, host and port: {url}"))
         })?;
         let database = format!("[databases]\n* = host={} port={}\n", account.host, account.port);
         let values = [
@@ -74,18 +74,18 @@ impl Pooler {
         Ok(Self { keeper, account })
     }
 
-    /// Its address, with the user and the database of the server behind it.
+    /// Its URL, with the user and the database of the server behind it.
     pub fn url(&self) -> String {
         let Account { user, database, .. } = &self.account;
         format!("postgres://{user}@127.0.0.1:{}/{database}", self.keeper.port())
     }
 
-    /// The folder that everything of it is in.
+    /// Its folder.
     pub fn folder(&self) -> &Path {
         self.keeper.folder()
     }
 
-    /// Drops all clients, and is back at the same address.
+    /// Restarts it at the same address, which drops all clients.
     pub fn restart(&self) -> Result<(), Error> {
         self.keeper.stop(JOB.end)?;
         self.keeper.start_again()
@@ -103,8 +103,8 @@ impl Account {
     }
 }
 
-/// The address of a pooler in front of [`postgres::shared`] that all tests of a run share: the one that the
-/// environment names (`cargo xtask test` starts it), else one that this process starts and that ends with it.
+/// The URL of the pooler in front of [`postgres::shared`]: that of the environment (`cargo xtask test` starts it), else
+/// of one that this process starts and that ends with it.
 pub fn shared() -> Result<&'static str, Error> {
     static SHARED: OnceLock<Result<(String, Option<Pooler>), Error>> = OnceLock::new();
     let start = || match env::var(VARIABLE) {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_taken_apart() {
+    fn parses_a_url() {
         let account = Account::parse("postgres://goldseam@127.0.0.1:5432/orders?schema=x").unwrap();
         assert_eq!(
             (account.user.as_str(), account.port, account.database.as_str()),

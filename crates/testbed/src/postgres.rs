@@ -1,4 +1,4 @@
-//! A private Postgres, and the faults that tests want of it.
+//! A private Postgres server, and its faults.
 
 use std::env;
 use std::io::Write;
@@ -10,17 +10,17 @@ use crate::Error;
 use crate::keeper::{Job, Keeper};
 use crate::programs::{self, command};
 
-/// Names the server for tests that has been started already; [`shared`] takes it from here.
+/// The variable with the URL of a running server, which [`shared`] uses.
 pub const VARIABLE: &str = "GOLDSEAM_TEST_POSTGRES";
 
-/// The superuser, and the database that tests work in.
+/// The name of the superuser and of the database.
 const NAME: &str = "goldseam";
-/// Whoever is a member has to say a password; everybody else is trusted.
+/// The role whose members need a password; other users are trusted.
 const WITH_PASSWORD: &str = "with_password";
-/// How often a server is started that finds processes of the one before.
-const START_TRIES: u32 = 100;
-/// How many new sessions a change of settings may need until it is seen.
-const RELOAD_TRIES: u32 = 500;
+/// Most attempts to start while processes of the previous server run.
+const START_ATTEMPTS: u32 = 100;
+/// Most checks until a change of settings is effective.
+const RELOAD_CHECKS: u32 = 500;
 
 static JOB: Job = Job {
     name: "postgres",
@@ -29,7 +29,7 @@ static JOB: Job = Job {
         printf '%s' "$SETTINGS" >>data/postgresql.conf &&
         printf '%s' "$ACCESS" >data/pg_hba.conf"#,
     serve: r#"exec "$BIN/postgres" -D data -p "$arg" -k "$DIR""#,
-    // Its first line is the process, its eighth what it is doing.
+    // The first line is the process id, the eighth the state.
     ready: r#"[ "$(sed -n '1p;8p' data/postmaster.pid 2>/dev/null | tr -d ' \n')" = "${server}ready" ]"#,
     end: "QUIT",
     clean: "",
@@ -38,29 +38,29 @@ static JOB: Job = Job {
     refuses_root: true,
 };
 
-/// How a cluster is set up.
+/// The settings of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Whether what is committed survives a crash of the machine. Tests need no such promise, and are
-    /// faster without; benchmarks do.
+    /// Whether commits survive a crash of the machine. Tests do not need it, and are faster without; benchmarks need
+    /// it.
     pub durable: bool,
-    /// Settings of the server beside ours, by name; they win.
+    /// Further settings by name, with precedence.
     pub settings: Vec<(String, String)>,
 }
 
-/// How a server is ended.
+/// How to end a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shutdown {
-    /// Sessions are ended, their transactions rolled back, and everything is written.
+    /// Ends sessions, rolls back their transactions, and writes all data.
     Fast,
-    /// As by a crash: the next start recovers from the log.
+    /// Like a crash: the next start recovers from the log.
     Immediate,
-    /// Its first process dies by SIGKILL, and the others find themselves alone.
+    /// Kills the first process; the others end when they notice.
     Kill,
 }
 
-/// A server of our own: on a port of the loopback device and on a socket, with one superuser and one database,
-/// both named `goldseam`. Gone once it is dropped, or once this process is.
+/// A private server on a loopback port and on a socket, with one superuser and one database, both named `goldseam`. It
+/// ends when it is dropped, or when this process ends.
 #[derive(Debug)]
 pub struct Cluster {
     keeper: Keeper,
@@ -68,7 +68,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a new cluster and starts it. Installs Debian's server first if there is none and we are root.
+    /// Creates a cluster and starts it. Installs the Debian package first if it is missing and this process is root.
     pub fn start(options: &Options) -> Result<Self, Error> {
         let programs = programs::postgres()?;
         let values = [
@@ -84,57 +84,57 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Its address over TCP.
+    /// Its URL over TCP.
     pub fn url(&self) -> String {
         format!("postgres://{NAME}@127.0.0.1:{}/{NAME}", self.keeper.port())
     }
 
-    /// Its address over its socket.
+    /// Its URL over its socket.
     pub fn socket_url(&self) -> String {
         let folder = self.keeper.folder().display();
         format!("postgres:///{NAME}?host={folder}&port={}&user={NAME}", self.keeper.port())
     }
 
-    /// The folder that everything of it is in.
+    /// Its folder.
     pub fn folder(&self) -> &Path {
         self.keeper.folder()
     }
 
-    /// Makes a role that has to say its password, and returns the address it has to use. It has no rights.
+    /// Creates a role with a password and without privileges. Returns its URL.
     pub fn user(&self, name: &str, password: &str) -> Result<String, Error> {
         let values = [("name", name), ("password", password), ("group", WITH_PASSWORD)];
         self.psql(NAME, r#"CREATE ROLE :"name" LOGIN PASSWORD :'password' IN ROLE :"group";"#, &values)?;
         Ok(format!("postgres://{name}:{password}@127.0.0.1:{}/{NAME}", self.keeper.port()))
     }
 
-    /// Runs statements as the superuser by `psql`, each in its own transaction. Returns rows as lines, columns
+    /// Runs statements as the superuser with `psql`, each in its own transaction. Returns rows as lines with columns
     /// separated by `|`.
     pub fn sql(&self, statements: &str) -> Result<String, Error> {
         self.psql(NAME, statements, &[])
     }
 
-    /// Changes a setting of the running server, for sessions there are and sessions to come.
+    /// Changes a setting of the running server, for existing and new sessions.
     ///
-    /// New sessions have it on return; one that is busy takes it after its statement.
+    /// It is effective in new sessions on return; a busy session takes it after its statement.
     pub fn set(&self, name: &str, value: &str) -> Result<(), Error> {
         let before = self.sql("SELECT pg_conf_load_time();")?;
         let values = [("name", name), ("value", value)];
         self.psql(NAME, r#"ALTER SYSTEM SET :"name" = :'value'; SELECT pg_reload_conf();"#, &values)?;
-        for _ in 0..RELOAD_TRIES {
+        for _ in 0..RELOAD_CHECKS {
             if self.sql("SELECT pg_conf_load_time();")? != before {
                 return Ok(());
             }
         }
-        Err(Error::failed(format!("setting {name}"), "the server does not load its settings again"))
+        Err(Error::failed(format!("setting {name}"), "the server did not reload its settings"))
     }
 
-    /// Ends the server and starts it again at the same addresses.
+    /// Restarts the server at the same addresses.
     pub fn restart(&self, shutdown: Shutdown) -> Result<(), Error> {
         self.stop(shutdown)?;
         self.start_again()
     }
 
-    /// Ends the server, and returns once it is gone. What it stored is kept.
+    /// Ends the server. Returns once it has ended. Keeps its data.
     pub fn stop(&self, shutdown: Shutdown) -> Result<(), Error> {
         self.keeper.stop(match shutdown {
             Shutdown::Fast => "INT",
@@ -143,11 +143,11 @@ impl Cluster {
         })
     }
 
-    /// Starts a server that was stopped, at the same addresses.
+    /// Starts the stopped server at the same addresses.
     pub fn start_again(&self) -> Result<(), Error> {
-        for _ in 1..START_TRIES {
+        for _ in 1..START_ATTEMPTS {
             match self.keeper.start_again() {
-                // Processes of a server that was killed have not all noticed it yet, and nobody may join them.
+                // Processes of the killed server still run, and no new server may join them.
                 Err(error) if error.to_string().contains("pre-existing shared memory block") => {}
                 outcome => return outcome,
             }
@@ -155,9 +155,9 @@ impl Cluster {
         self.keeper.start_again()
     }
 
-    /// `values` are named in `statements` as `:"identifier"` and `:'literal'`.
+    /// Runs statements, which name `values` as `:"identifier"` and `:'literal'`.
     fn psql(&self, database: &str, statements: &str, values: &[(&str, &str)]) -> Result<String, Error> {
-        let failed = |said: &dyn std::fmt::Display| Error::failed("psql", said);
+        let failed = |message: &dyn std::fmt::Display| Error::failed("psql", message);
         let mut psql = command(self.programs.join("psql"));
         psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"]);
         psql.args(values.iter().map(|(name, value)| format!("--set={name}={value}")));
@@ -166,7 +166,7 @@ impl Cluster {
         psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = psql.spawn().map_err(|error| failed(&error))?;
         if let Some(mut input) = process.stdin.take() {
-            // If it has ended early, it says why.
+            // If psql has ended early, its output says why.
             let _ = input.write_all(statements.as_bytes());
         }
         let output = process.wait_with_output().map_err(|error| failed(&error))?;
@@ -192,14 +192,16 @@ fn settings(options: &Options) -> String {
     lines.iter().map(|(name, value)| format!("{name} = '{}'\n", value.replace('\'', "''"))).collect()
 }
 
-/// The first line that fits counts.
+/// The content of `pg_hba.conf`, of which the first matching line counts.
 fn access() -> String {
-    let line = |who: &str, how: &str| format!("local all {who} {how}\nhost all {who} 127.0.0.1/32 {how}\n");
+    let line = |user: &str, method: &str| {
+        format!("local all {user} {method}\nhost all {user} 127.0.0.1/32 {method}\n")
+    };
     line(&format!("+{WITH_PASSWORD}"), "scram-sha-256") + &line("all", "trust")
 }
 
-/// The address of a server that all tests of a run share: the one that the environment names
-/// (`cargo xtask test` starts it), else one that this process starts and that ends with it.
+/// The URL of the server that all tests of a run share: that of the environment (`cargo xtask test` starts it), else of
+/// one that this process starts and that ends with it.
 pub fn shared() -> Result<&'static str, Error> {
     static SHARED: OnceLock<Result<(String, Option<Cluster>), Error>> = OnceLock::new();
     let start = || match env::var(VARIABLE) {

@@ -1,4 +1,4 @@
-//! Where programs are, how a missing one is installed, and as whom servers run.
+//! Finds programs, installs missing ones, and drops root for servers.
 
 use std::cmp::Reverse;
 use std::env;
@@ -11,24 +11,24 @@ use std::process::{Command, Stdio};
 use crate::Error;
 
 const INSTALL: &str = include_str!("install.sh");
-/// Where Debian keeps the programs of each version of the server, which are not on the path.
+/// The folder of the Postgres versions of Debian, which are not on the path.
 const DEBIAN: &str = "/usr/lib/postgresql";
-/// Folders of daemons, which are not on everybody's path.
+/// Folders of daemons, which may not be on the path.
 const SBIN: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
-/// Who servers run as if we are root, which they refuse: the first that exists.
+/// The users of servers that refuse root; the first that exists is used.
 const UNPRIVILEGED: [&str; 2] = ["postgres", "nobody"];
 
-/// How names of variables begin that would turn a program to other servers or other keys.
-const TURNING: [&str; 6] = ["PG", "AWS_", "S3_", "WEED_", "RCLONE_", "MOTO_"];
+/// Prefixes of variables that would make a program use other servers or keys.
+const MISLEADING: [&str; 6] = ["PG", "AWS_", "S3_", "WEED_", "RCLONE_", "MOTO_"];
 
-/// The folder with `initdb`, `postgres` and `psql`; installs them if they are missing and we may.
+/// The folder with `initdb`, `postgres` and `psql`. Installs them if they are missing and this process may.
 pub(crate) fn postgres() -> Result<PathBuf, Error> {
-    found_or_installed(postgres_if_installed, ("Postgres", "postgresql"))
+    found_or_installed(postgres_if_installed, "Postgres", "postgresql")
 }
 
-/// The pooler's program; installs it if it is missing and we may.
+/// The path of `pgbouncer`. Installs it if it is missing and this process may.
 pub(crate) fn pgbouncer() -> Result<PathBuf, Error> {
-    found_or_installed(pgbouncer_if_installed, ("PgBouncer", "pgbouncer"))
+    found_or_installed(pgbouncer_if_installed, "PgBouncer", "pgbouncer")
 }
 
 fn postgres_if_installed() -> Option<PathBuf> {
@@ -42,13 +42,13 @@ fn pgbouncer_if_installed() -> Option<PathBuf> {
     path().chain(SBIN.map(PathBuf::from)).map(|folder| folder.join("pgbouncer")).find(|file| file.is_file())
 }
 
-/// The folders that programs are looked for in.
+/// The folders of `PATH`.
 pub(crate) fn path() -> impl Iterator<Item = PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).collect::<Vec<_>>().into_iter()
 }
 
-/// Where the `initdb` of `folder` really is: it may be a link to one among its siblings.
+/// The folder of the real `initdb`, if the one in `folder` is a link.
 fn real_folder(folder: &Path) -> Option<PathBuf> {
     let initdb = fs::canonicalize(folder.join("initdb")).ok()?;
     Some(initdb.parent()?.to_owned())
@@ -68,21 +68,22 @@ fn is_complete(folder: &Path) -> bool {
     ["initdb", "postgres", "psql"].iter().all(|program| folder.join(program).is_file())
 }
 
-/// What `find` finds, after Debian's package is installed if it finds nothing and we may install it.
+/// Returns what `find` finds. If it finds nothing, installs the Debian package first, if this process may.
 pub(crate) fn found_or_installed(
     find: fn() -> Option<PathBuf>,
-    (program, package): (&'static str, &str),
+    program: &'static str,
+    package: &str,
 ) -> Result<PathBuf, Error> {
     if let Some(found) = find() {
         return Ok(found);
     }
     let missing = |hint: String| Error::Missing { program, hint };
     if !is_root() || !path().any(|folder| folder.join("apt-get").is_file()) {
-        return Err(missing(format!("install Debian's package `{package}`, or your system's like it")));
+        return Err(missing(format!("install the Debian package `{package}` or your system's equivalent")));
     }
     install(package).map_err(|error| missing(error.to_string()))?;
     find().ok_or_else(|| {
-        missing(format!("package `{package}` is installed, but it is not where it was expected"))
+        missing(format!("package `{package}` is installed, but its programs are not in an expected folder"))
     })
 }
 
@@ -93,29 +94,29 @@ fn install(package: &str) -> Result<(), Error> {
         .stdin(Stdio::null())
         .output()
         .map_err(|error| Error::failed(&what, error))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(Error::failed(what, last_lines(&said))) }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(Error::failed(what, last_lines(&errors))) }
 }
 
-/// The end of a long text.
+/// The last lines of a text.
 pub(crate) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(12)..].join("\n")
 }
 
-/// A command that nothing in our environment turns to another server or another language.
+/// A command without variables that would make it use another server or another language.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    let turns =
-        |name: &OsStr| TURNING.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
-    for (name, _) in env::vars_os().filter(|(name, _)| turns(name)) {
+    let misleads =
+        |name: &OsStr| MISLEADING.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
+    for (name, _) in env::vars_os().filter(|(name, _)| misleads(name)) {
         command.env_remove(name);
     }
     command.env("LC_ALL", "C");
     command
 }
 
-/// Lets `command` run as somebody that servers accept.
+/// Runs `command` as a user that servers accept, if this process is root.
 pub(crate) fn drop_root(command: &mut Command) {
     if !is_root() {
         return;
@@ -127,16 +128,16 @@ pub(crate) fn drop_root(command: &mut Command) {
     }
 }
 
-/// Whether we may do everything, and servers refuse to run as we do.
+/// Whether this process is root.
 pub(crate) fn is_root() -> bool {
     output(Command::new("id").arg("-u")).is_some_and(|id| id == "0")
 }
 
-/// What a command says, if it succeeds.
+/// The output of a command, if it succeeds.
 pub(crate) fn output(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    let said = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| said.trim().to_owned())
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_to_its_end() {
+    fn keeps_the_last_lines_of_a_text() {
         let text: String = (1..=20).map(|line| format!("{line}\n")).collect();
         assert!(last_lines(&text).starts_with("9\n") && last_lines(&text).ends_with("\n20"));
         assert_eq!(last_lines("one"), "one");

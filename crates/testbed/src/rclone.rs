@@ -1,10 +1,10 @@
-//! Rclone's `serve s3`, which ignores conditions: a store that has to be refused.
+//! Rclone's `serve s3`, which ignores conditions: stores must refuse it.
 
 use crate::keeper::Job;
 use crate::s3::{self, Bucket, Server, Shared, WRITER, status};
 use crate::{Error, wheels};
 
-/// Names the bucket for tests on a server that has been started already; [`shared`] takes it from here.
+/// The variable with the URL of a bucket on a running server, which [`shared`] uses.
 pub const VARIABLE: &str = "GOLDSEAM_TEST_S3_LAX";
 
 static JOB: Job = Job {
@@ -17,7 +17,7 @@ static JOB: Job = Job {
     end: "KILL",
     clean: "",
     ports: 1,
-    // Whoever does not sign is turned away, but is answered.
+    // An unsigned request is refused, but gets a response.
     answers: |ports| ports.iter().all(|port| status(*port, "GET", "/").is_some()),
     refuses_root: false,
 };
@@ -34,8 +34,8 @@ pub fn start() -> Result<Server, Error> {
     Server::start(&JOB, &values)
 }
 
-/// The bucket that all tests of a run share: the one that the environment names (`cargo xtask test` starts its
-/// server), else one on a server that this process starts and that ends with it.
+/// The bucket that all tests of a run share: that of the environment (`cargo xtask test` starts its server), else one
+/// on a server that this process starts and that ends with it.
 pub fn shared() -> Result<&'static Bucket, Error> {
     static SHARED: Shared = Shared::new();
     s3::shared(&SHARED, VARIABLE, start)

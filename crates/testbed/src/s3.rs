@@ -1,4 +1,4 @@
-//! What the servers that speak S3 have in common: how they run, and how tests name a bucket on them.
+//! What all S3 servers share: how they run, and how tests name a bucket.
 
 use std::env;
 use std::io::{Read, Write};
@@ -10,17 +10,17 @@ use std::time::Duration;
 use crate::Error;
 use crate::keeper::{Job, Keeper};
 
-/// The bucket that each server has from its start.
+/// The bucket of every server.
 pub const BUCKET: &str = "goldseam";
-/// May do everything on every server: an access key and its secret.
+/// Access key and secret with all permissions.
 pub const WRITER: (&str, &str) = ("goldseam-writer", "writer-secret");
-/// May read and list, and nothing else, where a server knows of rights (SeaweedFS does).
+/// Access key and secret that may only read and list, on a server with permissions (SeaweedFS).
 pub const READER: (&str, &str) = ("goldseam-reader", "reader-secret");
 
-/// How long a question that should be answered at once may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of a request.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server of our own on the loopback device. Gone once it is dropped, or once this process is.
+/// A private server on loopback. It ends when it is dropped, or when this process ends.
 #[derive(Debug)]
 pub struct Server {
     keeper: Keeper,
@@ -32,7 +32,7 @@ impl Server {
         Keeper::start(job, values).map(|keeper| Self { keeper, job })
     }
 
-    /// The bucket that it has, for somebody who may do everything.
+    /// Its bucket, with all permissions.
     pub fn bucket(&self) -> Bucket {
         Bucket {
             name: BUCKET.to_owned(),
@@ -43,58 +43,58 @@ impl Server {
         }
     }
 
-    /// The folder that everything of it is in.
+    /// Its folder.
     pub fn folder(&self) -> &Path {
         self.keeper.folder()
     }
 
-    /// Ends it as a crash does, and returns once it is gone. What it stored on disk is kept.
+    /// Kills it, and returns once it has ended. Keeps its data on disk.
     pub fn stop(&self) -> Result<(), Error> {
         self.keeper.stop(self.job.end)
     }
 
-    /// Starts a server that was stopped, at the same address.
+    /// Starts the stopped server at the same address.
     pub fn start_again(&self) -> Result<(), Error> {
         self.keeper.start_again()
     }
 }
 
-/// A bucket, and as whom it is used.
+/// A bucket and its access keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket {
     /// Its name on the server.
     pub name: String,
     /// The address of the server.
     pub endpoint: String,
-    /// What the client has to sign for.
+    /// The region of signatures.
     pub region: String,
-    /// Whose the request is.
+    /// The access key id.
     pub access_key_id: String,
-    /// What it is signed with.
+    /// The secret of signatures.
     pub secret_access_key: String,
 }
 
 impl Bucket {
-    /// The address of what begins with `prefix` in it: `s3://BUCKET/PREFIX?endpoint=…&region=…` and the keys.
+    /// The store URL of a prefix: `s3://BUCKET/PREFIX?endpoint=…&region=…` with the keys.
     pub fn url(&self, prefix: &str) -> String {
         let Self { name, endpoint, region, access_key_id: id, secret_access_key: secret } = self;
         let access = format!("access_key_id={id}&secret_access_key={secret}");
         format!("s3://{name}/{prefix}?endpoint={endpoint}&region={region}&{access}")
     }
 
-    /// The same bucket, used by somebody else: an access key and its secret.
+    /// The same bucket with another access key and secret.
     #[must_use]
     pub fn accessed_by(&self, (id, secret): (&str, &str)) -> Self {
         Self { access_key_id: id.to_owned(), secret_access_key: secret.to_owned(), ..self.clone() }
     }
 
-    /// Another bucket on the same server; it need not be there.
+    /// Another bucket on the same server. It need not exist.
     #[must_use]
     pub fn named(&self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self.clone() }
     }
 
-    /// The bucket of an address as [`url`](Self::url) writes it, whatever the prefix is.
+    /// Parses a URL of [`url`](Self::url) with any prefix.
     pub fn parse(url: &str) -> Option<Self> {
         let (place, query) = url.strip_prefix("s3://")?.split_once('?')?;
         let value = |key: &str| {
@@ -111,10 +111,10 @@ impl Bucket {
     }
 }
 
-/// A bucket, and the server that it is on if that is ours.
+/// A bucket, and its server if this process started it.
 pub(crate) type Shared = OnceLock<Result<(Bucket, Option<Server>), Error>>;
 
-/// The bucket that the environment names in `variable`, else that of a server that is started now.
+/// The bucket in the environment variable, else that of a server that is started now.
 pub(crate) fn shared(
     shared: &'static Shared,
     variable: &str,
@@ -123,18 +123,18 @@ pub(crate) fn shared(
     let found = || match env::var(variable) {
         Ok(url) if !url.is_empty() => match Bucket::parse(&url) {
             Some(bucket) => Ok((bucket, None)),
-            None => Err(Error::failed(format!("taking a bucket from {variable}"), url)),
+            None => Err(Error::failed(format!("reading a bucket from {variable}"), url)),
         },
         _ => start().map(|server| (server.bucket(), Some(server))),
     };
     shared.get_or_init(found).as_ref().map(|(bucket, _)| bucket).map_err(Clone::clone)
 }
 
-/// The status that a server on the loopback device answers with, if it answers.
+/// The status of a response of a loopback server, if there is one.
 pub(crate) fn status(port: u16, method: &str, path: &str) -> Option<u16> {
     let mut stream =
-        TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), PATIENCE).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), TIMEOUT).ok()?;
+    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
     );
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_is_what_its_address_says() {
+    fn parses_the_url_of_a_bucket() {
         let url =
             "s3://goldseam/a/b?endpoint=http://127.0.0.1:1&region=eu&access_key_id=i&secret_access_key=s";
         let bucket = Bucket::parse(url).unwrap();

@@ -1,16 +1,16 @@
-//! SeaweedFS: a real object store that keeps conditions exactly, and knows who may do what.
+//! SeaweedFS: a real object store that enforces conditions and permissions.
 
 use crate::keeper::Job;
 use crate::s3::{self, Bucket, READER, Server, Shared, WRITER, status};
 use crate::{Error, wheels};
 
-/// Names the bucket for tests on a server that has been started already; [`shared`] takes it from here.
+/// The variable with the URL of a bucket on a running server, which [`shared`] uses.
 pub const VARIABLE: &str = "GOLDSEAM_TEST_S3";
 
 /// Ports: S3, the filer, the master and the volumes, then the gRPC of each in the same order.
 ///
-/// Volumes are small and many, so that no bucket takes all of them; nothing is told to the makers of it, and nothing
-/// but the bucket that is there may be written to. Elections among one are short.
+/// Many small volumes, so that no bucket takes all of them; no telemetry; no automatic creation of buckets; short
+/// elections, because there is one master.
 static JOB: Job = Job {
     name: "seaweedfs",
     prepare: r#"mkdir data && printf '%s' "$IDENTITIES" >identities.json"#,
@@ -26,9 +26,9 @@ static JOB: Job = Job {
             -master.electionTimeout=1s -master.heartbeatInterval=100ms \
             -volume.port="$4" -volume.port.grpc="$8" -volume.max=256 -volume.minFreeSpace=16MiB"#,
     ready: ":",
-    // Asked to end, it takes many seconds to say good-bye to itself.
+    // A graceful shutdown takes many seconds.
     end: "KILL",
-    // It makes sockets there wherever its folder is.
+    // It creates sockets there regardless of its folder.
     clean: r#"for port in $(cat ports); do rm -f "/tmp/seaweedfs-"*"-grpc-$port.sock"; done"#,
     ports: 8,
     answers: answers_with_a_bucket,
@@ -46,8 +46,8 @@ pub fn start() -> Result<Server, Error> {
     Server::start(&JOB, &values)
 }
 
-/// The bucket that all tests of a run share: the one that the environment names (`cargo xtask test` starts its
-/// server), else one on a server that this process starts and that ends with it.
+/// The bucket that all tests of a run share: that of the environment (`cargo xtask test` starts its server), else one
+/// on a server that this process starts and that ends with it.
 pub fn shared() -> Result<&'static Bucket, Error> {
     static SHARED: Shared = Shared::new();
     s3::shared(&SHARED, VARIABLE, start)
@@ -59,8 +59,8 @@ fn identity((id, secret): (&str, &str), actions: &str) -> String {
     )
 }
 
-/// A bucket is a folder of its filer, which asks nobody who he is; what is written there shows that there are
-/// volumes to write to.
+/// Creates the bucket as a folder of the filer, which needs no signature. A test write shows that there are writable
+/// volumes.
 fn answers_with_a_bucket(ports: &[u16]) -> bool {
     let &[s3, filer, ..] = ports else { return false };
     let bucket = format!("/buckets/{}/", s3::BUCKET);
@@ -71,6 +71,6 @@ fn answers_with_a_bucket(ports: &[u16]) -> bool {
         (filer, "PUT", trial.as_str()),
         (filer, "DELETE", trial.as_str()),
     ];
-    // 409: the folder is there from an earlier try.
+    // 409: the folder exists from an earlier attempt.
     steps.into_iter().all(|(port, method, path)| matches!(status(port, method, path), Some(200..=299 | 409)))
 }

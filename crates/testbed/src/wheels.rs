@@ -1,4 +1,4 @@
-//! Programs that come as Python packages: installed once, each into a folder of its own, for all later runs.
+//! Programs from Python packages, each installed once into its own folder.
 
 use std::env;
 use std::fs::{self, File};
@@ -9,19 +9,19 @@ use std::process::{Command, Stdio};
 use crate::Error;
 use crate::programs::{found_or_installed, last_lines, output, path};
 
-/// The folder with programs of these packages, which are installed if they are not.
+/// The folder of the programs of these packages. Installs them unless they are installed.
 pub(crate) fn programs(name: &'static str, packages: &[&str]) -> Result<PathBuf, Error> {
     folder(name, packages, &packages.join("_"))
 }
 
-/// Python, and the folder with modules of these packages and all that they need, which are installed if they are not.
+/// Python, and the folder of these packages and their dependencies. Installs them unless they are installed.
 pub(crate) fn modules(name: &'static str, packages: &[&str]) -> Result<(PathBuf, PathBuf), Error> {
     let python = python()?;
     let folder = folder(name, packages, &format!("{}_{}", cache_tag(&python), packages.join("_")))?;
     Ok((python, folder))
 }
 
-/// As [`modules`], in a folder that is named after `digest`: a long list makes no name.
+/// As [`modules`], in a folder named after `digest`: a long list is too long for a name.
 pub(crate) fn pinned(
     name: &'static str,
     packages: &[&str],
@@ -32,7 +32,7 @@ pub(crate) fn pinned(
     Ok((python, folder))
 }
 
-/// Modules fit one version of Python only.
+/// The tag of this version of Python: modules work with one version only.
 fn cache_tag(python: &Path) -> String {
     let tag = output(Command::new(python).args(["-c", "import sys; print(sys.implementation.cache_tag)"]));
     tag.unwrap_or_default()
@@ -42,19 +42,19 @@ fn folder(name: &'static str, packages: &[&str], folder: &str) -> Result<PathBuf
     installed(name, folder, |to| install(&python()?, packages, to))
 }
 
-/// The folder of this name in the cache; if it is not there, `install` fills it.
+/// The folder of this name in the cache. `install` fills it if it does not exist.
 pub(crate) fn installed(
     name: &'static str,
     folder: &str,
     install: impl FnOnce(&Path) -> Result<(), Error>,
 ) -> Result<PathBuf, Error> {
     let missing = |hint: String| Error::Missing { program: name, hint };
-    let cache = cache().ok_or_else(|| missing("there is no folder to install it in: set HOME".to_owned()))?;
+    let cache = cache().ok_or_else(|| missing("no cache folder: set HOME or XDG_CACHE_HOME".to_owned()))?;
     let folder = cache.join(folder);
     if folder.is_dir() {
         return Ok(folder);
     }
-    // One of a name at a time: tests run in many processes.
+    // One installation of a name at a time: tests run in many processes.
     let lock = fs::create_dir_all(&cache).and_then(|()| File::create(cache.join(format!("{name}.lock"))));
     let lock =
         lock.and_then(|lock| lock.lock().map(|()| lock)).map_err(|error| missing(error.to_string()))?;
@@ -65,9 +65,9 @@ pub(crate) fn installed(
     Ok(folder)
 }
 
-/// Installs under another name first: an installation that was cut off is done again.
+/// Installs under another name first, so that an interrupted installation is repeated.
 fn fill(folder: &Path, install: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
-    let failed = |error: io::Error| Error::failed(format!("making {}", folder.display()), error);
+    let failed = |error: io::Error| Error::failed(format!("creating {}", folder.display()), error);
     let unfinished = folder.with_added_extension("unfinished");
     match fs::remove_dir_all(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -77,12 +77,12 @@ fn fill(folder: &Path, install: impl FnOnce(&Path) -> Result<(), Error>) -> Resu
     fs::rename(&unfinished, folder).map_err(failed)
 }
 
-/// Python with its installer of packages; the installer is installed if it is missing and we may.
+/// Python with pip. Installs pip if it is missing and this process may.
 fn python() -> Result<PathBuf, Error> {
-    found_or_installed(python_if_installed, ("Python's pip", "python3-pip"))
+    found_or_installed(python_if_installed, "Python's pip", "python3-pip")
 }
 
-/// What is found may be a script that looks for the real one each time.
+/// The real interpreter: the one on the path may be a script.
 fn python_if_installed() -> Option<PathBuf> {
     let usual = ["/usr/bin", "/usr/local/bin"].map(PathBuf::from);
     let mut found = path().chain(usual).map(|folder| folder.join("python3")).filter(|file| file.is_file());
@@ -107,6 +107,6 @@ fn install(python: &Path, packages: &[&str], folder: &Path) -> Result<(), Error>
 pub(crate) fn run(installer: &mut Command, what: impl Fn() -> String) -> Result<(), Error> {
     let output =
         installer.stdin(Stdio::null()).output().map_err(|error: io::Error| Error::failed(what(), error))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(Error::failed(what(), last_lines(&said))) }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(Error::failed(what(), last_lines(&errors))) }
 }

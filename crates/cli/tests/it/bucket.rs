@@ -18,35 +18,35 @@ fn errors_of_an_unusable_bucket_have_a_hint() {
     let fake = FakeS3::start().unwrap();
     let place = at(&fake);
     insta::assert_snapshot!(masked(&place.run(&["ls"]).fails(7, "GS0205"), &fake), @r#"
-    error[GS0205]: there is no store at "orders" in bucket "goldseam" at SERVER
-    help: start an engine, which makes it, or run goldseam store migrate with this URL
+    error[GS0205]: no store exists at "orders" in bucket "goldseam" at SERVER
+    help: start an engine, which creates it, or run goldseam store migrate with this URL
     docs: goldseam explain GS0205
     "#);
     fake.set_read_only(true);
     insta::assert_snapshot!(masked(&place.run(&["store", "migrate"]).fails(7, "GS0219"), &fake), @r#"
-    error[GS0219]: these keys may not write to "orders" in bucket "goldseam" at SERVER: 403 AccessDenied AccessDenied
+    error[GS0219]: these access keys may not write to "orders" in bucket "goldseam" at SERVER: 403 AccessDenied AccessDenied
     help: allow s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket
     docs: goldseam explain GS0219
     "#);
     fake.set_read_only(false);
     fake.set_conditions(Conditions::Ignored);
     insta::assert_snapshot!(masked(&place.run(&["store", "check"]).fails(7, "GS0220"), &fake), @r#"
-    error[GS0220]: the server does not keep conditions: two writers created the same object, and both were told that they did
-    help: use a server that keeps If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS
+    error[GS0220]: the server does not enforce conditional writes: two writers created the same object, and both writes were acknowledged
+    help: use a server that enforces If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS
     docs: goldseam explain GS0220
     "#);
     fake.set_conditions(Conditions::Kept);
     fake.fail(Match::any(), Fault::no_bucket());
     insta::assert_snapshot!(masked(&place.run(&["start", "order"]).fails(7, "GS0218"), &fake), @r#"
-    error[GS0218]: there is no such bucket, while reading an object: 404 NoSuchBucket NoSuchBucket
-    help: create it, or look at the bucket, endpoint and region in the URL
+    error[GS0218]: the bucket does not exist, while reading an object: 404 NoSuchBucket NoSuchBucket
+    help: create it, or check bucket, endpoint and region in the URL
     docs: goldseam explain GS0218
     "#);
     fake.clear_faults();
     fake.put_raw("orders/photos/1.jpg", "not ours");
     insta::assert_snapshot!(masked(&place.run(&["store", "migrate"]).fails(7, "GS0222"), &fake), @r#"
-    error[GS0222]: "orders" in bucket "goldseam" at SERVER is in use by something else: it holds "photos/1.jpg", and no goldseam.json
-    help: use a prefix of its own: s3://BUCKET/ANOTHER; nothing was changed here
+    error[GS0222]: "orders" in bucket "goldseam" at SERVER is in use by another program: it holds "photos/1.jpg" but no goldseam.json
+    help: use another prefix, as in s3://BUCKET/ANOTHER; nothing was changed here
     docs: goldseam explain GS0222
     "#);
     assert_eq!(fake.objects().len(), 1);

@@ -1,4 +1,4 @@
-//! A client without second tries, so that each answer is seen.
+//! A client without retries, so that tests see each response.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use object_store::{
     UpdateVersion,
 };
 
-/// What a test does with an object store.
+/// The operations of tests.
 pub(crate) struct Client {
     store: AmazonS3,
 }
@@ -22,8 +22,8 @@ impl Client {
         Self::new(&Bucket::parse(&fake.url("")).unwrap(), 0)
     }
 
-    /// Tries again as often as this.
-    pub(crate) fn patient(fake: &FakeS3, retries_max: usize) -> Self {
+    /// A client with this number of retries.
+    pub(crate) fn with_retries(fake: &FakeS3, retries_max: usize) -> Self {
         Self::new(&Bucket::parse(&fake.url("")).unwrap(), retries_max)
     }
 
@@ -43,7 +43,7 @@ impl Client {
         Self { store }
     }
 
-    /// The ETag that it has then.
+    /// Returns the new ETag.
     pub(crate) async fn put(&self, key: &str, text: &str) -> Result<String, Error> {
         self.put_if(key, text, PutMode::Overwrite).await
     }
@@ -78,7 +78,7 @@ impl Client {
         Ok(String::from_utf8(bytes.to_vec()).unwrap())
     }
 
-    /// Size, and milliseconds since 1970.
+    /// The size, and the time of the last change in milliseconds since 1970.
     pub(crate) async fn head(&self, key: &str) -> Result<(u64, i64), Error> {
         let meta = self.store.head(&Path::from(key)).await?;
         Ok((meta.size, meta.last_modified.timestamp_millis()))
@@ -104,7 +104,7 @@ impl Client {
         Ok(listed.into_iter().map(|meta| meta.location.to_string()).collect())
     }
 
-    /// The folders right below, and the keys right below.
+    /// The folders and the keys directly below a prefix.
     pub(crate) async fn list_level(&self, prefix: &str) -> Result<[Vec<String>; 2], Error> {
         let listed = self.store.list_with_delimiter(Some(&Path::from(prefix))).await?;
         let folders = listed.common_prefixes.iter().map(ToString::to_string).collect();
@@ -112,7 +112,7 @@ impl Client {
     }
 }
 
-/// What kind of answer it was.
+/// The kind of a result.
 pub(crate) fn kind<T: std::fmt::Debug>(result: &Result<T, Error>) -> &'static str {
     match result {
         Ok(_) => "ok",

@@ -1,4 +1,4 @@
-//! Faults are what their names say.
+//! Faults do what their names say.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use goldseam_fake_s3::{Clock, FakeS3, Fault, Gate, Match, Op};
 
 use crate::client::{Client, kind};
 
-/// What became of a create, and whether it was done.
+/// The result of a create, and whether it was done.
 async fn after(fault: Fault) -> (&'static str, bool) {
     let fake = FakeS3::start().unwrap();
     fake.fail(Match::any().op(Op::Put).nth(1), fault);
@@ -16,7 +16,7 @@ async fn after(fault: Fault) -> (&'static str, bool) {
 }
 
 #[tokio::test]
-async fn an_error_says_nothing_about_what_was_done() {
+async fn a_failed_request_may_be_done_or_not() {
     for (fault, answer) in [
         (Fault::conflict(), "already exists"),
         (Fault::internal(), "other"),
@@ -32,17 +32,17 @@ async fn an_error_says_nothing_about_what_was_done() {
 }
 
 #[tokio::test]
-async fn a_create_that_is_tried_again_meets_itself() {
+async fn a_repeated_create_meets_itself() {
     let fake = FakeS3::start().unwrap();
     fake.fail(Match::any().op(Op::Put).nth(1), Fault::internal().after_commit());
-    let answer = Client::patient(&fake, 3).create("k", "mine").await;
+    let answer = Client::with_retries(&fake, 3).create("k", "mine").await;
     assert_eq!(kind(&answer), "already exists");
     assert_eq!(fake.objects()["k"], "mine");
     assert_eq!(after(Fault::twice()).await, ("already exists", true), "delivered twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_is_done_late_even_if_its_client_has_given_up() {
+async fn a_held_request_is_done_after_its_client_gave_up() {
     let fake = FakeS3::start().unwrap();
     let client = Client::of(&fake);
     for (key, fault, is_done) in [
@@ -54,7 +54,7 @@ async fn what_is_held_is_done_late_even_if_its_client_has_given_up() {
         {
             let write = std::pin::pin!(client.create(key, "late"));
             let held = || fake.count(|request| request.key == key) == 1;
-            // Polled until it has arrived, then given up.
+            // Polled until the request has arrived, then dropped.
             futures_util::future::select(write, std::pin::pin!(until(held))).await;
         }
         if !is_done {
@@ -65,7 +65,7 @@ async fn what_is_held_is_done_late_even_if_its_client_has_given_up() {
     }
 }
 
-/// Waits for a condition; there is nothing to be notified by.
+/// Polls a condition until it holds.
 async fn until(condition: impl Fn() -> bool) {
     while !condition() {
         tokio::task::yield_now().await;
@@ -83,13 +83,13 @@ async fn a_request_without_an_answer_stays_open() {
             || fake.count(|request| request.key == key) == 1 && fake.objects().contains_key(key) == is_done;
         let (write, known) = (std::pin::pin!(client.create(key, "v")), std::pin::pin!(until(is_known)));
         let first = futures_util::future::select(write, known).await;
-        assert!(matches!(first, futures_util::future::Either::Right(_)), "it was answered");
+        assert!(matches!(first, futures_util::future::Either::Right(_)), "the request got a response");
     }
     assert!(fake.log().iter().all(|logged| logged.status.is_none()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_comes_through_until_the_network_heals() {
+async fn no_request_is_done_while_the_network_is_cut() {
     let fake = FakeS3::start().unwrap();
     let client = Client::of(&fake);
     fake.cut_off();
@@ -100,13 +100,13 @@ async fn nothing_comes_through_until_the_network_heals() {
         fake.heal();
     };
     let (answer, ()) = tokio::join!(write, heal);
-    assert_eq!(kind(&answer), "other", "its connection is gone");
+    assert_eq!(kind(&answer), "other", "its connection was dropped");
     assert!(fake.objects().is_empty());
     client.create("k", "v").await.unwrap();
 }
 
 #[tokio::test]
-async fn the_nth_that_fits_fails_and_others_do_not() {
+async fn only_the_nth_matching_request_fails() {
     let fake = FakeS3::start().unwrap();
     let client = Client::of(&fake);
     fake.fail(Match::any().writes().key("/log/").nth(2), Fault::denied());
@@ -129,7 +129,7 @@ async fn the_nth_that_fits_fails_and_others_do_not() {
 }
 
 #[tokio::test]
-async fn everything_that_is_asked_is_in_the_log() {
+async fn the_log_holds_every_request() {
     let fake = FakeS3::start().unwrap();
     let client = Client::of(&fake);
     client.put("a/1", "x").await.unwrap();
@@ -145,7 +145,7 @@ async fn everything_that_is_asked_is_in_the_log() {
 }
 
 #[test]
-fn the_server_tells_the_time_that_it_is_told() {
+fn the_server_shows_the_time_that_a_test_sets() {
     let fake = FakeS3::start().unwrap();
     let host = fake.endpoint().replace("http://", "");
     let date = || {

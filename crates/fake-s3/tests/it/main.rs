@@ -1,4 +1,4 @@
-//! The fake does what it says, as seen through the client that stores use; and real servers do what it does.
+//! The fake server behaves as documented, seen through the client that stores use, and like real servers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

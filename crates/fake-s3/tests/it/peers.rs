@@ -1,4 +1,4 @@
-//! What real servers do, and that the fake does the same.
+//! The behaviour of real servers, which the fake server shares.
 
 use goldseam_fake_s3::{Conditions, FakeS3};
 use goldseam_testbed::s3::{Bucket, READER};
@@ -6,24 +6,24 @@ use goldseam_testbed::{moto, rclone, seaweedfs};
 
 use crate::client::{Client, kind};
 
-/// How often two create the same key at once.
+/// The number of races of two creates.
 const RACES: usize = 10;
 
-/// What a server did, in words.
+/// The behaviour of a server.
 #[derive(Debug, PartialEq, Eq)]
 struct Behaviour {
     create_again: &'static str,
     update: &'static str,
     update_stale: &'static str,
     update_missing: &'static str,
-    /// After the same bytes were written again.
+    /// Whether equal content has the ETag that it had before.
     etag_is_back: bool,
     read_unchanged: &'static str,
-    /// How many races had exactly one winner.
+    /// The number of races with exactly one winner.
     fair_races: usize,
 }
 
-/// What S3 does, as its client shows it.
+/// The behaviour of S3.
 const EXACT: Behaviour = Behaviour {
     create_again: "already exists",
     update: "ok",
@@ -34,14 +34,16 @@ const EXACT: Behaviour = Behaviour {
     fair_races: RACES,
 };
 
-/// A key that no other run has: a server may be there for longer than one.
+/// A key of this test run: a server may serve several runs.
 fn unique(key: &str) -> String {
     format!("{}/{key}", std::process::id())
 }
 
 async fn behaviour(bucket: &Bucket) -> Behaviour {
-    let (client, other) = (Client::new(bucket, 0), Client::new(bucket, 0));
-    let (key, missing) = (unique("k"), unique("missing"));
+    let client = Client::new(bucket, 0);
+    let other = Client::new(bucket, 0);
+    let key = unique("k");
+    let missing = unique("missing");
     let first = client.create(&key, "a").await.unwrap();
     let create_again = kind(&client.create(&key, "b").await);
     let first = if create_again == "ok" { client.put(&key, "a").await.unwrap() } else { first };
@@ -69,14 +71,15 @@ async fn behaviour(bucket: &Bucket) -> Behaviour {
     }
 }
 
-/// Lists and deletions, which all servers agree on.
+/// Lists and deletions, which all servers treat equally.
 async fn lists(bucket: &Bucket) {
     let client = Client::new(bucket, 0);
     let [a, b1, b2, c] = ["l/a", "l/b/1", "l/b/2", "l/c"].map(unique);
     for key in [&b2, &c, &a, &b1] {
         client.put(key, "x").await.unwrap();
     }
-    let (folder, list) = (unique("l"), [&a, &b1, &b2, &c]);
+    let folder = unique("l");
+    let list = [&a, &b1, &b2, &c];
     assert_eq!(client.list(&folder).await.unwrap().iter().collect::<Vec<_>>(), list);
     assert_eq!(client.list_after(&folder, &b1).await.unwrap().iter().collect::<Vec<_>>(), [&b2, &c]);
     let [folders, keys] = client.list_level(&folder).await.unwrap();
@@ -86,7 +89,7 @@ async fn lists(bucket: &Bucket) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fake_behaves_as_its_mode_says() {
+async fn the_fake_behaves_like_s3_unless_it_is_racy() {
     let fake = FakeS3::start().unwrap();
     let bucket = Bucket::parse(&fake.url("")).unwrap();
     assert_eq!(behaviour(&bucket).await, EXACT);
@@ -98,14 +101,14 @@ async fn the_fake_behaves_as_its_mode_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn seaweedfs_keeps_conditions() {
+async fn seaweedfs_enforces_conditions() {
     let bucket = seaweedfs::shared().unwrap();
     assert_eq!(behaviour(bucket).await, EXACT);
     lists(bucket).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn moto_keeps_conditions() {
+async fn moto_enforces_conditions() {
     let bucket = moto::shared().unwrap();
     assert_eq!(behaviour(bucket).await, EXACT);
     lists(bucket).await;
@@ -116,12 +119,12 @@ async fn rclone_ignores_conditions() {
     let bucket = rclone::shared().unwrap();
     let behaviour = behaviour(bucket).await;
     assert_eq!((behaviour.create_again, behaviour.update_stale), ("ok", "ok"), "{behaviour:?}");
-    // One of two writers may fail for a reason of its own, which looks as if it had lost.
+    // One of two writers may fail for another reason, which looks like a lost race.
     assert!(behaviour.fair_races < RACES, "{behaviour:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn seaweedfs_knows_who_may_do_what() {
+async fn seaweedfs_enforces_permissions() {
     let bucket = seaweedfs::shared().unwrap();
     let (key, new) = (&*unique("rights/k"), &*unique("rights/new"));
     let writer = Client::new(bucket, 0);
@@ -134,7 +137,7 @@ async fn seaweedfs_knows_who_may_do_what() {
     let error = reader.delete(&[key]).await.unwrap_err();
     assert!(error.to_string().contains("AccessDenied"), "{error}");
     let (id, _) = READER;
-    for access in [("nobody", "nothing"), (id, "a-wrong-secret")] {
+    for access in [("unknown", "nothing"), (id, "a-wrong-secret")] {
         assert_eq!(kind(&Client::new(&bucket.accessed_by(access), 0).get(key).await), "denied");
     }
     let error = Client::new(&bucket.named("missing"), 0).put(key, "v").await.unwrap_err();

@@ -1,4 +1,4 @@
-//! The traps of S3 are there.
+//! The fake server has the traps of S3.
 
 use goldseam_fake_s3::{Clock, Conditions, FakeS3, Listing, Op};
 
@@ -12,13 +12,13 @@ async fn equal_content_has_an_equal_etag() {
     let second = client.update("k", "b", &first).await.unwrap();
     assert_ne!(first, second);
     assert_eq!(client.update("k", "a", &second).await.unwrap(), first);
-    // Whoever saw the first one cannot tell.
+    // A client with the first ETag cannot see the change in between.
     client.update("k", "c", &first).await.unwrap();
-    assert_eq!(first, "\"0cc175b9c0f1b6a831c399e269772661\"", "it is the MD5 of the content");
+    assert_eq!(first, "\"0cc175b9c0f1b6a831c399e269772661\"", "the ETag is the MD5 of the content");
 }
 
 #[tokio::test]
-async fn conditions_are_kept_and_refused_as_s3_does() {
+async fn conditions_fail_with_the_statuses_of_s3() {
     let fake = FakeS3::start().unwrap();
     let client = Client::of(&fake);
     let etag = client.create("k", "one").await.unwrap();
@@ -27,12 +27,12 @@ async fn conditions_are_kept_and_refused_as_s3_does() {
     assert_eq!(kind(&client.update("k", "three", &etag).await), "precondition");
     assert_eq!(kind(&client.update("missing", "x", &etag).await), "precondition");
     let statuses: Vec<_> = fake.log().into_iter().map(|logged| logged.status.unwrap()).collect();
-    assert_eq!(statuses, [200, 412, 200, 412, 404], "a missing key is no failed condition");
+    assert_eq!(statuses, [200, 412, 200, 412, 404], "an update of a missing key is a 404");
     assert_eq!(client.get("k").await.unwrap(), "two");
 }
 
 #[tokio::test]
-async fn objects_are_read_whole_in_part_and_only_if_they_changed() {
+async fn reads_whole_objects_ranges_and_changes() {
     let fake = FakeS3::start().unwrap();
     let client = Client::of(&fake);
     fake.set_clock(Clock::Stopped { at: 1_700_000_000_000 });
@@ -51,7 +51,7 @@ async fn objects_are_read_whole_in_part_and_only_if_they_changed() {
 }
 
 #[tokio::test]
-async fn keys_are_listed_in_order_by_level_and_from_a_key_on() {
+async fn lists_keys_in_order_by_level_and_after_a_key() {
     let fake = FakeS3::start().unwrap();
     for key in ["p/b/2", "p/c", "p/a", "p/b/1", "q/a"] {
         fake.put_raw(key, key.to_owned());
@@ -68,7 +68,7 @@ async fn keys_are_listed_in_order_by_level_and_from_a_key_on() {
 }
 
 #[tokio::test]
-async fn a_list_may_be_behind_while_reads_are_not() {
+async fn lists_may_be_outdated_while_reads_are_not() {
     let fake = FakeS3::start().unwrap();
     let client = Client::of(&fake);
     fake.set_listing(Listing { behind: 1, keys_max: 1_000 });
@@ -79,7 +79,7 @@ async fn a_list_may_be_behind_while_reads_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_that_create_at_once_one_wins_unless_the_server_is_racy_or_lax() {
+async fn one_of_two_creates_wins_unless_conditions_are_lax() {
     let fake = FakeS3::start().unwrap();
     let (left, right) = (Client::of(&fake), Client::of(&fake));
     for (conditions, winners) in [(Conditions::Kept, 1), (Conditions::Racy, 2), (Conditions::Ignored, 2)] {

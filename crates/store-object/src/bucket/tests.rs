@@ -1,4 +1,4 @@
-//! Requests that go wrong, at a server that does so on order.
+//! Failing requests, at a server with scripted faults.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -8,26 +8,27 @@ use bytes::Bytes;
 use goldseam_fake_s3::{Clock, FakeS3, Fault, Gate, Listing, Match, Op, Refusal};
 use goldseam_store::StoreError;
 
-use super::{Bucket, Put, Tag, When};
+use super::{Bucket, Put, PutCondition, Tag};
 use crate::clock::StoreClock;
 use crate::connect::connect;
-use crate::tally::Tallies;
+use crate::request_counter::RequestCounter;
 
 struct Setup {
     fake: FakeS3,
     bucket: Bucket,
     clock: Arc<StoreClock>,
-    tallies: Arc<Tallies>,
+    counter: Arc<RequestCounter>,
 }
 
-/// A bucket at a server of its own, which has so long to answer.
+/// A bucket at a new server, with this timeout.
 fn setup(call_timeout: Duration) -> Setup {
     let fake = FakeS3::start().unwrap();
     let mut options = crate::url::parse(&fake.url("p")).unwrap();
     options.call_timeout = call_timeout;
-    let (clock, tallies) = (Arc::new(StoreClock::new(None)), Arc::new(Tallies::default()));
-    let bucket = connect(&options, Arc::clone(&clock), Arc::clone(&tallies)).unwrap();
-    Setup { fake, bucket, clock, tallies }
+    let clock = Arc::new(StoreClock::new(None));
+    let counter = Arc::new(RequestCounter::default());
+    let bucket = connect(&options, Arc::clone(&clock), Arc::clone(&counter)).unwrap();
+    Setup { fake, bucket, clock, counter }
 }
 
 fn patient() -> Setup {
@@ -44,7 +45,7 @@ impl Setup {
     }
 
     async fn create(&self, body: &'static str) -> Result<Put, StoreError> {
-        self.bucket.put_if("k", Bytes::from_static(body.as_bytes()), When::Absent).await
+        self.bucket.put_if("k", Bytes::from_static(body.as_bytes()), PutCondition::Absent).await
     }
 
     async fn made(&self) -> Tag {
@@ -61,7 +62,7 @@ fn is_unknown(put: &Result<Put, StoreError>) -> bool {
     matches!(put, Err(StoreError::Unknown { .. }))
 }
 
-/// Every way in which a request can fail so that nobody knows whether it was done.
+/// All failures after which it is unknown whether a request was done.
 fn losses() -> [Fault; 4] {
     let gateway = Fault::refused(Refusal::new(503, ""));
     [Fault::internal(), gateway, Fault::dropped(), Fault::unanswered()]
@@ -74,16 +75,16 @@ async fn s3_409_is_retry() {
     setup.fail_put(1, Fault::conflict());
     let tag = setup.made().await;
     setup.fail_put(1, Fault::conflict());
-    let put = setup.bucket.put_if("k", "second".into(), When::Is(tag)).await;
+    let put = setup.bucket.put_if("k", "second".into(), PutCondition::Unchanged(tag)).await;
     assert!(is_done(&put), "{put:?}");
     assert_eq!(setup.stored("k").unwrap(), "second");
 }
 
-/// earth-mover/icechunk#2099, slatedb#766, apache/hudi#14373: a repeated write met itself (412), and took itself for a rival.
+/// earth-mover/icechunk#2099, slatedb#766, apache/hudi#14373: a repeated write met itself (412) and saw a rival.
 #[tokio::test]
 async fn s3_lost_reply_is_own_write() {
     for loss in losses() {
-        for when in [When::Never, When::Absent] {
+        for when in [PutCondition::CreateOnce, PutCondition::Absent] {
             let setup = setup(Duration::from_secs(1));
             setup.fail_put(1, loss.clone().after_commit());
             let put = setup.bucket.put_if("k", "mine".into(), when).await;
@@ -92,16 +93,16 @@ async fn s3_lost_reply_is_own_write() {
         let setup = setup(Duration::from_secs(1));
         let tag = setup.made().await;
         setup.fail_put(1, loss.clone().after_commit());
-        let put = setup.bucket.put_if("k", "mine".into(), When::Is(tag)).await;
+        let put = setup.bucket.put_if("k", "mine".into(), PutCondition::Unchanged(tag)).await;
         assert!(is_done(&put), "{loss:?} {put:?}");
-        // The tag is that of what was written.
+        // The tag is that of the written object.
         let Ok(Put::Done(tag)) = put else { unreachable!() };
-        assert!(is_done(&setup.bucket.put_if("k", "next".into(), When::Is(tag)).await));
+        assert!(is_done(&setup.bucket.put_if("k", "next".into(), PutCondition::Unchanged(tag)).await));
     }
 }
 
 #[tokio::test]
-async fn a_write_that_was_not_done_is_sent_again() {
+async fn retries_a_write_that_was_not_done() {
     for loss in losses() {
         let setup = setup(Duration::from_secs(1));
         setup.fail_put(1, loss.clone());
@@ -112,18 +113,18 @@ async fn a_write_that_was_not_done_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_write_that_was_delivered_twice_is_done_once() {
+async fn a_write_delivered_twice_is_done_once() {
     let setup = patient();
     setup.fail_put(1, Fault::twice());
     assert!(is_done(&setup.create("mine").await));
 }
 
-/// apache/arrow-rs#6801: servers answer 404 or 412 to an update of what is not there.
+/// apache/arrow-rs#6801: servers answer 404 or 412 to an update of a missing object.
 #[tokio::test]
 async fn s3_if_match_missing() {
     let setup = patient();
     let tag = setup.made().await;
-    let update = || setup.bucket.put_if("missing", "x".into(), When::Is(tag.clone()));
+    let update = || setup.bucket.put_if("missing", "x".into(), PutCondition::Unchanged(tag.clone()));
     assert!(matches!(update().await, Ok(Put::Lost(None))));
     setup.fail_put(1, Fault::refused(Refusal::new(412, "PreconditionFailed")));
     assert!(matches!(update().await, Ok(Put::Lost(None))));
@@ -131,22 +132,24 @@ async fn s3_if_match_missing() {
 }
 
 #[tokio::test]
-async fn a_stale_update_is_lost_to_what_is_there() {
+async fn a_stale_update_loses_to_the_stored_object() {
     let setup = patient();
     let first = setup.made().await;
-    assert!(is_done(&setup.bucket.put_if("k", "second".into(), When::Is(first.clone())).await));
-    let put = setup.bucket.put_if("k", "third".into(), When::Is(first)).await;
+    assert!(is_done(
+        &setup.bucket.put_if("k", "second".into(), PutCondition::Unchanged(first.clone())).await
+    ));
+    let put = setup.bucket.put_if("k", "third".into(), PutCondition::Unchanged(first)).await;
     assert!(matches!(put, Ok(Put::Lost(Some(found))) if found.body == "second"));
 }
 
 #[tokio::test]
-async fn a_server_with_too_much_to_do_is_asked_again_and_has_done_nothing() {
+async fn retries_an_overloaded_server_and_reports_busy() {
     let setup = patient();
     setup.fake.fail(Match::any().first(2), Fault::slow_down());
     assert!(is_done(&setup.create("mine").await));
     setup.fake.clear_faults();
     setup.fake.fail(Match::any(), Fault::slow_down());
-    let put = setup.bucket.put_if("other", "x".into(), When::Absent).await;
+    let put = setup.bucket.put_if("other", "x".into(), PutCondition::Absent).await;
     assert!(matches!(put, Err(StoreError::Busy { .. })), "{put:?}");
     assert!(matches!(setup.bucket.get("k").await, Err(StoreError::Busy { .. })));
 }
@@ -170,7 +173,7 @@ async fn s3_non_412_is_error() {
             let setup = setup(Duration::from_millis(500));
             let tag = setup.made().await;
             setup.fake.fail(Match::any().op(Op::Put), fault.clone());
-            for (key, when) in [("k", When::Is(tag)), ("other", When::Absent)] {
+            for (key, when) in [("k", PutCondition::Unchanged(tag)), ("other", PutCondition::Absent)] {
                 let put = setup.bucket.put_if(key, "second".into(), when).await;
                 assert!(put.is_err(), "{fault:?} {key} {put:?}");
             }
@@ -181,30 +184,30 @@ async fn s3_non_412_is_error() {
 }
 
 #[tokio::test]
-async fn what_may_have_been_done_is_never_called_busy_or_refused() {
+async fn a_write_that_may_be_done_is_never_busy_or_refused() {
     let setup = patient();
     setup.fake.fail(Match::any().op(Op::Put), Fault::internal());
     let put = setup.create("mine").await;
     assert!(is_unknown(&put), "{put:?}");
-    // The keys are taken away after a try that may have been done.
+    // The keys lose their permission after an attempt that may have been done.
     setup.fake.clear_faults();
     setup.fail_put(1, Fault::internal());
     setup.fail_put(2, Fault::denied());
     let put = setup.create("mine").await;
     assert!(is_unknown(&put), "{put:?}");
-    // It was done, and can still be seen.
+    // The write was done, and can still be read.
     setup.fake.clear_faults();
     setup.fail_put(1, Fault::internal().after_commit());
     setup.fail_put(2, Fault::denied());
     assert!(is_done(&setup.create("mine").await));
 }
 
-/// A write is done, its reply is lost, and before it is sent again somebody else writes.
-async fn overtaken(when: impl FnOnce(Tag) -> When) -> Result<Put, StoreError> {
+/// A write is done, its response is lost, and another writer writes before it is sent again.
+async fn overtaken(when: impl FnOnce(Tag) -> PutCondition) -> Result<Put, StoreError> {
     let setup = Arc::new(patient());
     let tag = setup.made().await;
     let when = when(tag);
-    if !matches!(when, When::Is(_)) {
+    if !matches!(when, PutCondition::Unchanged(_)) {
         setup.fake.delete_raw("p/k");
     }
     setup.fake.forget_log();
@@ -216,7 +219,7 @@ async fn overtaken(when: impl FnOnce(Tag) -> When) -> Result<Put, StoreError> {
         let puts =
             |log: &[goldseam_fake_s3::Logged]| log.iter().filter(|one| one.request.op == Op::Put).count();
         assert!(other.fake.wait_for_log(|log| puts(log) == 2));
-        other.fake.put_raw("p/k", "somebody else's");
+        other.fake.put_raw("p/k", "theirs");
         gate.open();
     });
     let put = setup.bucket.put_if("k", "mine".into(), when).await;
@@ -225,26 +228,26 @@ async fn overtaken(when: impl FnOnce(Tag) -> When) -> Result<Put, StoreError> {
 }
 
 #[tokio::test]
-async fn a_write_that_somebody_else_may_have_written_over_is_unknown() {
-    assert!(is_unknown(&overtaken(When::Is).await));
-    assert!(is_unknown(&overtaken(|_| When::Absent).await));
-    // What is there for good was never ours.
-    let put = overtaken(|_| When::Never).await;
-    assert!(matches!(put, Ok(Put::Lost(Some(found))) if found.body == "somebody else's"));
+async fn a_write_that_may_be_overwritten_is_unknown() {
+    assert!(is_unknown(&overtaken(PutCondition::Unchanged).await));
+    assert!(is_unknown(&overtaken(|_| PutCondition::Absent).await));
+    // An object that never changes was never ours.
+    let put = overtaken(|_| PutCondition::CreateOnce).await;
+    assert!(matches!(put, Ok(Put::Lost(Some(found))) if found.body == "theirs"));
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_can_reach_has_done_nothing() {
+async fn an_unreachable_server_is_busy() {
     let url = "s3://bucket/p?endpoint=http://127.0.0.1:1&region=r&access_key_id=a&secret_access_key=b";
     let options = crate::url::parse(url).unwrap();
     let bucket = connect(&options, Arc::new(StoreClock::new(None)), Arc::default()).unwrap();
-    let put = bucket.put_if("k", "x".into(), When::Absent).await;
+    let put = bucket.put_if("k", "x".into(), PutCondition::Absent).await;
     let Err(StoreError::Busy { source, .. }) = put else { panic!("{put:?}") };
     assert!(source.to_string().contains("refused"), "{source}");
 }
 
 #[tokio::test]
-async fn every_page_of_a_list_is_counted() {
+async fn counts_every_page_of_a_list() {
     let setup = patient();
     for number in 0..10 {
         setup.fake.put_raw(&format!("p/f/{number}"), "x");
@@ -253,14 +256,14 @@ async fn every_page_of_a_list_is_counted() {
     setup.fake.set_listing(Listing { behind: 0, keys_max: 3 });
     let listed = setup.bucket.list("f/", None, usize::MAX).await.unwrap();
     assert_eq!(listed.len(), 10);
-    assert_eq!(setup.tallies.tally().lists, 4);
+    assert_eq!(setup.counter.counts().lists, 4);
     assert_eq!(setup.fake.counts().get(&Op::List), Some(&4));
     let behind = setup.bucket.list("f/", Some("f/7"), usize::MAX).await.unwrap();
     assert_eq!(behind.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(), ["f/8", "f/9"]);
 }
 
 #[tokio::test]
-async fn the_time_is_the_servers() {
+async fn takes_the_time_from_the_server() {
     let setup = patient();
     assert!(!setup.clock.is_set());
     // In 2001.
@@ -273,7 +276,7 @@ async fn the_time_is_the_servers() {
 }
 
 #[test]
-fn a_blocked_runtime_holds_nobody_else_up() {
+fn a_blocked_runtime_does_not_delay_another() {
     let setup = patient();
     let (stop, stopped) = mpsc::channel::<()>();
     let (asked, waiting) = mpsc::channel::<()>();

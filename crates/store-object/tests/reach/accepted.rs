@@ -1,4 +1,4 @@
-//! Servers that keep conditions, and prefixes that can be made a store.
+//! Servers that enforce conditional writes, and prefixes that can become a store.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,10 +15,10 @@ fn fact(facts: &[(&'static str, Fact)], name: &str) -> String {
     facts.iter().find(|(known, _)| *known == name).map(|(_, fact)| fact.to_string()).unwrap_or_default()
 }
 
-async fn is_made_once_and_found_sound(bucket: &Bucket) {
+async fn creates_one_sound_store(bucket: &Bucket) {
     let prefix = prefix();
     let options = parse(&bucket.url(&prefix)).unwrap();
-    // An empty prefix can be looked at, and stays empty.
+    // A check of an empty prefix leaves it empty.
     let report = check(options.clone()).await.unwrap();
     assert_eq!((report.schema, report.runs, report.is_sound()), (0, 0, true), "{report:?}");
     assert!(keys(bucket, &prefix).await.is_empty());
@@ -28,7 +28,7 @@ async fn is_made_once_and_found_sound(bucket: &Bucket) {
     let report = check(options).await.unwrap();
     assert_eq!((report.schema, report.schema_latest), (1, 1));
     assert!(report.is_sound(), "{report:?}");
-    assert!(fact(&report.facts, "conditions").starts_with("kept in "), "{report:?}");
+    assert!(fact(&report.facts, "conditions").starts_with("enforced in "), "{report:?}");
     assert_eq!(fact(&report.facts, "versioned"), "no", "{report:?}");
     assert_eq!(fact(&report.facts, "listed"), "at once", "{report:?}");
     assert_eq!(fact(&report.facts, "server_clock_ahead"), "0 ms", "{report:?}");
@@ -36,17 +36,17 @@ async fn is_made_once_and_found_sound(bucket: &Bucket) {
 }
 
 #[tokio::test]
-async fn seaweedfs_can_be_used() {
-    is_made_once_and_found_sound(seaweedfs::shared().unwrap()).await;
+async fn seaweedfs_is_usable() {
+    creates_one_sound_store(seaweedfs::shared().unwrap()).await;
 }
 
 #[tokio::test]
-async fn moto_can_be_used() {
-    is_made_once_and_found_sound(moto::shared().unwrap()).await;
+async fn moto_is_usable() {
+    creates_one_sound_store(moto::shared().unwrap()).await;
 }
 
 #[tokio::test]
-async fn states_of_workflows_may_be_there_first() {
+async fn a_prefix_with_foreign_states_may_become_a_store() {
     let bucket = seaweedfs::shared().unwrap();
     let prefix = prefix();
     for id in ["a", "b.2"] {
@@ -60,7 +60,7 @@ async fn states_of_workflows_may_be_there_first() {
 }
 
 #[tokio::test]
-async fn many_may_open_an_empty_prefix_at_once() {
+async fn many_processes_may_create_a_store_at_once() {
     let bucket = seaweedfs::shared().unwrap();
     let prefix = prefix();
     let options = parse(&bucket.url(&prefix)).unwrap();
@@ -72,17 +72,17 @@ async fn many_may_open_an_empty_prefix_at_once() {
 }
 
 #[tokio::test]
-async fn keys_that_may_only_read_are_enough_to_look_a_store_over() {
+async fn read_only_keys_are_enough_for_a_check() {
     let bucket = seaweedfs::shared().unwrap();
     let prefix = prefix();
     migrate(parse(&bucket.url(&prefix)).unwrap()).await.unwrap();
     let report = check(parse(&bucket.accessed_by(READER).url(&prefix)).unwrap()).await.unwrap();
-    assert_eq!(fact(&report.facts, "conditions"), "not tried: these keys may not write");
+    assert_eq!(fact(&report.facts, "conditions"), "not tested: these access keys may not write");
     assert_eq!((report.schema, report.is_sound()), (1, true));
 }
 
 #[tokio::test]
-async fn a_bucket_that_keeps_versions_can_be_used() {
+async fn a_versioned_bucket_is_usable() {
     let bucket = moto::fresh(&format!("versions-{}", std::process::id())).unwrap();
     keep_versions(&bucket);
     let options = parse(&bucket.url("")).unwrap();
@@ -92,7 +92,7 @@ async fn a_bucket_that_keeps_versions_can_be_used() {
     assert_eq!((fact(&report.facts, "versioned").as_str(), report.is_sound()), ("yes", true), "{report:?}");
 }
 
-/// Moto does what everybody says.
+/// Enables versioning; moto needs no signature.
 fn keep_versions(bucket: &Bucket) {
     let host = bucket.endpoint.strip_prefix("http://").unwrap();
     let body = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";

@@ -1,4 +1,4 @@
-//! What `store check` finds in a store that was harmed.
+//! What `store check` finds in a damaged store.
 
 use goldseam_core::{RunId, Seq};
 use goldseam_fake_s3::FakeS3;
@@ -28,32 +28,35 @@ async fn checked(fake: &FakeS3) -> Report {
 }
 
 #[tokio::test]
-async fn a_log_that_is_whole_is_sound() {
+async fn an_intact_log_is_sound() {
     let fake = with_a_log().await;
     let report = checked(&fake).await;
     assert_eq!((report.runs, report.events, report.complaints), (1, 5, Vec::<String>::new()));
 }
 
 #[tokio::test]
-async fn a_batch_that_is_missing_is_told() {
+async fn reports_a_missing_batch() {
     let fake = with_a_log().await;
     fake.delete_raw(&batch(2));
     let report = checked(&fake).await;
     assert_eq!(report.events, 3);
-    assert_eq!(report.complaints, ["the log r has no batch 2 before batch 3"]);
+    assert_eq!(report.complaints, ["the log of run r has no batch 2 before batch 3"]);
 }
 
 #[tokio::test]
-async fn an_event_that_was_changed_is_told() {
+async fn reports_a_changed_event() {
     let fake = with_a_log().await;
     let text = String::from_utf8(fake.objects()[&batch(2)].to_vec()).unwrap();
     fake.put_raw(&batch(2), text.replace("\nb\n", "\nB\n"));
     let report = checked(&fake).await;
-    assert_eq!(report.complaints, ["the log r is broken at batch 3: it does not follow the one before it"]);
+    assert_eq!(
+        report.complaints,
+        ["the log of run r is broken at batch 3: it does not follow the batch before it"]
+    );
 }
 
 #[tokio::test]
-async fn a_batch_in_the_wrong_place_is_told() {
+async fn reports_a_batch_in_the_wrong_place() {
     let fake = with_a_log().await;
     fake.put_raw(&batch(3), fake.objects()[&batch(1)].clone());
     fake.put_raw(&batch(4), "no batch");
@@ -61,18 +64,18 @@ async fn a_batch_in_the_wrong_place_is_told() {
     assert_eq!(
         report.complaints,
         [
-            "the log r is broken at batch 3: it says that it is batch 1",
-            "the store is damaged: object workflow/r/log/0000000004: it has no first line"
+            "the log of run r is broken at batch 3: its header names batch 1",
+            "the store is damaged: object workflow/r/log/0000000004: the header line is missing"
         ]
     );
 }
 
 #[tokio::test]
-async fn what_is_not_ours_is_told() {
+async fn reports_foreign_objects_beside_a_log() {
     let fake = with_a_log().await;
     fake.put_raw("p/workflow/r/notes.txt", "hello");
     fake.put_raw("p/workflow/other/state.json", r#"{"status": "running"}"#);
     let report = checked(&fake).await;
-    assert_eq!(report.complaints, ["\"workflow/r/notes.txt\" is no object of the store"]);
+    assert_eq!(report.complaints, ["\"workflow/r/notes.txt\" is not an object of this store"]);
     assert_eq!(report.runs, 1);
 }

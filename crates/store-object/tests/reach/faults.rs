@@ -1,4 +1,4 @@
-//! Opening at a server that does what it should not.
+//! Opening at a faulty server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,53 +17,53 @@ fn at(fake: &FakeS3) -> Options {
     parse(&fake.url("p")).unwrap()
 }
 
-async fn told(fake: &FakeS3, fault: Fault) -> String {
+async fn refusal(fake: &FakeS3, fault: Fault) -> String {
     fake.clear_faults();
     fake.fail(Match::any(), fault);
     shown(migrate(at(fake)).await, &fake.endpoint(), "none")
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_told_in_our_words() {
+async fn every_refusal_of_a_server_has_a_code_and_a_hint() {
     let fake = FakeS3::start().unwrap();
     let refused = |status, code| Fault::refused(Refusal::new(status, code));
-    insta::assert_snapshot!(told(&fake, Fault::skewed()).await, @r#"
+    insta::assert_snapshot!(refusal(&fake, Fault::skewed()).await, @r#"
     GS0221: this machine's clock is too far from the server's, while reading an object: 403 RequestTimeTooSkewed RequestTimeTooSkewed
-    hint: set the clock of this machine, and have it kept by NTP
+    hint: correct this machine's clock, for example with NTP
     "#);
-    insta::assert_snapshot!(told(&fake, Fault::denied()).await, @r#"
-    GS0219: these keys may not do that in the bucket, while reading an object: 403 AccessDenied AccessDenied
+    insta::assert_snapshot!(refusal(&fake, Fault::denied()).await, @r#"
+    GS0219: these access keys lack a permission in the bucket, while reading an object: 403 AccessDenied AccessDenied
     hint: allow s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket
     "#);
-    insta::assert_snapshot!(told(&fake, Fault::no_bucket()).await, @r#"
-    GS0218: there is no such bucket, while reading an object: 404 NoSuchBucket NoSuchBucket
-    hint: create it, or look at the bucket, endpoint and region in the URL
+    insta::assert_snapshot!(refusal(&fake, Fault::no_bucket()).await, @r#"
+    GS0218: the bucket does not exist, while reading an object: 404 NoSuchBucket NoSuchBucket
+    hint: create it, or check bucket, endpoint and region in the URL
     "#);
-    insta::assert_snapshot!(told(&fake, refused(400, "ExpiredToken")).await, @r#"
-    GS0217: the server does not accept these keys, while reading an object: 400 ExpiredToken ExpiredToken
-    hint: look at access_key_id and secret_access_key in the URL, or at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; keys for a session end after a while
+    insta::assert_snapshot!(refusal(&fake, refused(400, "ExpiredToken")).await, @r#"
+    GS0217: the server rejects these access keys, while reading an object: 400 ExpiredToken ExpiredToken
+    hint: check access_key_id and secret_access_key in the URL, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; session keys expire
     "#);
-    insta::assert_snapshot!(told(&fake, refused(301, "PermanentRedirect")).await, @r#"
+    insta::assert_snapshot!(refusal(&fake, refused(301, "PermanentRedirect")).await, @r#"
     GS0223: the bucket is not at this server or in this region: 301 PermanentRedirect PermanentRedirect
-    hint: look at region and endpoint in the URL: the bucket lives elsewhere
+    hint: check region and endpoint in the URL: the bucket is elsewhere
     "#);
-    insta::assert_snapshot!(told(&fake, refused(501, "NotImplemented")).await, @r#"
-    GS0220: the server cannot do what the store needs of it, while reading an object: 501 NotImplemented NotImplemented
-    hint: use a server that keeps If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS
+    insta::assert_snapshot!(refusal(&fake, refused(501, "NotImplemented")).await, @r#"
+    GS0220: the server lacks a feature that the store needs, while reading an object: 501 NotImplemented NotImplemented
+    hint: use a server that enforces If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS
     "#);
-    insta::assert_snapshot!(told(&fake, refused(418, "")).await, @r#"
-    GS0223: the server does not answer as S3 does, while reading an object: 418
-    hint: look at endpoint in the URL: it must be the address of an S3 service
+    insta::assert_snapshot!(refusal(&fake, refused(418, "")).await, @r#"
+    GS0223: the server's response is not valid S3, while reading an object: 418
+    hint: check endpoint in the URL: it must be the address of an S3 service
     "#);
-    insta::assert_snapshot!(told(&fake, Fault::slow_down()).await, @r#"
-    GS0205: the server of "p" in bucket "goldseam" at SERVER has too much to do: 503 SlowDown SlowDown
-    hint: try again in a while; nothing was changed
+    insta::assert_snapshot!(refusal(&fake, Fault::slow_down()).await, @r#"
+    GS0205: the server of "p" in bucket "goldseam" at SERVER is overloaded: 503 SlowDown SlowDown
+    hint: try again later; nothing was changed
     "#);
     assert!(fake.objects().is_empty());
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_given_up() {
+async fn opening_at_a_silent_server_times_out() {
     let fake = FakeS3::start().unwrap();
     fake.fail(Match::any(), Fault::unanswered());
     let mut options = at(&fake);
@@ -71,7 +71,7 @@ async fn a_server_that_never_answers_is_given_up() {
     assert_eq!(code(migrate(options).await), "GS0205");
 }
 
-/// riverqueue/river#1251: a call to a database that had stalled was waited for without end, and nothing came after it.
+/// riverqueue/river#1251: a call to a stalled database never ended, and blocked everything after it.
 #[tokio::test]
 async fn every_store_call_has_deadline() {
     let fake = FakeS3::start().unwrap();
@@ -84,7 +84,7 @@ async fn every_store_call_has_deadline() {
 }
 
 #[tokio::test]
-async fn conditions_that_are_ignored_are_found_out_and_nothing_is_left() {
+async fn detects_ignored_conditions_and_leaves_nothing() {
     let fake = FakeS3::start().unwrap();
     fake.set_conditions(Conditions::Ignored);
     assert_eq!(code(migrate(at(&fake)).await), "GS0220");
@@ -93,7 +93,7 @@ async fn conditions_that_are_ignored_are_found_out_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn conditions_that_do_not_hold_in_a_race_are_found_out() {
+async fn detects_conditions_that_fail_in_a_race() {
     let fake = FakeS3::start().unwrap();
     fake.set_conditions(Conditions::Racy);
     assert_eq!(code(check(at(&fake)).await), "GS0220");
@@ -101,7 +101,7 @@ async fn conditions_that_do_not_hold_in_a_race_are_found_out() {
 }
 
 #[tokio::test]
-async fn opening_survives_passing_faults() {
+async fn opening_survives_transient_faults() {
     let refused = |status, code| Fault::refused(Refusal::new(status, code));
     for number in 1..=14 {
         for fault in [
@@ -123,9 +123,9 @@ async fn opening_survives_passing_faults() {
 }
 
 #[tokio::test]
-async fn what_a_probe_left_behind_is_tidied_by_the_next() {
+async fn a_probe_removes_leftovers_of_earlier_probes() {
     let fake = FakeS3::start().unwrap();
-    // The machine goes away in the middle of a probe, and the server's clock goes on.
+    // The machine dies in the middle of a probe, and the server's clock advances.
     fake.fail(Match::any().op(Op::Delete), Fault::denied());
     migrate(at(&fake)).await.unwrap();
     assert_eq!(fake.objects().len(), 2);
@@ -137,7 +137,7 @@ async fn what_a_probe_left_behind_is_tidied_by_the_next() {
 }
 
 #[tokio::test]
-async fn keys_that_may_only_read_are_told_so_and_leave_nothing() {
+async fn read_only_keys_are_refused_and_leave_nothing() {
     let fake = FakeS3::start().unwrap();
     fake.set_read_only(true);
     assert_eq!(code(migrate(at(&fake)).await), "GS0219");
@@ -149,7 +149,7 @@ async fn keys_that_may_only_read_are_told_so_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn who_only_looks_in_tries_nothing_out_that_was_tried_lately() {
+async fn opening_for_reads_skips_a_recent_probe() {
     let fake = FakeS3::start().unwrap();
     assert_eq!(code(BucketStore::open_current(at(&fake)).await), "GS0205");
     assert!(fake.objects().is_empty());
@@ -172,7 +172,7 @@ async fn who_only_looks_in_tries_nothing_out_that_was_tried_lately() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whose_task_others_finished_is_told_that_it_is_there() {
+async fn a_task_that_another_process_finished_counts_as_written() {
     let fake = FakeS3::start().unwrap();
     let open = async || Arc::new(BucketStore::open(at(&fake)).await.unwrap());
     let (slow, quick) = (open().await, open().await);
@@ -200,7 +200,7 @@ async fn whose_task_others_finished_is_told_that_it_is_there() {
         tokio::task::yield_now().await;
     }
     let second = quick.put_task(keyed("second"), Expect::Absent).await.unwrap();
-    assert_eq!(second, Written::Lost(Some(keyed("first"))), "the key is taken, and its task is there");
+    assert_eq!(second, Written::Lost(Some(keyed("first"))), "the key is taken, and its task is written");
     gate.open();
     assert_eq!(first.await.unwrap().unwrap(), Written::Done);
 }

@@ -1,4 +1,4 @@
-//! A prefix on a real server, and what a stranger sees there.
+//! A prefix on a real server, and its objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,13 +10,13 @@ use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-/// A prefix that no other test has.
+/// Returns a new prefix.
 pub(crate) fn prefix() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("reach-{}/{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The bucket past the store.
+/// A client of the bucket, past the store.
 pub(crate) fn plain(bucket: &Bucket) -> Arc<dyn ObjectStore> {
     let s3 = AmazonS3Builder::new()
         .with_bucket_name(&bucket.name)
@@ -41,7 +41,7 @@ pub(crate) async fn put(bucket: &Bucket, key: &str, body: &str) {
     plain(bucket).put(&Path::from(key), body.to_owned().into()).await.unwrap();
 }
 
-/// A refusal as people see it, with what differs from server to server left out.
+/// A refusal as users see it, without the parts that differ between servers.
 pub(crate) fn shown<T: std::fmt::Debug>(
     result: Result<T, StoreError>,
     endpoint: &str,

@@ -1,4 +1,4 @@
-//! A server that cannot serve for a while: callers are told so, and go on with the same store afterwards.
+//! Servers that are unavailable for a while: calls are busy, and the same store works again afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::task::{JoinSet, block_in_place};
 
 use crate::support::{busy, cluster, code, open};
 
-/// Appends to so many runs at once; what each of them was told.
+/// Appends to `count` runs at once. Returns the results.
 async fn append_to_many(store: &Arc<PostgresStore>, count: usize) -> Vec<Result<Seq, StoreError>> {
     let mut tasks = JoinSet::new();
     for number in 0..count {
@@ -23,13 +23,13 @@ async fn append_to_many(store: &Arc<PostgresStore>, count: usize) -> Vec<Result<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_server_that_is_gone_is_busy_and_then_served_again() {
+async fn a_stopped_server_is_busy_until_it_runs_again() {
     let cluster = cluster();
     let store = open(&cluster.url()).await;
     store.append(append("a", 0, &["{}"])).await.unwrap();
     block_in_place(|| cluster.stop(Shutdown::Fast)).unwrap();
     for outcome in append_to_many(&store, 50).await {
-        // The first ones may have been on their way.
+        // The first appends may have been under way.
         assert!(matches!(outcome, Err(StoreError::Busy { .. } | StoreError::Unknown { .. })), "{outcome:?}");
     }
     busy(store.append(append("a", 1, &["{}"])).await.unwrap_err());
@@ -42,14 +42,14 @@ async fn a_server_that_is_gone_is_busy_and_then_served_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_server_that_may_only_be_read_is_busy_for_writers_until_it_may_be_written() {
+async fn a_read_only_server_is_busy_for_writers() {
     let cluster = cluster();
     let store = open(&cluster.url()).await;
     store.append(append("a", 0, &["{}"])).await.unwrap();
     block_in_place(|| cluster.set("default_transaction_read_only", "on")).unwrap();
     let error = store.append(append("a", 1, &["{}"])).await.unwrap_err();
     assert!(busy(error).contains("read-only"));
-    // Many who wait together are told together, not one after another.
+    // Many waiting appends fail together, not one after another.
     let outcomes = tokio::time::timeout(Duration::from_secs(20), append_to_many(&store, 200)).await.unwrap();
     assert!(outcomes.into_iter().all(|outcome| busy(outcome.unwrap_err()).contains("read-only")));
     assert_eq!(store.read(&run("a"), Seq(0), 9).await.unwrap().len(), 1);
@@ -61,7 +61,7 @@ async fn a_server_that_may_only_be_read_is_busy_for_writers_until_it_may_be_writ
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_server_without_a_connection_left_is_busy_until_there_is_one() {
+async fn a_server_without_free_connections_is_busy() {
     let cluster = cluster();
     let url = cluster.user("few", "pw").unwrap();
     cluster.sql("GRANT CREATE ON DATABASE goldseam TO few; ALTER ROLE few CONNECTION LIMIT 0;").unwrap();
@@ -71,7 +71,7 @@ async fn a_server_without_a_connection_left_is_busy_until_there_is_one() {
     assert!(matches!(&error, StoreError::Refused { hint, .. } if hint.contains("connections")), "{error:?}");
     cluster.sql("ALTER ROLE few CONNECTION LIMIT 1;").unwrap();
     let store = open(&url).await;
-    // The store's first read has the only one.
+    // The store's first read holds the only connection.
     let error = store.append(append("a", 0, &["{}"])).await.unwrap_err();
     assert!(busy(error).contains("too many connections"));
     block_in_place(|| cluster.sql("ALTER ROLE few CONNECTION LIMIT 6;")).unwrap();

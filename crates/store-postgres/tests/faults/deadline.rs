@@ -1,4 +1,4 @@
-//! A server that keeps its connections and says nothing any more, as one that is stopped does.
+//! A server that keeps its connections but stops answering, like a stopped process.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,29 +13,32 @@ use goldseam_store::conformance::nodes::node;
 use goldseam_store_postgres::{PostgresStore, url};
 use goldseam_testbed::postgres::Cluster;
 
-use crate::support::{PATIENCE, cluster};
+use crate::support::{TIMEOUT, cluster};
 
-/// Stands between a store and a server, and swallows answers when it is told to.
-struct Mute {
+/// A proxy between a store and a server that can drop responses.
+struct MutingProxy {
     address: SocketAddr,
-    /// Nobody is answered any more.
+    /// Drops all responses.
     all: Arc<AtomicBool>,
-    /// The next connection that says this is not answered any more.
+    /// Drops the responses of the next connection whose request contains this text.
     at: Arc<Mutex<Option<&'static str>>>,
 }
 
-impl Mute {
+impl MutingProxy {
     fn start(cluster: &Cluster) -> Self {
         let server = cluster.url().rsplit(['@', '/']).nth(1).unwrap().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mute = Self { address: listener.local_addr().unwrap(), all: Arc::default(), at: Arc::default() };
-        let (all, at) = (Arc::clone(&mute.all), Arc::clone(&mute.at));
+        let all = Arc::clone(&mute.all);
+        let at = Arc::clone(&mute.at);
         in_thread(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = TcpStream::connect(&server).unwrap();
                 let own = Arc::new(AtomicBool::new(false));
-                let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let (at, muted) = (Arc::clone(&at), Arc::clone(&own));
+                let from = client.try_clone().unwrap();
+                let to = server.try_clone().unwrap();
+                let at = Arc::clone(&at);
+                let muted = Arc::clone(&own);
                 in_thread(move || {
                     pass(from, to, |request| {
                         let mut at = at.lock().unwrap();
@@ -69,7 +72,7 @@ fn in_thread(work: impl FnOnce() + Send + 'static) {
     thread::Builder::new().spawn(work).unwrap();
 }
 
-/// Passes on what comes and may be passed on.
+/// Forwards data that `may` allows.
 fn pass(mut from: TcpStream, mut to: TcpStream, may: impl Fn(&[u8]) -> bool) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
@@ -79,22 +82,22 @@ fn pass(mut from: TcpStream, mut to: TcpStream, may: impl Fn(&[u8]) -> bool) {
     }
 }
 
-/// riverqueue/river#1251: a call to a database that had stalled was waited for without end, and nothing came after it.
+/// riverqueue/river#1251: a call to a stalled database never ended, and blocked everything after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_store_call_has_deadline() {
     let cluster = cluster();
-    let mute = Mute::start(&cluster);
+    let mute = MutingProxy::start(&cluster);
     let store = mute.store().await;
     store.beat(&node("n-1")).await.unwrap();
     mute.all.store(true, Ordering::SeqCst);
-    // Time to wait for a connection, to make one, and to ask: no longer, however many wait with it.
+    // Time to wait for a connection, to open one, and to query: no longer, even with many waiters.
     let hanging = calls_that_hang(store, Duration::from_secs(15)).await;
     assert!(hanging.is_empty(), "{hanging:?}");
     mute.all.store(false, Ordering::SeqCst);
-    // The liveness session is made by nobody's call: it has a deadline too, or its node is never seen again.
+    // No call opens the liveness session: it has its own deadline, or its node is never seen again.
     *mute.at.lock().unwrap() = Some("LISTEN");
     let other = mute.store().await;
-    let beaten = tokio::time::timeout(PATIENCE, async { while other.beat(&node("n-2")).await.is_err() {} });
-    assert!(beaten.await.is_ok(), "a session that was never answered is waited for");
+    let beaten = tokio::time::timeout(TIMEOUT, async { while other.beat(&node("n-2")).await.is_err() {} });
+    assert!(beaten.await.is_ok(), "a silent session has a deadline");
     assert!(mute.at.lock().unwrap().is_none());
 }

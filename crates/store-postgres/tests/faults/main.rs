@@ -1,4 +1,4 @@
-//! A server that restarts, goes away, becomes read-only, lets nobody in: each test has one of its own.
+//! Servers that restart, stop, become read-only or refuse logins. Each test has its own server.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

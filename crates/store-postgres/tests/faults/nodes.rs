@@ -1,4 +1,4 @@
-//! Live nodes do not look dead because something between them broke, and are modest.
+//! Broken connections do not make live nodes look dead, and nodes use few connections.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use goldseam_testbed::pgbouncer::Pooler;
 use goldseam_testbed::postgres::Shutdown;
 use tokio::task::{JoinSet, block_in_place};
 
-use crate::support::{PATIENCE, Writers, busy, cluster, open};
+use crate::support::{TIMEOUT, Writers, busy, cluster, open};
 
 const COUNT: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'goldseam';";
 
@@ -24,7 +24,7 @@ fn node(id: &str) -> NodeRecord {
     }
 }
 
-/// What `observer` sees of a node.
+/// The pulse of a node as `observer` sees it.
 async fn pulse(observer: &PostgresStore, id: &str) -> Option<Pulse> {
     match observer.nodes().await {
         Ok(nodes) => Some(nodes.iter().find(|node| node.record.id.as_str() == id).unwrap().pulse),
@@ -36,14 +36,15 @@ async fn pulse(observer: &PostgresStore, id: &str) -> Option<Pulse> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_node_is_never_suspected_because_the_server_restarted() {
+async fn a_restart_of_the_server_makes_no_node_suspect() {
     let cluster = cluster();
-    let (store, observer) = (open(&cluster.url()).await, open(&cluster.url()).await);
+    let store = open(&cluster.url()).await;
+    let observer = open(&cluster.url()).await;
     store.beat(&node("lives")).await.unwrap();
     observer.beat(&node("looks")).await.unwrap();
     for shutdown in [Shutdown::Fast, Shutdown::Immediate] {
         block_in_place(|| cluster.restart(shutdown)).unwrap();
-        // It does not beat meanwhile: its session takes the lock again by itself.
+        // The node does not beat meanwhile: its session takes the lock again automatically.
         let seen_again = async {
             loop {
                 match pulse(&observer, "lives").await {
@@ -53,23 +54,24 @@ async fn a_node_is_never_suspected_because_the_server_restarted() {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, seen_again).await.expect("its lock is not taken again");
+        tokio::time::timeout(TIMEOUT, seen_again).await.expect("the session takes its lock again");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_liveness_session_goes_past_a_pooler_and_survives_it() {
+async fn the_liveness_session_bypasses_a_pooler() {
     let cluster = cluster();
     let pooler = Pooler::start(&cluster.url()).unwrap();
     let direct = cluster.url().rsplit(['@', '/']).nth(1).unwrap().to_owned();
     let pooled = format!("{}?pooler=transaction", pooler.url());
-    let (held, beats) = (open(&format!("{pooled}&direct={direct}")).await, open(&pooled).await);
+    let held = open(&format!("{pooled}&direct={direct}")).await;
+    let beats = open(&pooled).await;
     held.beat(&node("held")).await.unwrap();
     beats.beat(&node("beats")).await.unwrap();
     let observer = open(&cluster.url()).await;
     for _ in 0..3 {
         assert_eq!(pulse(&observer, "held").await, Some(Pulse::Held));
-        assert_eq!(pulse(&observer, "beats").await, Some(Pulse::Unknown), "it can only beat");
+        assert_eq!(pulse(&observer, "beats").await, Some(Pulse::Unknown), "it has no liveness session");
         block_in_place(|| pooler.restart()).unwrap();
     }
 }
@@ -85,7 +87,7 @@ async fn a_node_under_load_has_at_most_six_connections() {
         let store = Arc::clone(&store);
         readers.spawn(async move { store.runs(RunFilter::default()).await.unwrap() });
     }
-    writers.go_on(200).await;
+    writers.wait_for_more(200).await;
     let count = block_in_place(|| cluster.sql(COUNT)).unwrap();
     assert!((4..=6).contains(&count.parse().unwrap()), "{count}");
     readers.join_all().await;

@@ -1,4 +1,4 @@
-//! What cannot work as it is: each has a code and says what to do; nothing is changed.
+//! Unusable servers and schemas: each refusal has a code and a hint, and nothing changes.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ async fn refusal(url: &str) -> StoreError {
 }
 
 #[tokio::test]
-async fn a_login_that_fails_says_so_and_shows_no_password() {
+async fn a_failed_login_is_reported_without_the_password() {
     let cluster = cluster();
     let url = cluster.user("ana", "s3cret").unwrap();
     for (wrong, word) in [
         (url.replace("s3cret", "guess3d"), "password"),
         (url.replace(":s3cret", ""), "password"),
         (url.replace("/goldseam", "/nowhere"), "nowhere"),
-        (cluster.url().replace("goldseam@", "nobody_here@"), "nobody_here"),
+        (cluster.url().replace("goldseam@", "unknown_user@"), "unknown_user"),
     ] {
         let error = refusal(&wrong).await;
         assert_eq!(code(&error), "GS0213", "{wrong}: {error}");
@@ -34,7 +34,7 @@ async fn a_login_that_fails_says_so_and_shows_no_password() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named() {
+async fn an_unreachable_server_is_named() {
     let error = refusal("postgres://ana@127.0.0.1:1/orders").await;
     assert_eq!(code(&error), "GS0205");
     assert!(error.to_string().contains("\"orders\" at 127.0.0.1"), "{error}");
@@ -45,11 +45,11 @@ async fn a_server_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn missing_rights_are_named_before_and_after_opening() {
+async fn reports_missing_privileges_before_and_after_opening() {
     let cluster = cluster();
     let url = cluster.user("ana", "s3cret").unwrap();
-    assert_eq!(code(&refusal(&url).await), "GS0214", "it may not make the schema");
-    // The least that an administrator has to give.
+    assert_eq!(code(&refusal(&url).await), "GS0214", "the user may not create the schema");
+    // The minimum that an administrator has to grant.
     cluster.sql("CREATE SCHEMA goldseam AUTHORIZATION ana;").unwrap();
     let store = open(&url).await;
     store.append(append("a", 0, &["{}"])).await.unwrap();
@@ -62,7 +62,7 @@ async fn missing_rights_are_named_before_and_after_opening() {
 }
 
 #[tokio::test]
-async fn a_foreign_schema_of_the_same_name_is_left_alone() {
+async fn does_not_change_a_foreign_schema_of_the_same_name() {
     let cluster = cluster();
     cluster.sql("CREATE SCHEMA goldseam; CREATE TABLE goldseam.orders (id int);").unwrap();
     let tables =
@@ -71,7 +71,7 @@ async fn a_foreign_schema_of_the_same_name_is_left_alone() {
     let error = refusal(&cluster.url()).await;
     assert_eq!(code(&error), "GS0201");
     assert!(error.to_string().contains("\"goldseam\""), "{error}");
-    // A table of migrations does not make it ours.
+    // A table named migrations does not make the schema ours.
     cluster.sql("CREATE TABLE goldseam.migrations (id int, applied_at timestamptz);").unwrap();
     assert_eq!(code(&refusal(&cluster.url()).await), "GS0201");
     cluster.sql("DROP TABLE goldseam.migrations;").unwrap();
@@ -80,7 +80,7 @@ async fn a_foreign_schema_of_the_same_name_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_database_of_another_encoding_is_refused() {
+async fn refuses_another_encoding() {
     let cluster = cluster();
     cluster.sql("CREATE DATABASE old ENCODING 'LATIN1' TEMPLATE template0;").unwrap();
     let error = refusal(&format!("{}old", cluster.url().trim_end_matches("goldseam"))).await;
@@ -89,14 +89,14 @@ async fn a_database_of_another_encoding_is_refused() {
 }
 
 #[tokio::test]
-async fn a_pooler_that_nobody_told_of_is_noticed_before_anything_is_done() {
+async fn detects_an_undeclared_pooler_before_it_writes() {
     let cluster = cluster();
     let pooler = Pooler::start(&cluster.url()).unwrap();
     let store = open(&pooler.url()).await;
     for after in 0..2 {
         store.append(append("a", after, &["{}"])).await.unwrap();
     }
-    // Whoever has a transaction open has the session in which the append was prepared.
+    // This client holds the session in which the append was prepared.
     let (client, connection) = tokio_postgres::connect(&pooler.url(), tokio_postgres::NoTls).await.unwrap();
     let serving = tokio::spawn(connection);
     client.batch_execute("BEGIN").await.unwrap();
@@ -108,7 +108,7 @@ async fn a_pooler_that_nobody_told_of_is_noticed_before_anything_is_done() {
 }
 
 #[tokio::test]
-async fn a_schema_that_was_dropped_under_a_store_is_missed() {
+async fn reports_a_schema_that_was_dropped_while_open() {
     let cluster = cluster();
     let store = open(&cluster.url()).await;
     store.append(append("a", 0, &["{}"])).await.unwrap();
@@ -121,7 +121,7 @@ async fn a_schema_that_was_dropped_under_a_store_is_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn ten_nodes_make_one_fresh_schema() {
+async fn ten_nodes_create_one_schema() {
     let cluster = cluster();
     for isolation in ["read committed", "serializable"] {
         block_in_place(|| cluster.set("default_transaction_isolation", isolation)).unwrap();

@@ -1,5 +1,5 @@
-//! The server did it, and its answer was lost on the way: whatever comes instead, the outcome is unknown, and
-//! nothing is done twice.
+//! The server does a write and its response is lost: whatever arrives instead, the outcome is unknown, and nothing is
+//! done twice.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,30 +15,32 @@ use goldseam_testbed::postgres::Cluster;
 
 use crate::support::{cluster, code, open};
 
-/// A request with this text in it is done, and its answer is lost.
+/// The response to a request with this text is lost.
 const MARK: &str = "lose the answer";
 
-/// What is sent in place of an answer, before the connection is closed.
+/// The data that replaces a response, before the connection is closed.
 type Instead = Arc<Mutex<Vec<u8>>>;
 
-/// Stands between a store and a server, and passes everything on but answers that are to be lost.
-struct Between {
+/// A proxy between a store and a server that loses marked responses.
+struct LossyProxy {
     address: SocketAddr,
     instead: Instead,
 }
 
-impl Between {
+impl LossyProxy {
     fn start(cluster: &Cluster) -> Self {
         let server = cluster.url().rsplit(['@', '/']).nth(1).unwrap().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, instead) = (listener.local_addr().unwrap(), Instead::default());
+        let address = listener.local_addr().unwrap();
+        let instead = Instead::default();
         let sent = Arc::clone(&instead);
         in_thread(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = TcpStream::connect(&server).unwrap();
                 let marked = Arc::new(AtomicBool::new(false));
-                let (from, to, mark) =
-                    (client.try_clone().unwrap(), server.try_clone().unwrap(), Arc::clone(&marked));
+                let from = client.try_clone().unwrap();
+                let to = server.try_clone().unwrap();
+                let mark = Arc::clone(&marked);
                 in_thread(move || {
                     pass(from, to, |request| {
                         let has_mark = request.windows(MARK.len()).any(|part| part == MARK.as_bytes());
@@ -62,7 +64,7 @@ fn in_thread(work: impl FnOnce() + Send + 'static) {
     thread::Builder::new().spawn(work).unwrap();
 }
 
-/// Passes on what comes, until something else is to be sent in its place; then both are closed.
+/// Forwards data until a replacement is sent; then closes both connections.
 fn pass(mut from: TcpStream, mut to: TcpStream, instead: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
@@ -75,7 +77,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, instead: impl Fn(&[u8]) -> Optio
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
-/// An error as the protocol writes it.
+/// An error message of the protocol.
 fn error(fields: &[&str]) -> Vec<u8> {
     let body: Vec<u8> =
         fields.iter().flat_map(|field| [field.as_bytes(), b"\0"].concat()).chain([0]).collect();
@@ -83,31 +85,34 @@ fn error(fields: &[&str]) -> Vec<u8> {
     [b"E".as_slice(), &length, &body].concat()
 }
 
-/// The same, after which the server is ready for more.
-fn error_and_on(fields: &[&str]) -> Vec<u8> {
+/// An error message after which the server is ready for the next query.
+fn error_then_ready(fields: &[&str]) -> Vec<u8> {
     [error(fields), b"Z\0\0\0\x05I".to_vec()].concat()
 }
 
-/// get-convex/convex-backend#559: a COMMIT whose answer was lost was taken for one that had failed.
+/// get-convex/convex-backend#559: a COMMIT whose response was lost counted as failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn pg_lost_commit_ack() {
     let cluster = cluster();
-    let between = Between::start(&cluster);
-    let place = format!("postgres://goldseam@{}/goldseam", between.address);
-    // Poolers do not send the field `V`, which says without regard to language how bad it is.
+    let proxy = LossyProxy::start(&cluster);
+    let place = format!("postgres://goldseam@{}/goldseam", proxy.address);
+    // Poolers do not send the field `V`, the severity that is never translated.
     let cases = [
         ("silence", vec![]),
-        ("the server's last words", error(&["SFATAL", "VFATAL", "C57P01", "Mterminating connection"])),
-        ("a pooler's last words", error(&["SFATAL", "C57P01", "Mthe pooler is shut down"])),
-        ("a pooler that lost its server", error(&["SERROR", "C08P01", "Mserver conn crashed?"])),
-        ("a pooler that goes on", error_and_on(&["SERROR", "C08P01", "Mserver conn crashed?"])),
+        ("the server ends the session", error(&["SFATAL", "VFATAL", "C57P01", "Mterminating connection"])),
+        ("the pooler shuts down", error(&["SFATAL", "C57P01", "Mthe pooler is shut down"])),
+        ("the pooler lost its server", error(&["SERROR", "C08P01", "Mserver conn crashed?"])),
+        (
+            "the pooler lost its server and continues",
+            error_then_ready(&["SERROR", "C08P01", "Mserver conn crashed?"]),
+        ),
     ];
     for (number, (name, instead)) in (0..).zip(cases) {
         for url in [place.clone(), format!("{place}?pooler=transaction")] {
             let store = open(&url).await;
             let log = format!("{number}-{}", url.len());
             store.append(append(&log, 0, &["{}"])).await.unwrap();
-            *between.instead.lock().unwrap() = instead.clone();
+            *proxy.instead.lock().unwrap() = instead.clone();
             let outcome = store.append(append(&log, 1, &[MARK])).await;
             assert!(matches!(outcome, Err(StoreError::Unknown { .. })), "{name} at {url}: {outcome:?}");
             let records = store.read(&run(&log), Seq(0), 9).await.unwrap();
@@ -117,7 +122,7 @@ async fn pg_lost_commit_ack() {
 }
 
 #[tokio::test]
-async fn a_pooler_that_wants_no_settings_is_recognised() {
+async fn recognises_a_pooler_by_its_startup_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = format!("postgres://goldseam@{}/goldseam", listener.local_addr().unwrap());
     in_thread(move || {
@@ -129,7 +134,7 @@ async fn a_pooler_that_wants_no_settings_is_recognised() {
     });
     let refusal = PostgresStore::open_url(&place).await.unwrap_err();
     assert_eq!(code(&refusal), "GS0215", "{refusal}");
-    // One that is known to be there may say so for any reason.
+    // A declared pooler may send this error for other reasons.
     let refusal = PostgresStore::open_url(&format!("{place}?pooler=transaction")).await.unwrap_err();
     assert_eq!(code(&refusal), "GS0205", "{refusal}");
 }

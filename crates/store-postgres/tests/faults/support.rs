@@ -1,4 +1,4 @@
-//! A server to break, and writers who keep account of what they were told.
+//! A server for faults, and writers that record every acknowledged text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use goldseam_testbed::postgres::{Cluster, Options};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Longest that a test waits for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Writers that work at once; several share a run.
+/// Timeout of every wait.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+/// Concurrent writers; several share a run.
 const WRITERS: usize = 8;
 const RUNS: usize = 3;
 
-/// A server that forgets what it has not written when it is killed.
+/// A server that loses unwritten data when it is killed.
 pub(crate) fn cluster() -> Cluster {
     Cluster::start(&Options::default()).unwrap()
 }
 
-/// A server that keeps what it has acknowledged, whatever happens to it.
+/// A server that keeps all acknowledged data.
 pub(crate) fn durable() -> Cluster {
     Cluster::start(&Options { durable: true, ..Options::default() }).unwrap()
 }
@@ -31,31 +31,31 @@ pub(crate) async fn open(url: &str) -> Arc<PostgresStore> {
     Arc::new(PostgresStore::open_url(url).await.unwrap())
 }
 
-/// The code of a refusal, which must come with a hint.
+/// The code of a refusal, which must have a hint.
 pub(crate) fn code(error: &StoreError) -> &'static str {
     match error {
         StoreError::Refused { code, hint, .. } if !hint.is_empty() => code,
-        other => panic!("refused was expected, not {other:?}"),
+        other => panic!("expected a refusal, got {other:?}"),
     }
 }
 
-/// The words of an error that says: nothing was done, try again.
+/// The message of a busy error.
 pub(crate) fn busy(error: StoreError) -> String {
     match error {
         StoreError::Busy { source, .. } => source.to_string(),
-        other => panic!("busy was expected, not {other:?}"),
+        other => panic!("expected busy, got {other:?}"),
     }
 }
 
-/// Writers at work, each putting one text after another into a log.
+/// Running writers, each of which appends one text after another to a log.
 pub(crate) struct Writers {
     tasks: JoinSet<Vec<Written>>,
-    /// How many texts were acknowledged.
+    /// The number of acknowledged texts.
     count: watch::Sender<usize>,
     stop: watch::Sender<bool>,
 }
 
-/// What a writer was told: its text is there, at this position.
+/// An acknowledged text and its position.
 #[derive(Debug)]
 struct Written {
     run: RunId,
@@ -66,54 +66,59 @@ struct Written {
 impl Writers {
     /// Writers through these stores, in turn.
     pub(crate) fn start(stores: &[Arc<PostgresStore>]) -> Self {
-        let (count, stop) = (watch::Sender::new(0), watch::Sender::new(false));
+        let count = watch::Sender::new(0);
+        let stop = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         for (number, store) in (0..WRITERS).zip(stores.iter().cycle()) {
-            let (store, count, stop) = (Arc::clone(store), count.clone(), stop.subscribe());
+            let store = Arc::clone(store);
+            let count = count.clone();
+            let stop = stop.subscribe();
             tasks.spawn(async move {
-                let (log, mut told, mut end) = (format!("run-{}", number % RUNS), Vec::new(), Seq(0));
+                let log = format!("run-{}", number % RUNS);
+                let mut written = Vec::new();
+                let mut end = Seq(0);
                 while !*stop.borrow() {
-                    let text = format!("{{\"writer\":{number},\"text\":{}}}", told.len());
+                    let text = format!("{{\"writer\":{number},\"text\":{}}}", written.len());
                     let at = put(store.as_ref(), &log, &mut end, &text).await;
-                    told.push(Written { run: run(&log), text, at });
+                    written.push(Written { run: run(&log), text, at });
                     count.send_modify(|count| *count += 1);
                 }
-                told
+                written
             });
         }
         Self { tasks, count, stop }
     }
 
-    /// Waits until so many more texts were acknowledged.
-    pub(crate) async fn go_on(&self, more: usize) {
+    /// Waits until `more` further texts are acknowledged.
+    pub(crate) async fn wait_for_more(&self, more: usize) {
         let mut count = self.count.subscribe();
         let until = *count.borrow() + more;
         let waiting = count.wait_for(|count| *count >= until);
-        tokio::time::timeout(PATIENCE, waiting).await.expect("the writers do not go on").unwrap();
+        tokio::time::timeout(TIMEOUT, waiting).await.expect("the writers continue").unwrap();
     }
 
-    /// Stops, and finds every text in its log exactly once, where its writer was told, and nothing else.
+    /// Stops the writers, and checks that each log holds exactly the acknowledged texts at their positions.
     pub(crate) async fn check(self, store: &PostgresStore) {
         self.stop.send_replace(true);
-        let told = tokio::time::timeout(PATIENCE, self.tasks.join_all()).await.unwrap();
-        let told: Vec<Written> = told.into_iter().flatten().collect();
+        let written = tokio::time::timeout(TIMEOUT, self.tasks.join_all()).await.unwrap();
+        let written: Vec<Written> = written.into_iter().flatten().collect();
         let mut found = 0;
         for number in 0..RUNS {
             let log = run(&format!("run-{number}"));
             let records = store.read(&log, Seq(0), ALL).await.unwrap();
             assert!(records.iter().zip(1..).all(|(record, seq)| record.seq == Seq(seq)), "{log} has a gap");
             found += records.len();
-            for one in told.iter().filter(|one| one.run == log) {
+            for one in written.iter().filter(|one| one.run == log) {
                 let places = records.iter().filter(|record| record.body == one.text);
                 assert_eq!(places.map(|record| record.seq).collect::<Vec<_>>(), [one.at], "{one:?}");
             }
         }
-        assert_eq!(found, told.len(), "something is there that nobody was told of");
+        assert_eq!(found, written.len(), "a log holds a text that was not acknowledged");
     }
 }
 
-/// Puts a text at the end of a log, however often that takes. A reply that was lost is settled by looking for
-/// the text; while it is in doubt, so is every conflict.
+/// Appends a text to a log, with as many attempts as needed. After a lost response it searches the log for the text;
+/// until then every conflict may be its own write.
 async fn put(store: &PostgresStore, log: &str, end: &mut Seq, text: &str) -> Seq {
     let mut doubt = None;
     loop {

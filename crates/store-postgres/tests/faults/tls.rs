@@ -1,4 +1,4 @@
-//! TLS: what proves whose server it is, and what does not. The certificate is of no use anywhere else.
+//! TLS: which certificates are accepted. The certificate here is for these tests only.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -15,7 +15,7 @@ fn certificate() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/tls/server.pem")
 }
 
-/// A server that speaks TLS. Postgres reads a key only if it is its own.
+/// A server with TLS. Postgres reads a key only if it owns the file.
 fn with_tls() -> Cluster {
     let cluster = cluster();
     let owner = fs::metadata(cluster.folder().join("data")).unwrap();
@@ -31,7 +31,7 @@ fn with_tls() -> Cluster {
 }
 
 #[tokio::test]
-async fn a_server_proves_itself_by_a_certificate_that_is_vouched_for() {
+async fn accepts_a_certificate_of_a_trusted_issuer() {
     let cluster = with_tls();
     let url = format!("{}?sslmode=require&sslrootcert={}", cluster.url(), certificate().display());
     let store = open(&url).await;
@@ -41,7 +41,7 @@ async fn a_server_proves_itself_by_a_certificate_that_is_vouched_for() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_proves_nothing() {
+async fn refuses_a_certificate_of_an_unknown_issuer() {
     let cluster = with_tls();
     for mode in ["require", "prefer"] {
         let error = PostgresStore::open_url(&format!("{}?sslmode={mode}", cluster.url())).await.unwrap_err();
@@ -53,7 +53,7 @@ async fn a_certificate_that_nobody_vouches_for_proves_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_not_used_where_tls_is_required() {
+async fn refuses_a_server_without_tls_if_tls_is_required() {
     let cluster = cluster();
     let error = PostgresStore::open_url(&format!("{}?sslmode=require", cluster.url())).await.unwrap_err();
     assert_eq!(code(&error), "GS0205", "{error}");

@@ -1,4 +1,4 @@
-//! What healing looks for is found by an index, not by reading everything that is claimed.
+//! Healing finds stale claims by an index, without reading all claimed tasks.
 
 use goldseam_core::Millis;
 use goldseam_store::TaskFilter;
@@ -7,16 +7,16 @@ use rusqlite::{Connection, params_from_iter};
 use super::open;
 use crate::tasks;
 
-/// How SQLite would carry out a list.
+/// SQLite's plan of a list.
 fn plan(conn: &Connection, filter: &TaskFilter) -> String {
     let (sql, values) = tasks::query(filter).unwrap();
     let mut statement = conn.prepare(&["EXPLAIN QUERY PLAN ", &sql].concat()).unwrap();
-    let words = statement.query_map(params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
-    words.collect::<Result<Vec<_>, _>>().unwrap().join("; ")
+    let steps = statement.query_map(params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
+    steps.collect::<Result<Vec<_>, _>>().unwrap().join("; ")
 }
 
 #[test]
-fn a_look_for_stale_claims_is_a_search_of_an_index() {
+fn finds_stale_claims_by_an_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     drop(open(&path));

@@ -1,4 +1,4 @@
-//! Which files are opened, which are refused, and that nobody's are harmed.
+//! Which files a store opens, which it refuses, and that it changes no file of another program.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn refusal(path: &Path) -> &'static str {
 }
 
 #[test]
-fn a_file_that_is_not_sqlite_is_refused_untouched() {
+fn refuses_a_file_that_is_not_sqlite_and_keeps_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     fs::write(&path, "remember the milk, and much more than sixteen bytes").unwrap();
@@ -29,7 +29,7 @@ fn a_file_that_is_not_sqlite_is_refused_untouched() {
 }
 
 #[test]
-fn somebody_elses_database_is_refused_untouched() {
+fn refuses_a_database_of_another_program_and_keeps_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("theirs.db");
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
@@ -42,7 +42,7 @@ fn somebody_elses_database_is_refused_untouched() {
 }
 
 #[test]
-fn a_newer_schema_is_refused() {
+fn refuses_a_newer_schema() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     drop(open(&path));
@@ -54,7 +54,7 @@ fn a_newer_schema_is_refused() {
 }
 
 #[test]
-fn a_wal_without_its_database_is_refused() {
+fn refuses_a_wal_without_its_database() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     fs::write(folder.path().join("gold.db-wal"), "the only copy of something").unwrap();
@@ -71,22 +71,25 @@ fn sqlite_version_gate() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     drop(open(&path));
-    // The library that is linked is the one that is in the build, not whatever the machine has.
+    // The linked library is the bundled one, not the machine's.
     let conn = Connection::open(&path).unwrap();
     let used: String = conn.query_row("SELECT sqlite_version()", [], |row| row.get(0)).unwrap();
     assert_eq!(used, rusqlite::version());
 }
 
-/// tursodatabase/turso#8103, codebase-memory#897: an empty file beside its log was a fresh start, and the log was lost.
+/// tursodatabase/turso#8103, codebase-memory#897: an empty file beside its log counted as a new database, and the log
+/// was lost.
 #[tokio::test]
 async fn db_file_preflight() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, wal) = (folder.path().join("gold.db"), folder.path().join("gold.db-wal"));
+    let path = folder.path().join("gold.db");
+    let wal = folder.path().join("gold.db-wal");
     let copy = folder.path().join("copy.db");
     let store = open(&path);
     store.append(append("a", 0, &["acknowledged"])).await.unwrap();
-    // As a machine leaves them that lost the file, and not its log.
-    let (database, log) = (fs::read(&path).unwrap(), fs::read(&wal).unwrap());
+    // The files of a machine that lost the database but not its log.
+    let database = fs::read(&path).unwrap();
+    let log = fs::read(&wal).unwrap();
     drop(store);
     assert!(!log.is_empty());
     let copied_log = folder.path().join("copy.db-wal");
@@ -96,22 +99,22 @@ async fn db_file_preflight() {
             fs::write(&copy, lost).unwrap();
         }
         assert_eq!(refusal(&copy), "GS0203");
-        assert_eq!(fs::read(&copied_log).unwrap(), log, "it was not touched");
+        assert_eq!(fs::read(&copied_log).unwrap(), log, "the log is unchanged");
     }
-    // A header that is not SQLite's: neither file is touched.
+    // A header that is not SQLite's: both files are unchanged.
     let mut broken = database.clone();
     broken[..4].copy_from_slice(b"XXXX");
     fs::write(&copy, &broken).unwrap();
     assert_eq!(refusal(&copy), "GS0201");
     assert_eq!((fs::read(&copy).unwrap(), fs::read(&copied_log).unwrap()), (broken, log.clone()));
-    // Both together are what was acknowledged.
+    // Both files together hold the acknowledged event.
     fs::write(&copy, &database).unwrap();
     let records = open(&copy).read(&run_id("a"), Seq(0), 9).await.unwrap();
     assert_eq!(records.len(), 1);
 }
 
 #[test]
-fn a_changed_migration_is_refused() {
+fn refuses_a_changed_migration() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     drop(open(&path));
@@ -120,7 +123,7 @@ fn a_changed_migration_is_refused() {
 }
 
 #[test]
-fn a_missing_folder_and_a_folder_instead_of_a_file_are_refused() {
+fn refuses_a_missing_folder_and_a_folder_as_file() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(refusal(&folder.path().join("no/gold.db")), "GS0205");
     assert_eq!(refusal(folder.path()), "GS0205");
@@ -138,13 +141,14 @@ fn an_empty_file_becomes_a_database() {
 }
 
 #[test]
-fn many_may_start_at_once_on_nothing() {
+fn many_processes_may_create_a_database_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let gate = Arc::new(Barrier::new(8));
     let starters: Vec<_> = (0..8)
         .map(|_| {
-            let (path, gate) = (path.clone(), Arc::clone(&gate));
+            let path = path.clone();
+            let gate = Arc::clone(&gate);
             std::thread::Builder::new()
                 .spawn(move || {
                     gate.wait();
@@ -164,7 +168,7 @@ fn many_may_start_at_once_on_nothing() {
 }
 
 #[test]
-fn migrating_says_what_it_did() {
+fn migrate_reports_both_schemas() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let to = schema_latest();
@@ -174,7 +178,7 @@ fn migrating_says_what_it_did() {
 }
 
 #[tokio::test]
-async fn checking_counts_and_finds_a_gap() {
+async fn check_counts_records_and_finds_a_gap() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let store = open(&path);
@@ -187,7 +191,7 @@ async fn checking_counts_and_finds_a_gap() {
 }
 
 #[tokio::test]
-async fn history_is_readable_in_the_shell() {
+async fn the_history_view_shows_events() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let store = open(&path);
@@ -221,7 +225,7 @@ async fn what_was_acknowledged_is_there_after_reopening() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_that_is_removed_or_replaced_takes_no_write_any_more() {
+async fn refuses_writes_after_the_file_was_removed_or_replaced() {
     for replace in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gold.db");
@@ -234,9 +238,12 @@ async fn a_file_that_is_removed_or_replaced_takes_no_write_any_more() {
             fs::remove_file(&path).unwrap();
         }
         let first = store.append(append("r", 1, &["b"])).await.unwrap_err();
-        assert!(matches!(first, StoreError::Unknown { .. }), "it may be in the write-ahead log: {first:?}");
+        assert!(
+            matches!(first, StoreError::Unknown { .. }),
+            "the event may be in the write-ahead log: {first:?}"
+        );
         assert_eq!(code(&store.append(append("r", 1, &["b"])).await.unwrap_err()), "GS0226");
-        assert_eq!(code(&store.head(&run_id("r")).await.unwrap_err()), "GS0226", "reads know it, too");
+        assert_eq!(code(&store.head(&run_id("r")).await.unwrap_err()), "GS0226", "reads are refused too");
         drop(store);
         if replace {
             let end = open(&path).head(&run_id("r")).await.unwrap().map(|head| head.end);
@@ -247,12 +254,12 @@ async fn a_file_that_is_removed_or_replaced_takes_no_write_any_more() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_removed_file_is_noticed_without_a_write() {
+async fn notices_a_removed_file_without_a_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let store = open(&path);
     let seen = store.changed(0).await.unwrap();
     fs::remove_file(&path).unwrap();
-    let told = tokio::time::timeout(super::PATIENCE, store.changed(seen)).await.unwrap();
-    assert_eq!(code(&told.unwrap_err()), "GS0226");
+    let changed = tokio::time::timeout(super::TIMEOUT, store.changed(seen)).await.unwrap();
+    assert_eq!(code(&changed.unwrap_err()), "GS0226");
 }

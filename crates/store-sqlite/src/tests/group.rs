@@ -1,4 +1,4 @@
-//! Group commit: who shares a transaction, and who is told what when it fails.
+//! Group commit: which jobs share a transaction, and what their callers learn when it fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,16 +12,17 @@ use rusqlite::ffi;
 use super::{append, open, run_id, task};
 use crate::SqliteStore;
 use crate::fault::Fault;
-use crate::writer::{Rids, Work};
+use crate::run_numbers::RunNumbers;
+use crate::writer::{Work, WriteMode};
 
-/// Holds the writer inside a transaction until the gate opens, so that what follows forms one group.
+/// Holds the writer inside a transaction until the gate opens, so that the next jobs form one group.
 async fn hold(store: &Arc<SqliteStore>) -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
     let (open, gate) = mpsc::channel::<()>();
     let (entered, inside) = tokio::sync::oneshot::channel();
     let mut entered = Some(entered);
     let store = Arc::clone(store);
     let holder = tokio::spawn(async move {
-        let held = store.writer().write(move |_| {
+        let held = store.writer().write(WriteMode::DEFAULT, move |_| {
             entered.take().map(|entered| entered.send(()));
             let _ = gate.recv();
             Ok(())
@@ -37,7 +38,7 @@ fn failing(code: i32) -> Fault {
 }
 
 #[tokio::test]
-async fn one_conflict_leaves_its_neighbours_alone() {
+async fn a_conflict_does_not_affect_other_jobs() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(open(&folder.path().join("gold.db")));
     store.append(append("a", 0, &["1", "2"])).await.unwrap();
@@ -66,7 +67,7 @@ async fn one_conflict_leaves_its_neighbours_alone() {
 }
 
 #[tokio::test]
-async fn a_stale_longer_append_leaves_nothing_behind() {
+async fn a_stale_append_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("gold.db"));
     store.append(append("a", 0, &["1", "2"])).await.unwrap();
@@ -74,20 +75,20 @@ async fn a_stale_longer_append_leaves_nothing_behind() {
         let error = store.append(append("a", after, bodies)).await.unwrap_err();
         assert!(matches!(error, StoreError::Conflict { end: Seq(2) }), "{after}: {error:?}");
     }
-    let error = store.append(append("nobody", 1, &["x"])).await.unwrap_err();
+    let error = store.append(append("missing", 1, &["x"])).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { end: Seq(0) }), "{error:?}");
     assert_eq!(store.read(&run_id("a"), Seq(0), 10).await.unwrap().len(), 2);
-    assert!(store.head(&run_id("nobody")).await.unwrap().is_none());
+    assert!(store.head(&run_id("missing")).await.unwrap().is_none());
 }
 
 #[tokio::test]
-async fn a_job_that_cannot_be_done_fails_alone() {
+async fn a_failing_job_fails_alone() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(open(&folder.path().join("gold.db")));
     let (gate, holder) = hold(&store).await;
     let (before, broken, after) = tokio::join!(
         store.append(append("a", 0, &["1"])),
-        store.writer().write::<(), _>(|_| Err(failing(ffi::SQLITE_TOOBIG))),
+        store.writer().write::<(), _>(WriteMode::DEFAULT, |_| Err(failing(ffi::SQLITE_TOOBIG))),
         async {
             gate.send(()).unwrap();
             store.append(append("b", 0, &["1"])).await
@@ -100,11 +101,12 @@ async fn a_job_that_cannot_be_done_fails_alone() {
 }
 
 #[tokio::test]
-async fn a_disk_failure_poisons_the_store_but_reads_go_on() {
+async fn after_a_disk_failure_writes_are_refused_but_reads_work() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("gold.db"));
     store.append(append("a", 0, &["1"])).await.unwrap();
-    let failed = store.writer().write::<(), _>(|_| Err(failing(ffi::SQLITE_IOERR_FSYNC))).await;
+    let failed =
+        store.writer().write::<(), _>(WriteMode::DEFAULT, |_| Err(failing(ffi::SQLITE_IOERR_FSYNC))).await;
     assert!(matches!(failed, Err(StoreError::Unknown { .. })), "{failed:?}");
     let later = store.append(append("a", 1, &["2"])).await.unwrap_err();
     assert!(matches!(&later, StoreError::Damaged { detail } if detail.contains("restart")), "{later:?}");
@@ -112,12 +114,12 @@ async fn a_disk_failure_poisons_the_store_but_reads_go_on() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_room_heals_it() {
+async fn a_full_disk_is_reported_until_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("gold.db"));
     store.append(append("a", 0, &["1"])).await.unwrap();
     let pages = |most: i64| {
-        store.writer().write(move |work| {
+        store.writer().write(WriteMode::DEFAULT, move |work| {
             Ok(work.conn.pragma_update_and_check(None, "max_page_count", most, |row| row.get::<_, i64>(0))?)
         })
     };
@@ -131,11 +133,11 @@ async fn a_full_disk_is_told_and_room_heals_it() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_writer_hangs_nobody() {
+async fn a_panic_of_the_writer_leaves_no_caller_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("gold.db"));
     let (panicked, beside) = tokio::join!(
-        store.writer().write::<(), _>(|_| panic!("on purpose")),
+        store.writer().write::<(), _>(WriteMode::DEFAULT, |_| panic!("on purpose")),
         store.append(append("a", 0, &["1"])),
     );
     assert!(matches!(panicked, Err(StoreError::Unknown { .. })), "{panicked:?}");
@@ -149,7 +151,7 @@ async fn a_panic_of_the_writer_hangs_nobody() {
 async fn dormant_tasks_do_not_slow_a_claim() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("gold.db"));
-    let many = store.writer().write(|work| {
+    let many = store.writer().write(WriteMode::DEFAULT, |work| {
         for number in 0..20_000 {
             let mut dormant = task(&format!("dormant-{number}"), Millis::NEVER);
             dormant.priority = 9;
@@ -175,24 +177,24 @@ async fn dormant_tasks_do_not_slow_a_claim() {
     };
     let mut conn = rusqlite::Connection::open(store.path()).unwrap();
     conn.progress_handler(10, Some(tick)).unwrap();
-    let mut rids = Rids::default();
-    let work = Work::new(&conn, &mut rids, Millis(100));
+    let mut run_numbers = RunNumbers::default();
+    let work = Work::new(&conn, &mut run_numbers, Millis(100));
     let claimed = crate::claim::claim(&work, &claim).unwrap();
     let steps = steps.load(Ordering::Relaxed);
     assert_eq!(claimed.tasks.len(), 1);
     assert_eq!(claimed.next_due, None);
-    assert!(steps < 2_000, "a claim took {steps} steps of SQLite's machine");
+    assert!(steps < 2_000, "a claim took {steps} steps of SQLite's virtual machine");
     let mine = TaskFilter { owner: Some("me".to_owned()), limit: 10, ..TaskFilter::default() };
     assert_eq!(store.tasks(mine).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn a_commit_that_fails_has_an_unknown_outcome() {
+async fn a_failed_commit_has_an_unknown_outcome() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(open(&folder.path().join("gold.db")));
     let (gate, holder) = hold(&store).await;
     let (failed, beside) = tokio::join!(
-        store.writer().write(|work| {
+        store.writer().write(WriteMode::DEFAULT, |work| {
             work.conn.execute_batch(
                 "CREATE TEMP TABLE p (a PRIMARY KEY); \
                  CREATE TEMP TABLE c (a REFERENCES p DEFERRABLE INITIALLY DEFERRED); \
@@ -207,7 +209,7 @@ async fn a_commit_that_fails_has_an_unknown_outcome() {
     );
     holder.await.unwrap();
     assert!(matches!(failed, Err(StoreError::Unknown { .. })), "{failed:?}");
-    // It shared the transaction or came after it, as the threads had it.
+    // The append shared the transaction or came after it, depending on the threads.
     let end = store.head(&run_id("a")).await.unwrap().map_or(Seq(0), |head| head.end);
     match beside {
         Ok(seq) => assert_eq!(seq, end),
@@ -220,7 +222,7 @@ async fn a_commit_that_fails_has_an_unknown_outcome() {
 async fn a_run_of_five_steps_writes_few_rows() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("gold.db"));
-    let writes = || store.writer().write(|work| Ok(work.conn.total_changes()));
+    let writes = || store.writer().write(WriteMode::DEFAULT, |work| Ok(work.conn.total_changes()));
     let before = writes().await.unwrap();
     let row = |after| make::append_with_row("a", after);
     store.append(Append { tasks: vec![make::create(make::advance("a", "t"))], ..row(0) }).await.unwrap();

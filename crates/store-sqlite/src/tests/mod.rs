@@ -1,10 +1,15 @@
-//! What is SQLite's own; the contract itself is the conformance suite.
+//! Tests of this store only; the conformance suite tests the contract of all stores.
 
 mod claims;
 mod files;
 mod group;
+#[cfg(unix)]
+mod private;
 mod processes;
+mod readers;
 mod schema;
+#[cfg(target_os = "linux")]
+mod sync;
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,8 +20,8 @@ use goldseam_store::{Append, StoreError};
 
 use crate::{Options, SqliteStore};
 
-/// Longest that a test waits for anything.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of every wait in tests.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn open(path: &Path) -> SqliteStore {
     SqliteStore::open(path, Options::default()).unwrap()
@@ -55,6 +60,6 @@ fn task(id: &str, run_at: Millis) -> Task {
 fn code(error: &StoreError) -> &'static str {
     match error {
         StoreError::Refused { code, hint, .. } if !hint.is_empty() => code,
-        other => panic!("refused was expected, not {other:?}"),
+        other => panic!("expected a refusal, got {other:?}"),
     }
 }

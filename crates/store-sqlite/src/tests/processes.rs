@@ -1,4 +1,4 @@
-//! Several processes on one file: seen by each other, and dead when they are dead.
+//! Several processes on one file: they see each other, and notice when one dies.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use goldseam_core::{Millis, NodeId, Seq};
 use goldseam_store::{NodeRecord, NodeState, Pulse, Store, StoreError};
 
-use super::{PATIENCE, append, open, run_id};
+use super::{TIMEOUT, append, open, run_id};
 use crate::check::check;
 use crate::{Options, SqliteStore};
 
-/// Names the database to a test binary that plays another process.
+/// The database of a test binary that plays another process.
 const CHILD: &str = "GOLDSEAM_TEST_CHILD_DB";
 
 fn node(id: &str) -> NodeRecord {
@@ -31,7 +31,7 @@ async fn pulse(store: &SqliteStore, id: &str) -> Option<Pulse> {
     nodes.into_iter().find(|node| node.record.id.as_str() == id).map(|node| node.pulse)
 }
 
-/// Not a test of its own: what the child process does.
+/// The code of the child process; does nothing without [`CHILD`].
 #[tokio::test]
 async fn play_the_child() {
     let Some(path) = std::env::var_os(CHILD) else { return };
@@ -49,7 +49,7 @@ async fn play_the_child() {
     }
 }
 
-/// A child that has beaten, and what it says from then on.
+/// Starts a child that has beaten, and returns its further output.
 fn start_child(database: &Path) -> (Child, impl Iterator<Item = String>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "tests::processes::play_the_child", "--nocapture"])
@@ -58,7 +58,7 @@ fn start_child(database: &Path) -> (Child, impl Iterator<Item = String>) {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line == "beaten"), "the child said nothing");
+    assert!(lines.any(|line| line == "beaten"), "the child did not beat");
     (child, lines)
 }
 
@@ -106,15 +106,19 @@ async fn ack_after_durable() {
 }
 
 #[tokio::test]
-async fn a_living_process_and_its_neighbour_share_a_run() {
+async fn two_processes_share_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let store = open(&path);
     let (mut child, _lines) = start_child(&path);
-    let (mut end, mut won) = (0, 0);
+    let mut end = 0;
+    let mut won = 0;
     while won < 40 {
         match store.append(append("a", end, &["parent"])).await {
-            Ok(new) => (end, won) = (new.0, won + 1),
+            Ok(new) => {
+                end = new.0;
+                won += 1;
+            }
             Err(StoreError::Conflict { end: new }) => end = new.0,
             Err(other) => panic!("{other:?}"),
         }
@@ -127,7 +131,7 @@ async fn a_living_process_and_its_neighbour_share_a_run() {
 }
 
 #[tokio::test]
-async fn a_node_that_was_wrongly_forgotten_comes_back_by_beating() {
+async fn a_forgotten_node_comes_back_with_its_next_beat() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let (store, other) = (open(&path), open(&path));
@@ -146,7 +150,7 @@ async fn a_node_that_was_wrongly_forgotten_comes_back_by_beating() {
 }
 
 #[tokio::test]
-async fn a_node_marked_gone_by_another_is_not_held_by_it() {
+async fn marking_a_node_gone_does_not_take_its_lock() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let (dead, healer) = (open(&path), open(&path));
@@ -158,16 +162,20 @@ async fn a_node_marked_gone_by_another_is_not_held_by_it() {
 }
 
 #[tokio::test]
-async fn two_stores_append_to_one_run_and_one_wins_each_place() {
+async fn of_two_stores_one_wins_each_position() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let stores = [Arc::new(open(&path)), Arc::new(open(&path))];
     let writers = stores.clone().map(|store| {
         tokio::spawn(async move {
-            let (mut end, mut won) = (0, 0);
+            let mut end = 0;
+            let mut won = 0;
             while end < 60 {
                 match store.append(append("a", end, &["x"])).await {
-                    Ok(new) => (end, won) = (new.0, won + 1),
+                    Ok(new) => {
+                        end = new.0;
+                        won += 1;
+                    }
                     Err(StoreError::Conflict { end: new }) => end = new.0,
                     Err(StoreError::Busy { .. }) => {}
                     Err(other) => panic!("{other:?}"),
@@ -186,28 +194,28 @@ async fn two_stores_append_to_one_run_and_one_wins_each_place() {
 }
 
 #[tokio::test]
-async fn a_change_is_told_to_both_processes() {
+async fn a_change_wakes_waiters_of_both_processes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let (here, there) = (open(&path), open(&path));
     let (mark_here, mark_there) = (here.changed(0).await.unwrap(), there.changed(0).await.unwrap());
-    // Before anybody waits: it must not be missed.
+    // A change before the waits begin must not be missed.
     here.append(append("a", 0, &["1"])).await.unwrap();
     let both = async { tokio::join!(here.changed(mark_here), there.changed(mark_there)) };
-    let (mark_here, mark_there) = tokio::time::timeout(PATIENCE, both).await.unwrap();
+    let (mark_here, mark_there) = tokio::time::timeout(TIMEOUT, both).await.unwrap();
     let (mark_here, mark_there) = (mark_here.unwrap(), mark_there.unwrap());
-    // While both wait, several at once.
+    // A change while several waiters wait.
     let wait = async {
         tokio::join!(here.changed(mark_here), there.changed(mark_there), there.changed(mark_there), async {
             there.append(append("a", 1, &["2"])).await.unwrap();
         })
     };
-    let (one, two, three, ()) = tokio::time::timeout(PATIENCE, wait).await.unwrap();
+    let (one, two, three, ()) = tokio::time::timeout(TIMEOUT, wait).await.unwrap();
     assert!(one.unwrap() > mark_here && two.unwrap() > mark_there && three.unwrap() > mark_there);
 }
 
 #[tokio::test]
-async fn a_writer_that_is_kept_out_says_busy_and_did_nothing() {
+async fn a_locked_out_writer_is_busy_and_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let options = Options { busy_timeout: std::time::Duration::from_millis(5), ..Options::default() };

@@ -1,4 +1,4 @@
-//! What a schema promises: older files are brought up to date, and what must be cheap goes by an index.
+//! Migrations of older databases, and queries that must use an index.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use rusqlite::{Connection, StatementStatus, params};
 use super::{append, code, open};
 use crate::check::{check, migrate};
 use crate::list::{ROWLESS, query};
-use crate::migrate::{MIGRATIONS, REGISTER, step};
-use crate::open::{APPLICATION_ID, reader};
+use crate::migrate::{APPLICATION_ID, MIGRATIONS, REGISTER, step};
+use crate::open::reader;
 use crate::read::{READ, records};
 use crate::{Options, SqliteStore, schema_latest};
 
-/// A database as an older goldseam made it.
+/// A database with an older schema.
 fn old(path: &Path, schema: usize) -> Connection {
     let conn = Connection::open(path).unwrap();
     conn.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
@@ -27,7 +27,7 @@ fn old(path: &Path, schema: usize) -> Connection {
     conn
 }
 
-/// How SQLite goes about a query, in its own words.
+/// SQLite's plan of a query.
 fn plan(conn: &Connection, sql: &str) -> String {
     let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     let unbound = statement.parameter_count();
@@ -37,16 +37,16 @@ fn plan(conn: &Connection, sql: &str) -> String {
 }
 
 #[test]
-fn lost_rows_are_found_by_an_index_that_holds_nothing_else() {
+fn finds_lost_rows_by_their_own_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     drop(open(&path));
-    let said = plan(&Connection::open(&path).unwrap(), ROWLESS);
-    assert_eq!(said, "SEARCH runs USING INDEX runs_rowless (id>?)");
+    let plan = plan(&Connection::open(&path).unwrap(), ROWLESS);
+    assert_eq!(plan, "SEARCH runs USING INDEX runs_rowless (id>?)");
 }
 
 #[test]
-fn a_statement_is_prepared_once_whatever_is_bound_to_it() {
+fn prepares_a_statement_once_for_all_values() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     drop(open(&path));
@@ -60,7 +60,7 @@ fn a_statement_is_prepared_once_whatever_is_bound_to_it() {
 }
 
 #[test]
-fn recovered_runs_are_listed_without_sorting() {
+fn lists_recovered_runs_without_sorting() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     drop(open(&path));
@@ -70,15 +70,15 @@ fn recovered_runs_are_listed_without_sorting() {
     let active = RunFilter { statuses: vec![Status::Running], since: Some(Millis(1)), ..any.clone() };
     for filter in [any, active] {
         for after in [None, Some(&after)] {
-            let said = plan(&conn, &query(&filter, after, None).sql);
-            assert!(said.contains("SEARCH r USING INDEX runs_recovered"), "{said}");
-            assert!(!said.contains("TEMP B-TREE"), "{said}");
+            let plan = plan(&conn, &query(&filter, after, None).sql);
+            assert!(plan.contains("SEARCH r USING INDEX runs_recovered"), "{plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{plan}");
         }
     }
 }
 
 #[tokio::test]
-async fn recoveries_that_rows_of_an_older_database_know_are_listed() {
+async fn a_migration_keeps_recoveries_for_lists() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let conn = old(&path, 1);
@@ -101,7 +101,7 @@ async fn recoveries_that_rows_of_an_older_database_know_are_listed() {
 }
 
 #[test]
-fn an_older_database_is_left_alone_unless_it_is_to_be_migrated() {
+fn changes_an_older_database_only_to_migrate_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     drop(old(&path, 1));
@@ -110,7 +110,7 @@ fn an_older_database_is_left_alone_unless_it_is_to_be_migrated() {
     assert_eq!(code(&refused), "GS0212");
     assert_eq!(std::fs::read(&path).unwrap(), before);
     let report = check(&path, &Options::default()).unwrap();
-    assert_eq!((report.schema, report.is_sound()), (1, true), "looking it over works as it is");
+    assert_eq!((report.schema, report.is_sound()), (1, true), "a check works without a migration");
     let to = schema_latest();
     assert_eq!(migrate(&path, &Options::default()).unwrap(), Migrated { from: 1, to });
     drop(SqliteStore::open_current(&path, Options::default()).unwrap());
@@ -120,7 +120,7 @@ fn an_older_database_is_left_alone_unless_it_is_to_be_migrated() {
 }
 
 #[tokio::test]
-async fn lost_rows_of_an_older_database_are_found() {
+async fn finds_lost_rows_of_an_older_database() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     old(&path, 1)
@@ -135,7 +135,7 @@ async fn lost_rows_of_an_older_database_are_found() {
     assert_eq!(found, [make::run("bare"), make::run("lost")]);
 }
 
-/// Everything that a database holds, table by table.
+/// The rows of all tables.
 fn content(conn: &Connection) -> Vec<String> {
     let tables =
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'goldseam_%' ORDER BY name";
@@ -154,7 +154,7 @@ fn content(conn: &Connection) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_older_database_gets_its_views_and_loses_nothing() {
+async fn a_migration_adds_views_and_keeps_all_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let conn = old(&path, 4);

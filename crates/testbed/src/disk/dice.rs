@@ -1,11 +1,11 @@
-//! Numbers from a seed.
+//! Deterministic random numbers.
 
-/// The same seed throws the same numbers for ever (SplitMix64).
+/// A random number generator (SplitMix64): the same seed always gives the same numbers.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice of this seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -19,7 +19,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; 0 if there is none.
+    /// A number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         match u64::try_from(end) {
             Ok(end @ 1..) => usize::try_from(self.number() % end).unwrap_or(0),
@@ -27,7 +27,7 @@ impl Dice {
         }
     }
 
-    /// True in `percent` of a hundred throws.
+    /// True with this probability.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.number() % 100 < percent
     }

@@ -1,15 +1,15 @@
-/* A disk that fails as it is told, and one that remembers everything: preloaded into a program that keeps a
- * SQLite database. Only the database, its -wal, its -journal and their folder are touched.
+/* Injects disk faults and journals all changes; preloaded into a program with a SQLite database. Affects only the
+ * database, its -wal, its -journal and their folder.
  *
  * GOLDSEAM_DISK_FILE     path of the database
  * GOLDSEAM_DISK_FAULT    CALL FIRST ERRNO MANNER: the FIRST call of its kind (read, write, sync, truncate, open)
- *                        fails; MANNER is `once`, `on` (and all later ones), or `short` (a write does half of its
- *                        work, and the one after it fails)
- * GOLDSEAM_DISK_HEALED   path; once there is a file, nothing fails any more
- * GOLDSEAM_DISK_JOURNAL  path; every change is appended to it, in the order in which it happened
+ *                        fails; MANNER is `once`, `on` (and all later ones), or `short` (a write writes half of
+ *                        its bytes, and the next one fails)
+ * GOLDSEAM_DISK_HEALED   path; once this file exists, no call fails
+ * GOLDSEAM_DISK_JOURNAL  path; every change is appended to it, in order
  *
  * A record of the journal: kind (1 byte), file (1), offset (8), length (4), bytes; little-endian, packed. It is
- * written after the call and under the same lock, so the order of records is the order of calls, across processes. */
+ * written after the call under the same lock, so records are in the order of calls, also across processes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -40,7 +40,7 @@ static char folder[4096];
 static int journal = -1;
 static int fault_call = -1, fault_errno, fault_manner;
 static long fault_first, calls[CALLS];
-/* Which file a descriptor is, plus one; 0 is any other. */
+/* The file of a descriptor, plus one; 0 for any other file. */
 static signed char known[65536];
 
 #define REAL(name, type) ((type)real(#name))
@@ -120,7 +120,7 @@ static void note(char kind, int file, uint64_t offset, const void *bytes, uint32
     errno = kept;
 }
 
-/* Whether this call fails; the lock is held. */
+/* Whether this call fails. The caller holds the lock. */
 static int fails(int call, int file) {
     long number = ++calls[call];
     if (call != fault_call || number < fault_first) return 0;

@@ -1,8 +1,7 @@
-//! The files of a database as they could be after a power loss, and as a copy finds them.
+//! Possible files of a database after a power loss, and the files of a copy.
 //!
-//! What was synced is there. Of later writes any may be missing, in any order, and any may be torn at a sector. Names
-//! are kept as journalling file systems keep them: what was made and removed since the folder was synced is there up
-//! to some moment.
+//! Synced data survives. Any later write may be lost, in any order, and may be torn at a sector. Names behave as on
+//! journalling file systems: creations and removals since the last sync of the folder survive up to some moment.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +11,7 @@ use std::path::Path;
 use super::dice::Dice;
 use super::journal::{Change, File};
 
-/// What a disk writes at once.
+/// Bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
 /// The files of a database at one moment.
@@ -20,7 +19,7 @@ const SECTOR: usize = 512;
 pub struct Image(BTreeMap<File, Vec<u8>>);
 
 impl Image {
-    /// Puts the files where the database is to be.
+    /// Writes the files of a database at this path.
     pub fn put(&self, database: &Path) -> io::Result<()> {
         for (file, bytes) in &self.0 {
             let mut name = database.as_os_str().to_owned();
@@ -30,13 +29,13 @@ impl Image {
         Ok(())
     }
 
-    /// Whether there is no database at all.
+    /// Whether the image has no file.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The files with every change so far: a copy taken at that instant.
+/// The files with all changes: a copy at this moment.
 pub fn copied(changes: &[Change]) -> Image {
     let mut rest = Remains::default();
     changes.iter().for_each(|change| rest.take(change));
@@ -49,7 +48,7 @@ pub fn copied(changes: &[Change]) -> Image {
     Image(names.into_iter().map(|(file, inode)| (file, whole(inode))).collect())
 }
 
-/// The files as they could be if the power went right after these changes.
+/// Possible files after a power loss right after these changes.
 pub fn after_power_loss(changes: &[Change], dice: &mut Dice) -> Image {
     let mut rest = Remains::default();
     changes.iter().for_each(|change| rest.take(change));
@@ -74,12 +73,12 @@ pub fn after_power_loss(changes: &[Change], dice: &mut Dice) -> Image {
     image
 }
 
-/// What has reached the disk, and what only the system knows of.
+/// Data on the disk, and data in the cache of the system.
 #[derive(Debug, Default)]
 struct Remains {
     inodes: Vec<Inode>,
     names: BTreeMap<File, usize>,
-    /// Names made (with what they name) and removed since the folder was synced.
+    /// Names created (with their inodes) and removed since the last sync of the folder.
     moves: Vec<(File, Option<usize>)>,
 }
 
@@ -109,7 +108,7 @@ impl Pending {
         }
     }
 
-    /// The parts that reach the disk one by one.
+    /// The parts that reach the disk independently.
     fn sectors(&self) -> Vec<Self> {
         let Self::Write(offset, bytes) = self else { return vec![self.clone()] };
         let mut parts = Vec::new();
@@ -149,7 +148,7 @@ impl Remains {
         }
     }
 
-    /// What programs find under a name.
+    /// The inode of a name, as programs see it.
     fn open(&self, file: File) -> Option<usize> {
         self.names_after(self.moves.len()).get(&file).copied()
     }
@@ -160,7 +159,7 @@ impl Remains {
         }
     }
 
-    /// The names with the first `count` moves.
+    /// The names after the first `count` moves.
     fn names_after(&self, count: usize) -> BTreeMap<File, usize> {
         let mut names = self.names.clone();
         for (file, inode) in &self.moves[..count] {
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_is_always_there() {
+    fn synced_data_always_survives() {
         let made = [Change::Made(DB), Change::Synced(File::Folder), wrote(0, 1, 1024), Change::Synced(DB)];
         let whole = Image([(DB, vec![1; 1024])].into());
         assert!(images(&made).iter().all(|image| *image == whole));
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_synced_may_be_missing_torn_or_there_without_what_came_before() {
+    fn unsynced_writes_may_be_lost_torn_or_reordered() {
         let mut changes = vec![Change::Made(DB), Change::Synced(File::Folder), wrote(0, 1, 1024)];
         changes.extend([Change::Synced(DB), wrote(0, 2, 1024), wrote(1024, 3, 512)]);
         let seen: Vec<Vec<u8>> = images(&changes).into_iter().map(|image| image.0[&DB].clone()).collect();
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_certain_once_its_folder_was_synced() {
+    fn a_name_survives_once_its_folder_was_synced() {
         let wal = File::Wal;
         let made = [Change::Made(DB), Change::Synced(File::Folder), Change::Made(wal), Change::Removed(DB)];
         let names = |image: &Image| image.0.keys().copied().collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Every change of a database's files, in the order in which it happened.
+//! The journal of all changes of a database's files, in order.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::Error;
 
-/// Bytes before those that a record carries.
+/// Bytes of the header of a record.
 const HEAD: usize = 14;
-/// The kind of a record that no disk wrote.
+/// The kind of a record that a test wrote.
 const MARK: u8 = b'M';
 
 /// A file of the database.
@@ -20,12 +20,12 @@ pub enum File {
     Wal,
     /// Its rollback journal.
     Rollback,
-    /// The folder that they are in.
+    /// The folder of these files.
     Folder,
 }
 
 impl File {
-    /// What is added to the database's name.
+    /// The suffix after the name of the database.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Database | Self::Folder => "",
@@ -35,53 +35,53 @@ impl File {
     }
 }
 
-/// What happened.
+/// A change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A file was made.
+    /// A file was created.
     Made(File),
     /// Bytes were written.
     Written {
-        /// Where.
+        /// The file.
         file: File,
-        /// From where in it.
+        /// The offset in the file.
         offset: usize,
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
     },
-    /// A file has a new length.
+    /// A file was truncated or extended.
     Cut {
-        /// Which.
+        /// The file.
         file: File,
-        /// How long it is.
+        /// The new length.
         length: usize,
     },
-    /// Everything so far has reached the disk.
+    /// All earlier changes of the file have reached the disk.
     Synced(File),
     /// A file was removed.
     Removed(File),
-    /// A call failed, as the disk was told.
+    /// A call failed because of an injected fault.
     Failed(File),
-    /// A test left a word.
+    /// A mark of a test.
     Mark(String),
 }
 
-/// Everything that happened.
+/// All changes.
 #[derive(Debug, Clone, Default)]
 pub struct Journal {
-    /// In order.
+    /// The changes in order.
     pub changes: Vec<Change>,
 }
 
 impl Journal {
-    /// Reads what a disk remembered.
+    /// Reads the journal of a disk.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let bytes = fs::read(path).map_err(|error| Error::failed("reading the journal of a disk", error))?;
+        let bytes = fs::read(path).map_err(|error| Error::failed("reading a disk journal", error))?;
         let mut changes = Vec::new();
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             let Some((change, after)) = parse(rest) else {
-                return Err(Error::failed("reading the journal of a disk", "a record makes no sense"));
+                return Err(Error::failed("reading a disk journal", "invalid record"));
             };
             changes.push(change);
             rest = after;
@@ -89,7 +89,7 @@ impl Journal {
         Ok(Self { changes })
     }
 
-    /// The files were there before anything happened: `database` as it is, and nothing else.
+    /// The same changes of an existing, synced database.
     #[must_use]
     pub fn onto(self, database: &[u8]) -> Self {
         let file = File::Database;
@@ -100,7 +100,7 @@ impl Journal {
         Self { changes }
     }
 
-    /// Leaves a word between the changes, in one write like theirs.
+    /// Writes a mark between the changes.
     pub fn mark(path: &Path, word: &str) -> io::Result<()> {
         let mut record = vec![MARK, 0];
         record.extend_from_slice(&0_u64.to_le_bytes());

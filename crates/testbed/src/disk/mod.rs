@@ -1,8 +1,7 @@
-//! A disk that fails as it is told, and one that remembers every change, under a program that keeps a SQLite database.
+//! Disks with injected faults, and disks that journal every change, under a program with a SQLite database.
 //!
-//! A small library in C stands between the program and the system (`disk.c`, compiled when it is first needed, loaded
-//! by `LD_PRELOAD`). What it remembers is a [`Journal`], and from that come the files as they could be after a power
-//! loss at any moment ([`image`]).
+//! A small C library intercepts the calls of the program (`disk.c`, compiled on first use, loaded by `LD_PRELOAD`). It
+//! writes a [`Journal`], from which [`image`] derives the possible files after a power loss at any moment.
 
 mod dice;
 pub mod image;
@@ -32,33 +31,33 @@ pub enum Call {
     Write,
     /// A file or the folder is synced.
     Sync,
-    /// A file is cut.
+    /// A file is truncated.
     Truncate,
-    /// A file is opened or made.
+    /// A file is opened or created.
     Open,
 }
 
 /// Which calls fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Manner {
-    /// One.
+    /// One call.
     Once,
-    /// That one and all later ones.
+    /// That call and all later ones.
     On,
-    /// A write does half of its work, and the next one fails.
+    /// A write writes half of its bytes, and the next one fails.
     Short,
 }
 
-/// What fails, and how.
+/// An injected fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     /// The kind of call.
     pub call: Call,
-    /// How many calls of that kind come first, plus one.
+    /// The number of the first failing call of that kind, from 1.
     pub first: u64,
     /// Name of the error: `ENOSPC`, `EIO`, `EROFS` or `EDQUOT`.
     pub errno: &'static str,
-    /// Once or for good.
+    /// Which calls fail.
     pub manner: Manner,
 }
 
@@ -80,7 +79,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The disk under one database.
+/// The disk of one database.
 #[derive(Debug, Clone)]
 pub struct Disk {
     database: PathBuf,
@@ -90,33 +89,33 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk that does what it should.
+    /// A disk without faults.
     pub fn under(database: &Path) -> Self {
         Self { database: database.to_owned(), fault: None, healed: None, journal: None }
     }
 
-    /// The same, but this fails.
+    /// Adds a fault.
     #[must_use]
     pub fn failing(mut self, fault: Fault) -> Self {
         self.fault = Some(fault);
         self
     }
 
-    /// Nothing fails once there is a file `healed`.
+    /// Ends the fault once the file `healed` exists.
     #[must_use]
     pub fn until(mut self, healed: &Path) -> Self {
         self.healed = Some(healed.to_owned());
         self
     }
 
-    /// Every change is appended to the file `journal`.
+    /// Appends every change to the file `journal`.
     #[must_use]
     pub fn remembering(mut self, journal: &Path) -> Self {
         self.journal = Some(journal.to_owned());
         self
     }
 
-    /// Puts the disk under `command`.
+    /// Makes `command` use this disk.
     pub fn put_under(&self, command: &mut Command) -> Result<(), Error> {
         command.env("LD_PRELOAD", library()?).env("GOLDSEAM_DISK_FILE", &self.database);
         command.envs(self.fault.map(|fault| ("GOLDSEAM_DISK_FAULT", fault.to_string())));
@@ -126,14 +125,14 @@ impl Disk {
     }
 }
 
-/// The library, compiled once and kept beside the program that asks for it.
+/// The library, compiled once and kept beside the running program.
 fn library() -> Result<PathBuf, Error> {
     static LIBRARY: OnceLock<Result<PathBuf, Error>> = OnceLock::new();
     LIBRARY.get_or_init(compile).clone()
 }
 
 fn compile() -> Result<PathBuf, Error> {
-    let failed = |error: std::io::Error| Error::failed("compiling the disk that fails", error);
+    let failed = |error: std::io::Error| Error::failed("compiling disk.c", error);
     let mut hasher = DefaultHasher::new();
     SOURCE.hash(&mut hasher);
     let program = std::env::current_exe().map_err(failed)?;
@@ -141,7 +140,7 @@ fn compile() -> Result<PathBuf, Error> {
     if library.is_file() {
         return Ok(library);
     }
-    // Several processes may do it at once: each in its own files, and the last one stays.
+    // Several processes may compile at once: each uses its own files, and the last one stays.
     let own = library.with_extension(format!("{}.so", std::process::id()));
     let source = own.with_extension("c");
     fs::write(&source, SOURCE).map_err(failed)?;
@@ -152,7 +151,7 @@ fn compile() -> Result<PathBuf, Error> {
         .stdin(Stdio::null())
         .output();
     let _ = fs::remove_file(&source);
-    let hint = "install a C compiler: Debian's package `gcc`, or your system's like it".to_owned();
+    let hint = "install a C compiler: the Debian package `gcc` or your system's equivalent".to_owned();
     let compiled = compiled.map_err(|_| Error::Missing { program: "cc", hint })?;
     if !compiled.status.success() {
         return Err(Error::failed("cc", String::from_utf8_lossy(&compiled.stderr)));

@@ -1,4 +1,4 @@
-//! Whatever happens to its owner, nothing of a server stays.
+//! A server is removed however its owner ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -11,10 +11,10 @@ use goldseam_testbed::pgbouncer::Pooler;
 use goldseam_testbed::postgres::{Cluster, Options};
 use goldseam_testbed::{moto, rclone, seaweedfs};
 
-/// Tells a test binary to play the owner, and how it ends.
+/// Makes a test binary play the owner, and says how it ends.
 const OWNER: &str = "GOLDSEAM_TEST_OWNER";
 
-/// What can be seen of a server from outside.
+/// The folder and the process of a server.
 #[derive(Debug)]
 struct Traces {
     folder: PathBuf,
@@ -29,27 +29,27 @@ impl Traces {
     }
 
     fn are_gone(&self) -> bool {
-        // A process that has ended has no command line, even if nobody has asked how it ended.
+        // An ended process has no command line, even if it was not waited for.
         let line = fs::read(format!("/proc/{}/cmdline", self.process)).unwrap_or_default();
         line.is_empty() && !self.folder.exists()
     }
 }
 
-/// Whether a process works in `folder`, be it there or removed.
+/// Whether a process has this working folder, even if the folder was removed.
 fn is_worked_in(folder: &Path) -> bool {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut places = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
     places.any(|place| place.to_string_lossy().starts_with(&*folder.to_string_lossy()))
 }
 
-/// What SeaweedFS makes outside its folder.
+/// The sockets of SeaweedFS outside its folder.
 fn sockets(ports: &str) -> Vec<PathBuf> {
     let names = fs::read_dir("/tmp").unwrap().flatten().map(|entry| entry.path());
     let is_of = |path: &PathBuf, port: &str| path.to_string_lossy().ends_with(&format!("-grpc-{port}.sock"));
     names.filter(|path| ports.split_whitespace().any(|port| is_of(path, port))).collect()
 }
 
-/// Waits for a condition; there is nothing to be notified by.
+/// Polls a condition until it holds.
 fn eventually(condition: impl Fn() -> bool) -> bool {
     for _ in 0..3_000 {
         if condition() {
@@ -60,7 +60,7 @@ fn eventually(condition: impl Fn() -> bool) -> bool {
     false
 }
 
-/// Not a test of its own: what the owner does.
+/// The code of the owner; does nothing without [`OWNER`].
 #[test]
 fn play_the_owner() {
     let Ok(end) = std::env::var(OWNER) else { return };
@@ -76,7 +76,7 @@ fn play_the_owner() {
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// An owner of a cluster, a pooler and an object store, its output from then on, and their folders.
+/// Starts an owner of a cluster, a pooler and an object store. Returns its further output, and the folders.
 fn start_owner(end: &str) -> (Child, BufReader<ChildStdout>, [PathBuf; 3]) {
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "gone::play_the_owner", "--nocapture"])
@@ -94,7 +94,7 @@ fn start_owner(end: &str) -> (Child, BufReader<ChildStdout>, [PathBuf; 3]) {
 }
 
 #[test]
-fn it_is_gone_when_it_is_dropped() {
+fn servers_end_when_they_are_dropped() {
     let cluster = Cluster::start(&Options::default()).unwrap();
     let pooler = Pooler::start(&cluster.url()).unwrap();
     let traces = [cluster.folder(), pooler.folder()].map(Traces::of);
@@ -104,7 +104,7 @@ fn it_is_gone_when_it_is_dropped() {
 }
 
 #[test]
-fn an_object_store_is_gone_when_it_is_dropped() {
+fn object_stores_end_when_they_are_dropped() {
     for start in [seaweedfs::start, moto::start, rclone::start] {
         let server = start().unwrap();
         let folder = server.folder().to_owned();
@@ -117,7 +117,7 @@ fn an_object_store_is_gone_when_it_is_dropped() {
 }
 
 #[test]
-fn it_is_gone_when_its_owner_was_killed() {
+fn servers_end_when_their_owner_is_killed() {
     let (mut owner, _output, folders) = start_owner("be killed");
     let [cluster, pooler, store] = folders;
     let traces = [cluster, pooler].map(|folder| Traces::of(&folder));
@@ -129,7 +129,7 @@ fn it_is_gone_when_its_owner_was_killed() {
 }
 
 #[test]
-fn it_is_gone_when_its_owner_just_ended() {
+fn servers_end_when_their_owner_exits() {
     let (mut owner, mut output, folders) = start_owner("exit");
     owner.wait().unwrap();
     output.read_to_end(&mut Vec::new()).unwrap();
@@ -137,13 +137,13 @@ fn it_is_gone_when_its_owner_just_ended() {
 }
 
 #[test]
-fn it_holds_nothing_of_its_owner_open() {
+fn servers_keep_no_file_of_their_owner_open() {
     let cluster = Cluster::start(&Options::default()).unwrap();
     let server = Traces::of(cluster.folder()).process;
     let ours: Vec<PathBuf> = pipes("self").into_iter().map(|(_, pipe)| pipe).collect();
     let shared = |process: &str| -> Vec<String> {
         let mut theirs = pipes(process);
-        // A shell can close what has one digit; more are not opened by number.
+        // A shell can only close descriptors with one digit.
         theirs.retain(|(number, pipe)| number.len() == 1 && ours.contains(pipe));
         theirs.into_iter().map(|(number, _)| number).collect()
     };
@@ -151,7 +151,7 @@ fn it_holds_nothing_of_its_owner_open() {
     assert_eq!(shared(&server), Vec::<String>::new());
 }
 
-/// The pipes that a process has open, by number.
+/// The open pipes of a process, by descriptor.
 fn pipes(process: &str) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
     let link = |entry: fs::DirEntry| {

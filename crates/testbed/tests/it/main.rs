@@ -1,4 +1,4 @@
-//! Servers answer, break when told to, and leave nothing behind.
+//! Servers respond, fail on demand, and leave nothing behind.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

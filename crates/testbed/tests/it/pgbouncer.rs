@@ -1,4 +1,4 @@
-//! A pooler hands its server connections on from transaction to transaction.
+//! A pooler lends its server connections transaction by transaction.
 
 use goldseam_testbed::pgbouncer::{self, Pooler};
 use goldseam_testbed::postgres::{self, Cluster, Options};
@@ -6,19 +6,20 @@ use goldseam_testbed::postgres::{self, Cluster, Options};
 use crate::postgres::psql;
 
 #[test]
-fn it_pools_by_transaction_and_is_back_after_a_restart() {
+fn pools_by_transaction_and_survives_a_restart() {
     let cluster = Cluster::start(&Options::default()).unwrap();
     let pooler = Pooler::start(&cluster.url()).unwrap();
     let backend = || psql(&pooler.url(), "SELECT pg_backend_pid()").unwrap();
     let first = backend();
-    assert_eq!(backend(), first, "the second client is given the first one's connection");
+    assert_eq!(backend(), first, "the second client gets the connection of the first");
     pooler.restart().unwrap();
     assert_ne!(backend(), first);
 }
 
 #[test]
 fn one_server_and_one_pooler_are_shared() {
-    let (server, pooler) = (postgres::shared().unwrap(), pgbouncer::shared().unwrap());
+    let server = postgres::shared().unwrap();
+    let pooler = pgbouncer::shared().unwrap();
     assert_eq!(postgres::shared().unwrap(), server);
     let port = server.rsplit([':', '/']).nth(1).unwrap();
     assert_eq!(psql(pooler, "SHOW port").unwrap(), port);

@@ -1,9 +1,9 @@
-//! A cluster answers, and has the faults that tests want of it.
+//! A cluster responds, and fails on demand.
 
 use goldseam_testbed::postgres::{Cluster, Options, Shutdown};
 
 #[test]
-fn it_answers_over_tcp_and_over_its_socket() {
+fn responds_over_tcp_and_over_its_socket() {
     let cluster = Cluster::start(&Options::default()).unwrap();
     assert_eq!(cluster.sql("SELECT current_user, current_database();").unwrap(), "goldseam|goldseam");
     for url in [cluster.url(), cluster.socket_url()] {
@@ -12,7 +12,7 @@ fn it_answers_over_tcp_and_over_its_socket() {
 }
 
 #[test]
-fn it_is_fast_or_durable_and_takes_other_settings() {
+fn is_fast_or_durable_and_takes_other_settings() {
     let show = |options: &Options| {
         let cluster = Cluster::start(options).unwrap();
         cluster.sql("SHOW fsync; SHOW synchronous_commit; SHOW max_connections;").unwrap()
@@ -23,14 +23,14 @@ fn it_is_fast_or_durable_and_takes_other_settings() {
 }
 
 #[test]
-fn a_setting_that_it_refuses_is_an_error_that_says_so() {
+fn an_invalid_setting_is_named_in_the_error() {
     let settings = vec![("max_connections".to_owned(), "many".to_owned())];
     let error = Cluster::start(&Options { settings, ..Options::default() }).unwrap_err();
     assert!(error.to_string().contains("max_connections"), "{error}");
 }
 
 #[test]
-fn it_is_back_at_the_same_address_with_what_was_committed() {
+fn keeps_its_address_and_commits_after_a_restart() {
     let cluster = Cluster::start(&Options { durable: true, ..Options::default() }).unwrap();
     cluster.sql("CREATE TABLE kept (x int);").unwrap();
     for (round, shutdown) in (1..).zip([Shutdown::Fast, Shutdown::Immediate, Shutdown::Kill]) {
@@ -45,7 +45,7 @@ fn it_is_back_at_the_same_address_with_what_was_committed() {
 }
 
 #[test]
-fn a_setting_is_changed_while_it_runs() {
+fn changes_a_setting_while_it_runs() {
     let cluster = Cluster::start(&Options::default()).unwrap();
     cluster.set("default_transaction_read_only", "on").unwrap();
     let error = cluster.sql("CREATE TABLE refused (x int);").unwrap_err();
@@ -55,7 +55,7 @@ fn a_setting_is_changed_while_it_runs() {
 }
 
 #[test]
-fn a_user_with_a_password_has_to_say_it() {
+fn a_user_with_a_password_needs_it() {
     let cluster = Cluster::start(&Options::default()).unwrap();
     let url = cluster.user("ana", "s3cret").unwrap();
     assert_eq!(psql(&url, "SELECT current_user"), Ok("ana".to_owned()));
@@ -63,7 +63,7 @@ fn a_user_with_a_password_has_to_say_it() {
     assert!(error.contains("password authentication failed"), "{error}");
 }
 
-/// What a client from outside gets.
+/// Runs a statement as a client.
 pub(crate) fn psql(url: &str, statement: &str) -> Result<String, String> {
     let output = std::process::Command::new("psql").args(["-XqAt", "-c", statement, url]).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim().to_owned();

@@ -1,4 +1,4 @@
-//! Object stores answer at the address that they are given out by.
+//! Object stores respond at their addresses.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use goldseam_testbed::s3::{BUCKET, Bucket};
 use goldseam_testbed::{moto, rclone, seaweedfs};
 
-/// What a client that does not sign gets: the status and the rest.
+/// The status and the text of the response to an unsigned request.
 fn ask(bucket: &Bucket, method: &str, key: &str) -> (u16, String) {
     let host = bucket.endpoint.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
@@ -18,7 +18,7 @@ fn ask(bucket: &Bucket, method: &str, key: &str) -> (u16, String) {
 }
 
 #[test]
-fn one_of_each_is_shared_and_has_a_bucket() {
+fn all_tests_share_one_server_of_each_kind() {
     for (shared, status, code) in [
         (seaweedfs::shared as fn() -> _, 403, "AccessDenied"),
         (moto::shared, 404, "NoSuchKey"),
@@ -34,7 +34,7 @@ fn one_of_each_is_shared_and_has_a_bucket() {
 }
 
 #[test]
-fn it_is_back_at_the_same_address() {
+fn keeps_its_address_after_a_restart() {
     let server = seaweedfs::start().unwrap();
     let bucket = server.bucket();
     assert_eq!(ask(&bucket, "GET", "nothing").0, 403);

@@ -1,13 +1,13 @@
-//! Requests are counted: on object storage they are what a run costs.
+//! Counts requests: on object storage, requests are what a run costs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Requests that were sent.
+/// Numbers of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Writes.
     pub puts: u64,
-    /// Those of them that are beats of nodes.
+    /// Writes that are beats of nodes; `puts` includes them.
     pub beats: u64,
     /// Reads of one object.
     pub gets: u64,
@@ -18,12 +18,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// All of them.
+    /// The number of all requests.
     pub fn all(&self) -> u64 {
         self.puts + self.gets + self.lists + self.deletes
     }
 
-    /// What was sent since `earlier`.
+    /// The requests since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -36,9 +36,9 @@ impl Tally {
     }
 }
 
-/// The counters behind a [`Tally`].
+/// Counts the requests of one store.
 #[derive(Debug, Default)]
-pub(crate) struct Tallies {
+pub(crate) struct RequestCounter {
     puts: AtomicU64,
     beats: AtomicU64,
     gets: AtomicU64,
@@ -46,7 +46,7 @@ pub(crate) struct Tallies {
     deletes: AtomicU64,
 }
 
-impl Tallies {
+impl RequestCounter {
     pub(crate) fn put(&self, key: &str) {
         tracing::trace!(key, "PUT");
         self.puts.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl Tallies {
         self.deletes.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn tally(&self) -> Tally {
+    pub(crate) fn counts(&self) -> Tally {
         Tally {
             puts: self.puts.load(Ordering::Relaxed),
             beats: self.beats.load(Ordering::Relaxed),

@@ -1,14 +1,14 @@
-//! A queue between callers and a thread: callers push and never wait, the thread takes all that is there.
+//! A queue between callers and threads: callers push without waiting, a thread takes all jobs that wait.
 //!
-//! Invariant: once it is closed nothing enters, and what a dead thread left behind is dropped, so
-//! that whoever waits for a reply learns that none will come.
+//! Invariant: a closed queue accepts no job. If a thread dies, the jobs that it left are dropped, so their callers
+//! learn that no answer will come.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Many pushers, few takers.
+/// A queue of many callers and few threads.
 #[derive(Debug)]
-pub(crate) struct Queue<T> {
+pub(crate) struct JobQueue<T> {
     state: Mutex<State<T>>,
     ready: Condvar,
 }
@@ -16,14 +16,13 @@ pub(crate) struct Queue<T> {
 #[derive(Debug)]
 struct State<T> {
     jobs: VecDeque<T>,
-    idle: usize,
+    idle_threads: usize,
     closed: bool,
 }
 
-impl<T> Queue<T> {
-    /// An open, empty one.
+impl<T> JobQueue<T> {
     pub(crate) fn new() -> Self {
-        let state = State { jobs: VecDeque::new(), idle: 0, closed: false };
+        let state = State { jobs: VecDeque::new(), idle_threads: 0, closed: false };
         Self { state: Mutex::new(state), ready: Condvar::new() }
     }
 
@@ -31,14 +30,14 @@ impl<T> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a job; gives it back if nobody will take it.
+    /// Adds a job. Returns the job if the queue is closed.
     pub(crate) fn push(&self, job: T) -> Result<(), T> {
         let mut state = self.lock();
         if state.closed {
             return Err(job);
         }
         state.jobs.push_back(job);
-        let wake = state.idle > 0;
+        let wake = state.idle_threads > 0;
         drop(state);
         if wake {
             self.ready.notify_one();
@@ -46,29 +45,30 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Whether nothing waits and nobody works.
-    pub(crate) fn is_quiet(&self) -> bool {
+    /// Whether no job waits and a thread is idle.
+    pub(crate) fn is_idle(&self) -> bool {
         let state = self.lock();
-        state.jobs.is_empty() && state.idle > 0 && !state.closed
+        state.jobs.is_empty() && state.idle_threads > 0 && !state.closed
     }
 
-    /// Waits for jobs and moves at most `max` of them into `taken`; `false` once it is closed and empty.
+    /// Waits for jobs, and moves at most `max` of them into `taken`. Returns `false` once the queue is closed and
+    /// empty.
     pub(crate) fn take(&self, taken: &mut Vec<T>, max: usize) -> bool {
         let mut state = self.lock();
         while state.jobs.is_empty() {
             if state.closed {
                 return false;
             }
-            state.idle += 1;
+            state.idle_threads += 1;
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
+            state.idle_threads -= 1;
         }
         let count = state.jobs.len().min(max);
         taken.extend(state.jobs.drain(..count));
         true
     }
 
-    /// Lets nothing more in; what is there is still taken.
+    /// Accepts no further job. Threads still take the waiting ones.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.ready.notify_all();
@@ -85,11 +85,11 @@ impl<T> Queue<T> {
     }
 }
 
-/// Held by the only taker: however its thread ends, nobody waits for ever.
+/// Held by the only thread of a queue: when the thread ends, waiting jobs are dropped.
 #[derive(Debug)]
-pub(crate) struct LastTaker<T>(pub(crate) Arc<Queue<T>>);
+pub(crate) struct OnlyTaker<T>(pub(crate) Arc<JobQueue<T>>);
 
-impl<T> Drop for LastTaker<T> {
+impl<T> Drop for OnlyTaker<T> {
     fn drop(&mut self) {
         self.0.abandon();
     }

@@ -1,22 +1,22 @@
-//! One connection: made when it is needed, made again when it is lost.
+//! Connections that are opened when needed, and opened again when lost.
 //!
-//! Invariant: a statement is repeated only if the server certainly did nothing. Whoever waits for a statement
-//! holds nothing else up: several may be on their way over one connection.
+//! Invariant: a statement is repeated only if the server certainly did nothing. Several statements may be under way on
+//! one connection, so a slow one does not delay the others.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam_store::StoreError;
+use goldseam_store::backoff::Backoff;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Notification, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::clock::Moment;
@@ -24,29 +24,30 @@ use crate::fault::{Failure, Fault, Nature};
 use crate::tls;
 use crate::url::{Options, SCHEMA_DEFAULT};
 
-/// Values of a statement with their types, so that no round trip is needed to ask for them.
+/// Values of a statement with their types, which saves the round trip that would ask for the types.
 pub(crate) type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
-/// Tries of one call, the first one included.
-const TRIES_MAX: u32 = 6;
-/// The pause after the first try; each next one is twice as long.
+/// Most attempts of one call.
+const ATTEMPTS_MAX: u32 = 6;
+/// The first pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long a statement of the liveness session may take.
-const LIVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Statements that a connection keeps prepared.
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(160);
+/// Longest timeout of a statement of the liveness session.
+const LIVENESS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most statements that a connection keeps prepared.
 const PREPARED_MAX: usize = 256;
 
-/// What sessions of this store have in common: no plan is ever worth compiling, a plan that is made while a table is
-/// empty must be good when it is full, nothing may wait for ever, and a server that is stricter by default must not
-/// make conflicts of what is none.
+/// Settings of all sessions: no plan is worth compiling, a plan for an empty table must suit a full one, every wait has
+/// a limit, and a stricter default isolation must not cause conflicts.
 const SETTINGS: &str = "-c jit=off -c enable_seqscan=off -c lock_timeout=5s -c statement_timeout=60s \
     -c default_transaction_isolation=read\\ committed";
-/// The same for the liveness session, whose end the server must notice soon when a machine is gone.
-const SETTINGS_LIVE: &str = "-c jit=off -c default_transaction_isolation=read\\ committed \
+/// Settings of the liveness session: the server must soon notice that a machine died.
+const LIVENESS_SETTINGS: &str = "-c jit=off -c default_transaction_isolation=read\\ committed \
     -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3 \
     -c tcp_user_timeout=5000 -c idle_session_timeout=0";
 
-/// Where connections go.
+/// The server, database and schema of connections.
 pub(crate) struct Target {
     pub(crate) options: Options,
     tls: Option<MakeRustlsConnect>,
@@ -58,13 +59,13 @@ impl fmt::Debug for Target {
     }
 }
 
-/// Which session is wanted.
+/// The purpose of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Statements, perhaps through a pooler.
     Work,
-    /// The one that holds a node's lock; never through a pooler.
-    Live,
+    /// Locks of nodes; never through a pooler.
+    Liveness,
 }
 
 impl Target {
@@ -76,7 +77,7 @@ impl Target {
         Ok(Self { options, tls })
     }
 
-    /// The statement for the schema that is configured.
+    /// Replaces the default schema in a statement by the configured one.
     pub(crate) fn sql<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.options.schema.as_str() {
             SCHEMA_DEFAULT => Cow::Borrowed(text),
@@ -87,7 +88,7 @@ impl Target {
     fn config(&self, role: Role) -> Config {
         let mut config = self.options.config.clone();
         let settings = match role {
-            Role::Live => SETTINGS_LIVE,
+            Role::Liveness => LIVENESS_SETTINGS,
             Role::Work if self.options.pooler => return config,
             Role::Work => SETTINGS,
         };
@@ -98,19 +99,23 @@ impl Target {
             .keepalives_interval(Duration::from_secs(2));
         config.keepalives_retries(3).tcp_user_timeout(Duration::from_secs(10));
         match (&self.options.direct, role) {
-            (Some((host, port)), Role::Live) => past_pooler(&config, host, *port),
+            (Some((host, port)), Role::Liveness) => past_pooler(&config, host, *port),
             _ => config,
         }
     }
 
-    /// How long a connection may take to be made, with everything that is said before the first statement.
+    /// Timeout of opening a connection, including the login.
     fn connect_limit(&self) -> Duration {
         let options = &self.options;
         options.config.get_connect_timeout().copied().unwrap_or(options.call_timeout) * 2
     }
 
-    /// Makes a connection and has it served until it ends. Notifications go to `heard`, the end as none.
-    pub(crate) async fn connect<F>(&self, role: Role, heard: F) -> Result<(Client, Ended), Fault>
+    /// Opens a connection and serves it until it ends. Passes notifications to `on_message`, and none at the end.
+    pub(crate) async fn connect<F>(
+        &self,
+        role: Role,
+        on_message: F,
+    ) -> Result<(Client, ConnectionGuard), Fault>
     where
         F: FnMut(Option<Notification>) + Send + 'static,
     {
@@ -120,17 +125,17 @@ impl Target {
         let connecting = async {
             match &self.tls {
                 Some(tls) => {
-                    let (client, connection) = config.connect(tls.clone()).await.map_err(failed)?;
-                    Ok((client, Ended(tokio::spawn(serve(connection, heard)))))
+                    let (client, driver) = config.connect(tls.clone()).await.map_err(failed)?;
+                    Ok((client, ConnectionGuard(tokio::spawn(serve(driver, on_message)))))
                 }
                 None => {
-                    let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
-                    Ok((client, Ended(tokio::spawn(serve(connection, heard)))))
+                    let (client, driver) = config.connect(NoTls).await.map_err(failed)?;
+                    Ok((client, ConnectionGuard(tokio::spawn(serve(driver, on_message)))))
                 }
             }
         };
         match tokio::time::timeout(limit, connecting).await {
-            Ok(made) => made,
+            Ok(opened) => opened,
             Err(_) => Err(unreachable_server(format!("no answer within {limit:?}"))),
         }
     }
@@ -171,58 +176,60 @@ fn past_pooler(config: &Config, host: &str, port: u16) -> Config {
     direct
 }
 
-fn unreachable_server(words: String) -> Fault {
-    Fault::Unreachable(Failure { nature: Nature::Passing, words })
+fn unreachable_server(message: String) -> Fault {
+    Fault::Unreachable(Failure { nature: Nature::Passing, message })
 }
 
-/// Dropped, it ends the connection.
+/// Ends the connection when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Ended(tokio::task::JoinHandle<()>);
+pub(crate) struct ConnectionGuard(tokio::task::JoinHandle<()>);
 
-impl Drop for Ended {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-async fn serve<S, T, F>(mut connection: Connection<S, T>, mut heard: F)
+async fn serve<S, T, F>(mut driver: tokio_postgres::Connection<S, T>, mut on_message: F)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
     F: FnMut(Option<Notification>),
 {
     loop {
-        match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
-            Some(Ok(AsyncMessage::Notification(note))) => heard(Some(note)),
-            Some(Ok(AsyncMessage::Notice(notice))) => tracing::debug!(%notice, "Postgres says"),
+        match std::future::poll_fn(|cx| driver.poll_message(cx)).await {
+            Some(Ok(AsyncMessage::Notification(note))) => on_message(Some(note)),
+            Some(Ok(AsyncMessage::Notice(notice))) => {
+                tracing::debug!(%notice, "received a notice from Postgres")
+            }
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                tracing::debug!(%error, "a connection to Postgres broke");
+                tracing::debug!(%error, "lost a connection to Postgres");
                 break;
             }
             None => break,
         }
     }
-    heard(None);
+    on_message(None);
 }
 
-/// A connection that stands.
+/// An open connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     client: Client,
     prepared: Option<Mutex<HashMap<String, Statement>>>,
-    limit: Duration,
-    _ended: Ended,
+    timeout: Duration,
+    _guard: ConnectionGuard,
 }
 
 impl Session {
-    fn new((client, ended): (Client, Ended), options: &Options) -> Self {
-        // What a pooler's next session does not know must not be relied on.
+    fn new(client: Client, guard: ConnectionGuard, options: &Options) -> Self {
+        // Behind a pooler, the next transaction may have a session without the prepared statement.
         let prepared = (!options.pooler).then(Mutex::default);
-        Self { client, prepared, limit: options.call_timeout, _ended: ended }
+        Self { client, prepared, timeout: options.call_timeout, _guard: guard }
     }
 
-    /// Has a statement done, once.
+    /// Runs a statement once.
     async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
         let asking = async {
             let Some(prepared) = &self.prepared else { return self.client.query_typed(sql, values).await };
@@ -234,9 +241,9 @@ impl Session {
             let bare: Vec<&(dyn ToSql + Sync)> = values.iter().map(|(value, _)| *value).collect();
             self.client.query(&statement, &bare).await
         };
-        match tokio::time::timeout(self.limit, asking).await {
+        match tokio::time::timeout(self.timeout, asking).await {
             Ok(answer) => answer.map_err(|error| Fault::answering(&error)),
-            Err(_) => Err(Fault::Lost(format!("no answer within {:?}", self.limit))),
+            Err(_) => Err(Fault::Lost(format!("no answer within {:?}", self.timeout))),
         }
     }
 
@@ -246,7 +253,7 @@ impl Session {
         values: Values<'_>,
         prepared: &Mutex<HashMap<String, Statement>>,
     ) -> Result<Statement, tokio_postgres::Error> {
-        let types: Vec<Type> = values.iter().map(|(_, of)| of.clone()).collect();
+        let types: Vec<Type> = values.iter().map(|(_, kind)| kind.clone()).collect();
         let statement = self.client.prepare_typed(sql, &types).await?;
         let mut prepared = prepared.lock().unwrap_or_else(PoisonError::into_inner);
         if prepared.len() >= PREPARED_MAX {
@@ -257,88 +264,90 @@ impl Session {
     }
 }
 
-/// A place for one connection.
-pub(crate) struct Link {
+/// A connection that is opened when needed, and opened again when lost.
+pub(crate) struct Connection {
     target: Arc<Target>,
-    /// Where its connection is served: the runtime that a caller happens to be in may end before it.
-    home: Handle,
+    /// The runtime that serves the connection: the runtime of a caller may end before it.
+    runtime: Handle,
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").finish_non_exhaustive()
     }
 }
 
-impl Link {
-    pub(crate) fn new(target: Arc<Target>, home: Handle) -> Self {
-        Self { target, home, session: tokio::sync::Mutex::default() }
+impl Connection {
+    pub(crate) fn new(target: Arc<Target>, runtime: Handle) -> Self {
+        Self { target, runtime, session: tokio::sync::Mutex::default() }
     }
 
-    /// Whether a statement is planned once for many times.
-    pub(crate) fn keeps_plans(&self) -> bool {
+    /// Whether statements stay prepared.
+    pub(crate) fn keeps_statements(&self) -> bool {
         !self.target.options.pooler
     }
 
     async fn session(&self) -> Result<Arc<Session>, Fault> {
-        // Whoever waits here waits for somebody's connection, and a crowd of them for one after the other.
+        // Callers wait here while another caller opens the connection, one after the other.
         let limit = self.target.connect_limit();
-        let Ok(mut place) = tokio::time::timeout(limit, self.session.lock()).await else {
+        let Ok(mut current) = tokio::time::timeout(limit, self.session.lock()).await else {
             return Err(unreachable_server(format!("no connection within {limit:?}")));
         };
-        if let Some(session) = place.as_ref().filter(|session| !session.client.is_closed()) {
+        if let Some(session) = current.as_ref().filter(|session| !session.client.is_closed()) {
             return Ok(Arc::clone(session));
         }
         let target = Arc::clone(&self.target);
-        let connecting = self.home.spawn(async move { target.connect(Role::Work, drop).await });
-        let made = match connecting.await {
-            Ok(made) => made?,
-            Err(_) => return Err(unreachable_server("the runtime of this store has ended".to_owned())),
+        let connecting = self.runtime.spawn(async move { target.connect(Role::Work, drop).await });
+        let (client, guard) = match connecting.await {
+            Ok(opened) => opened?,
+            Err(_) => return Err(unreachable_server("the runtime of this store has shut down".to_owned())),
         };
-        let session = Arc::new(Session::new(made, &self.target.options));
-        *place = Some(Arc::clone(&session));
+        let session = Arc::new(Session::new(client, guard, &self.target.options));
+        *current = Some(Arc::clone(&session));
         Ok(session)
     }
 
     async fn drop_session(&self, lost: &Arc<Session>) {
-        let mut place = self.session.lock().await;
-        if place.as_ref().is_some_and(|session| Arc::ptr_eq(session, lost)) {
-            *place = None;
+        let mut current = self.session.lock().await;
+        if current.as_ref().is_some_and(|session| Arc::ptr_eq(session, lost)) {
+            *current = None;
         }
     }
 
-    /// Has a statement done; what the server certainly did not do is tried again, a few times, unless it took long.
+    /// Runs a statement. Repeats it a few times if the server certainly did nothing, unless it took long.
     pub(crate) async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
-        self.tries(sql, values, |fault| fault.may_pass()).await
+        self.with_retries(sql, values, |fault| fault.may_pass()).await
     }
 
-    /// The same for a statement that changes nothing, so that a lost answer is no harm either.
+    /// Runs a statement that changes nothing. Repeats it after a lost response too.
     pub(crate) async fn read(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, StoreError> {
         let again = |fault: &Fault| fault.may_pass() || matches!(fault, Fault::Lost(_));
-        self.tries(sql, values, again).await.map_err(|fault| fault.to_read_error())
+        self.with_retries(sql, values, again).await.map_err(|fault| fault.to_read_error())
     }
 
-    async fn tries(
+    async fn with_retries(
         &self,
         sql: &str,
         values: Values<'_>,
         again: impl Fn(&Fault) -> bool,
     ) -> Result<Vec<Row>, Fault> {
         let sql = self.target.sql(sql);
-        let (mut tried, begun) = (0, Moment::now());
+        let begun = Moment::now();
+        let mut attempts = 0;
+        let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
         loop {
             let fault = match self.once(&sql, values).await {
                 Ok(rows) => return Ok(rows),
                 Err(fault) => fault,
             };
-            tried += 1;
-            let late = begun.elapsed() >= self.target.options.call_timeout;
-            if tried >= TRIES_MAX || late || !again(&fault) {
+            attempts += 1;
+            let is_late = begun.elapsed() >= self.target.options.call_timeout;
+            if attempts >= ATTEMPTS_MAX || is_late || !again(&fault) {
                 return Err(fault);
             }
-            tracing::debug!(?fault, tried, "a call to Postgres is tried again");
-            tokio::time::sleep(jittered(PAUSE * 2_u32.pow(tried - 1))).await;
+            tracing::debug!(?fault, attempts, "retrying a Postgres statement");
+            tokio::time::sleep(backoff.next_pause()).await;
         }
     }
 
@@ -354,26 +363,20 @@ impl Link {
     }
 }
 
-/// From half of the span to one and a half, so that those who failed together do not come back together.
-pub(crate) fn jittered(span: Duration) -> Duration {
-    let lot = RandomState::new().build_hasher().finish() % 1024;
-    span / 2 + span * u32::try_from(lot).unwrap_or_default() / 1024
-}
-
-/// The liveness session: whoever finds it lost says so, and its keeper makes another.
+/// An open liveness session.
 #[derive(Debug)]
-pub(crate) struct LiveSession {
+pub(crate) struct LivenessSession {
     session: Session,
     since: Moment,
-    first: bool,
+    is_first: bool,
     lost: Notify,
 }
 
-impl LiveSession {
-    pub(crate) fn new(made: (Client, Ended), first: bool, options: &Options) -> Self {
-        let limit = options.call_timeout.min(LIVE_TIMEOUT);
-        let session = Session { limit, ..Session::new(made, options) };
-        Self { session, since: Moment::now(), first, lost: Notify::new() }
+impl LivenessSession {
+    pub(crate) fn new(client: Client, guard: ConnectionGuard, is_first: bool, options: &Options) -> Self {
+        let timeout = options.call_timeout.min(LIVENESS_TIMEOUT);
+        let session = Session { timeout, ..Session::new(client, guard, options) };
+        Self { session, since: Moment::now(), is_first, lost: Notify::new() }
     }
 
     pub(crate) async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
@@ -384,9 +387,9 @@ impl LiveSession {
         answer
     }
 
-    /// Statements without values or answers.
+    /// Runs statements without values and results.
     pub(crate) async fn execute(&self, sql: &str) -> Result<(), Fault> {
-        let limit = self.session.limit;
+        let limit = self.session.timeout;
         match tokio::time::timeout(limit, self.session.client.batch_execute(sql)).await {
             Ok(answer) => answer.map_err(|error| Fault::answering(&error)),
             Err(_) => Err(Fault::Lost(format!("no answer within {limit:?}"))),
@@ -397,17 +400,17 @@ impl LiveSession {
         self.session.client.is_closed()
     }
 
-    /// Whether it is the first one of its process, which has lost none.
+    /// Whether it is the first session of its process.
     pub(crate) fn is_first(&self) -> bool {
-        self.first
+        self.is_first
     }
 
-    /// How long it has stood.
+    /// How long it has been open.
     pub(crate) fn age(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Waits until it is lost.
+    /// Waits until a statement finds that it is lost.
     pub(crate) async fn lost(&self) {
         self.lost.notified().await;
     }

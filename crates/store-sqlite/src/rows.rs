@@ -1,19 +1,20 @@
-//! The cached rows: written with an append or by compare-and-set.
+//! Cached rows: written with an append or by compare-and-set.
 //!
 //! Invariant: `updated_at` strictly grows with every write of a row. A lost row is a null `summary`.
 
 use goldseam_core::{Millis, RunId, Summary, TaskId};
 use goldseam_store::{Expect, Row, StoreError, Written};
-use rusqlite::types::{Value, ValueRef};
+use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::fault::Fault;
+use crate::sql::{cell, sql_int};
 use crate::writer::Work;
 
 const INSERT: &str = "INSERT INTO runs (id, workflow, status, owner, parent, cause, created_at, updated_at, \
     as_of, task, summary, recovered_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 const INSERT_BARE: &str = "INSERT INTO runs (id) VALUES (?1)";
-/// What never changes in a life is left out: mentioning it would rewrite its indexes.
+/// Leaves out columns that never change: setting them would rewrite their indexes.
 const UPDATE: &str = "UPDATE runs SET status = ?2, owner = ?3, cause = ?4, \
     updated_at = MAX(updated_at + 1, ?5), as_of = ?6, task = COALESCE(?7, task), summary = ?8, \
     recovered_at = ?9 WHERE rid = ?1 AND summary IS NOT NULL";
@@ -27,7 +28,7 @@ const FIND: &str = "SELECT summary, task, updated_at, status, as_of FROM runs WH
 const TAG: &str = "INSERT OR IGNORE INTO run_tags (tag, value, created_at, rid) VALUES (?1, ?2, ?3, ?4)";
 const UNTAG: &str = "DELETE FROM run_tags WHERE tag = ?1 AND value = ?2 AND created_at = ?3 AND rid = ?4";
 
-/// A summary with its text.
+/// A summary and its JSON text.
 #[derive(Debug)]
 pub(crate) struct RowText {
     summary: Box<Summary>,
@@ -38,7 +39,7 @@ impl RowText {
     pub(crate) fn new(summary: Box<Summary>) -> Result<Self, StoreError> {
         match serde_json::to_string(&summary) {
             Ok(text) => Ok(Self { summary, text }),
-            Err(error) => Err(StoreError::Damaged { detail: format!("a row cannot be written: {error}") }),
+            Err(error) => Err(StoreError::Damaged { detail: format!("cannot encode a row: {error}") }),
         }
     }
 
@@ -47,7 +48,7 @@ impl RowText {
     }
 }
 
-/// A new run, with its row if there is one. A task has no place without a row.
+/// Inserts a run, with its row if there is one. A run without a row names no task.
 pub(crate) fn insert(
     work: &Work<'_>,
     run: &RunId,
@@ -58,89 +59,89 @@ pub(crate) fn insert(
         work.conn.prepare_cached(INSERT_BARE)?.execute([run.as_str()])?;
         return Ok(work.conn.last_insert_rowid());
     };
-    let said = &row.summary;
+    let summary = &row.summary;
     work.conn.prepare_cached(INSERT)?.execute(params![
         run.as_str(),
-        said.workflow.as_str(),
-        said.status.as_str(),
-        said.owner.as_ref().map(|id| id.as_str()),
-        said.parent.as_ref().map(|id| id.as_str()),
+        summary.workflow.as_str(),
+        summary.status.as_str(),
+        summary.owner.as_ref().map(|id| id.as_str()),
+        summary.parent.as_ref().map(|id| id.as_str()),
         row.cause(),
-        said.created_at.0,
+        summary.created_at.0,
         work.now.0.max(1),
-        i64::try_from(said.as_of.0).unwrap_or(i64::MAX),
+        sql_int(summary.as_of.0),
         task.map(|id| id.as_str()),
         row.text,
-        said.recovered_at.map(|at| at.0),
+        summary.recovered_at.map(|at| at.0),
     ])?;
     let rid = work.conn.last_insert_rowid();
-    tag(work.conn, rid, said)?;
+    tag(work.conn, rid, summary)?;
     Ok(rid)
 }
 
-/// The row as an append leaves it.
+/// Updates the row with an append.
 pub(crate) fn update(work: &Work<'_>, rid: i64, row: &RowText, task: Option<&TaskId>) -> Result<(), Fault> {
-    let said = &row.summary;
+    let summary = &row.summary;
     let updated = work.conn.prepare_cached(UPDATE)?.execute(params![
         rid,
-        said.status.as_str(),
-        said.owner.as_ref().map(|id| id.as_str()),
+        summary.status.as_str(),
+        summary.owner.as_ref().map(|id| id.as_str()),
         row.cause(),
         work.now.0,
-        i64::try_from(said.as_of.0).unwrap_or(i64::MAX),
+        sql_int(summary.as_of.0),
         task.map(|id| id.as_str()),
         row.text,
-        said.recovered_at.map(|at| at.0),
+        summary.recovered_at.map(|at| at.0),
     ])?;
     if updated == 0 { replace(work, rid, row, task) } else { Ok(()) }
 }
 
-/// The whole row, whatever was there.
+/// Writes all columns of the row.
 fn replace(work: &Work<'_>, rid: i64, row: &RowText, task: Option<&TaskId>) -> Result<(), Fault> {
-    let said = &row.summary;
+    let summary = &row.summary;
     work.conn.prepare_cached(REPLACE)?.execute(params![
         rid,
-        said.workflow.as_str(),
-        said.status.as_str(),
-        said.owner.as_ref().map(|id| id.as_str()),
-        said.parent.as_ref().map(|id| id.as_str()),
+        summary.workflow.as_str(),
+        summary.status.as_str(),
+        summary.owner.as_ref().map(|id| id.as_str()),
+        summary.parent.as_ref().map(|id| id.as_str()),
         row.cause(),
-        said.created_at.0,
+        summary.created_at.0,
         work.now.0,
-        i64::try_from(said.as_of.0).unwrap_or(i64::MAX),
+        sql_int(summary.as_of.0),
         task.map(|id| id.as_str()),
         row.text,
-        said.recovered_at.map(|at| at.0),
+        summary.recovered_at.map(|at| at.0),
     ])?;
-    tag(work.conn, rid, said)
+    tag(work.conn, rid, summary)
 }
 
-/// Whether there is a cached row.
+/// Whether the run has a row.
 pub(crate) fn has_row(work: &Work<'_>, rid: Option<i64>) -> Result<bool, Fault> {
     Ok(work.conn.prepare_cached(FIND)?.exists([rid])?)
 }
 
-/// The run has another task of its own.
+/// Sets the run's advance task.
 pub(crate) fn set_task(work: &Work<'_>, rid: i64, task: &TaskId) -> Result<(), Fault> {
     work.conn.prepare_cached(SET_TASK)?.execute(params![rid, task.as_str(), work.now.0])?;
     Ok(())
 }
 
-fn tag(conn: &Connection, rid: i64, said: &Summary) -> Result<(), Fault> {
-    for (key, value) in &said.tags {
-        conn.prepare_cached(TAG)?.execute(params![key.as_str(), value, said.created_at.0, rid])?;
+fn tag(conn: &Connection, rid: i64, summary: &Summary) -> Result<(), Fault> {
+    for (key, value) in &summary.tags {
+        conn.prepare_cached(TAG)?.execute(params![key.as_str(), value, summary.created_at.0, rid])?;
     }
     Ok(())
 }
 
-fn untag(conn: &Connection, rid: i64, said: &Summary) -> Result<(), Fault> {
-    for (key, value) in &said.tags {
-        conn.prepare_cached(UNTAG)?.execute(params![key.as_str(), value, said.created_at.0, rid])?;
+fn untag(conn: &Connection, rid: i64, summary: &Summary) -> Result<(), Fault> {
+    for (key, value) in &summary.tags {
+        conn.prepare_cached(UNTAG)?.execute(params![key.as_str(), value, summary.created_at.0, rid])?;
     }
     Ok(())
 }
 
-/// A row that is to be written by compare-and-set.
+/// A row to be written by compare-and-set.
 #[derive(Debug)]
 pub(crate) struct PutRow {
     row: RowText,
@@ -153,17 +154,17 @@ impl PutRow {
         Ok(Self { row: RowText::new(Box::new(row.summary))?, task: row.task, expect })
     }
 
-    /// Writes it, or says what is there instead. A run without a log gets no row.
+    /// Writes the row, or returns the stored one if it is not as expected. A run without a log gets no row.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Result<Written<Row>, Fault> {
-        let Some(rid) = work.rids.find(work.conn, &self.row.summary.run)? else {
+        let Some(rid) = work.run_numbers.find(work.conn, &self.row.summary.run)? else {
             return Ok(Written::Lost(None));
         };
         let found = find(work.conn, rid)?;
-        let expected = match self.expect {
+        let is_expected = match self.expect {
             Expect::Absent => found.is_none(),
             Expect::Version(version) => found.as_ref().is_some_and(|row| row.version() == version),
         };
-        if !expected {
+        if !is_expected {
             return Ok(Written::Lost(found));
         }
         if let Some(found) = &found {
@@ -174,13 +175,13 @@ impl PutRow {
     }
 }
 
-/// The row; none if it is lost or cannot be read.
+/// Returns the row; none if it is lost or unreadable.
 fn find(conn: &Connection, rid: i64) -> Result<Option<Row>, Fault> {
     let raw = conn.prepare_cached(FIND)?.query_row([rid], RawRow::read).optional()?;
     Ok(raw.and_then(|raw| raw.parse().ok()))
 }
 
-/// A row as the database has it.
+/// The columns of a row, not decoded.
 #[derive(Debug)]
 pub(crate) struct RawRow {
     summary: Value,
@@ -191,7 +192,7 @@ pub(crate) struct RawRow {
 }
 
 impl RawRow {
-    /// From the columns summary, task, `updated_at`, status and `as_of`. Whatever they hold, this does not fail.
+    /// Reads the columns summary, task, `updated_at`, status and `as_of`. Accepts any content.
     pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             summary: cell(row, 0)?,
@@ -202,10 +203,10 @@ impl RawRow {
         })
     }
 
-    /// Makes sense of it; the error says why that cannot be done. Columns that lists go by must say what the summary
-    /// says: a row that contradicts itself is no row.
+    /// Decodes the row; the error says why it is unreadable. The columns that lists use must agree with the summary: a
+    /// row that contradicts itself is unreadable.
     pub(crate) fn parse(self) -> Result<Row, String> {
-        let summary = text(self.summary, "summary")?.ok_or("it has no summary")?;
+        let summary = text(self.summary, "summary")?.ok_or("the summary is missing")?;
         let summary: Summary = serde_json::from_str(&summary).map_err(|error| error.to_string())?;
         let task = text(self.task, "task")?.map(TaskId::try_from).transpose();
         let task = task.map_err(|error| error.to_string())?;
@@ -214,27 +215,13 @@ impl RawRow {
         };
         let status = text(self.status, "status")?.unwrap_or_default();
         if status != summary.status.as_str() {
-            return Err(format!("its column status says {status:?}, its summary {}", summary.status));
+            return Err(format!("column status is {status:?}, but the summary says {}", summary.status));
         }
-        if self.as_of != Value::Integer(i64::try_from(summary.as_of.0).unwrap_or(i64::MAX)) {
-            return Err(format!("its column as_of differs from its summary, which says {}", summary.as_of));
+        if self.as_of != Value::Integer(sql_int(summary.as_of.0)) {
+            return Err(format!("column as_of differs from the summary, which says {}", summary.as_of));
         }
         Ok(Row { summary, task, updated_at: Millis(updated_at) })
     }
-}
-
-/// A cell; text that is not UTF-8 as bytes.
-pub(crate) fn cell(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Value> {
-    Ok(match row.get_ref(column)? {
-        ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text) => Value::Text(text.to_owned()),
-            Err(_) => Value::Blob(bytes.to_owned()),
-        },
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(number) => Value::Integer(number),
-        ValueRef::Real(number) => Value::Real(number),
-        ValueRef::Blob(bytes) => Value::Blob(bytes.to_owned()),
-    })
 }
 
 fn text(value: Value, column: &str) -> Result<Option<String>, String> {
