@@ -1,4 +1,4 @@
-"""Hooks of schemathesis: long polls are kept short, and headers that no server knows make no request wrong."""
+"""Hooks of schemathesis: shorten long polls, and accept requests with unknown headers."""
 
 import schemathesis
 
@@ -16,6 +16,6 @@ def shorten(values):
 def before_call(context, case, **kwargs):
     shorten(case.query)
     shorten(case.body)
-    # HTTP lets a client send any header, so this one is no reason to refuse a request.
+    # HTTP allows any header, so a server must not refuse a request for this one.
     if case.headers and case.headers.pop(UNKNOWN, None) is not None and case.meta:
         case.meta.generation.mode = schemathesis.GenerationMode.POSITIVE

@@ -1,4 +1,4 @@
-"""What the load generators share: many sockets from many loopback addresses, and answers that are timed."""
+"""Shared by the load generators: sockets from many loopback addresses, and timed requests."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ def raise_file_limit():
 
 
 def connect(number, per_address=400, receive_bytes=None):
-    """Connects from the loopback address that `number` falls to: a server bounds the connections of an address."""
+    """Connects from a loopback address chosen by `number`: a server bounds the connections per address."""
     client = socket.socket()
     if receive_bytes:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
@@ -38,7 +38,7 @@ def head(method, path, key=None, length=None):
 
 
 def call(method, path, key, body=None):
-    """One request; the document that it is answered with."""
+    """Sends one request and returns the JSON document of the response."""
     connection = http.client.HTTPConnection(HOST, PORT, timeout=30)
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
     connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -50,7 +50,7 @@ def call(method, path, key, body=None):
 
 
 def timed(port, path, key=None, connection=None):
-    """Milliseconds until a request is answered in full, and the status."""
+    """Milliseconds until the response is complete, and its status."""
     begin = time.monotonic()
     own = connection or http.client.HTTPConnection(HOST, port, timeout=30)
     own.request("GET", path, headers={"authorization": f"Bearer {key}"} if key else {})
@@ -63,6 +63,6 @@ def timed(port, path, key=None, connection=None):
 
 
 def rank(values, share):
-    """The value that `share` of all values do not exceed."""
+    """The quantile `share` of the values."""
     values = sorted(values)
     return values[min(len(values) - 1, int(len(values) * share))]

@@ -1,4 +1,4 @@
-"""Memory of the server before, under and after floods of bodies and of followers that do not read. Prints NAME=VALUE lines."""
+"""The server's memory before, during and after floods of bodies and of followers that do not read. Prints NAME=VALUE lines."""
 
 import os
 import time
@@ -8,9 +8,9 @@ from load import KEY, call, connect, head, raise_file_limit
 SENDERS, BODY_BYTES = 1_500, 2 * 1024 * 1024
 FOLLOWERS, LOG_BYTES = 2_000, 5_000_000
 SIGNAL_BYTES = 200_000
-# How long the server has to give memory back.
-PATIENCE = 60
-# Enough of what it gives back, to stop waiting.
+# Seconds that the server has to return memory.
+SETTLE_S = 60
+# The difference at which the wait ends.
 NEAR_MIB = 16
 
 
@@ -21,8 +21,8 @@ def rss():
 
 
 def settled(before):
-    """Memory once it is near what it was, or after PATIENCE, under light traffic: threads give memory back as they work."""
-    end = time.monotonic() + PATIENCE
+    """Memory once it is near what it was, or after SETTLE_S, under light traffic: threads return memory while they work."""
+    end = time.monotonic() + SETTLE_S
     while rss() > before + NEAR_MIB and time.monotonic() < end:
         for _ in range(10):
             call("GET", "/v1/runs", KEY)
@@ -31,7 +31,7 @@ def settled(before):
 
 
 def flood(name, before, request):
-    """Bodies that lack their last byte, of as many senders at once as come through; most memory meanwhile, and after."""
+    """Sends bodies without their last byte from many senders at once; prints the peak memory and the memory after."""
     body, peak, clients = b"x" * (BODY_BYTES - 1), rss(), []
     for number in range(SENDERS):
         try:
@@ -63,7 +63,7 @@ def flood(name, before, request):
 
 
 def followers(before):
-    """Followers of a long log that take nothing in."""
+    """Opens followers of a long log that do not read."""
     call("POST", "/v1/runs", KEY, {"workflow": "greet", "id": "long-1"})
     for _ in range(LOG_BYTES // SIGNAL_BYTES):
         call("POST", "/v1/runs/long-1/signal", KEY, {"name": "go", "payload": "x" * SIGNAL_BYTES})
