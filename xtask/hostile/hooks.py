@@ -1,4 +1,4 @@
-"""Hooks for schemathesis: they shorten long polls, and treat unknown headers as valid."""
+"""Hooks of schemathesis: shorten long polls, and accept requests with unknown headers."""
 
 import schemathesis
 
@@ -16,6 +16,6 @@ def shorten(values):
 def before_call(context, case, **kwargs):
     shorten(case.query)
     shorten(case.body)
-    # HTTP allows any header, so the server must not refuse a request because of this one.
+    # HTTP allows any header, so a server must not refuse a request for this one.
     if case.headers and case.headers.pop(UNKNOWN, None) is not None and case.meta:
         case.meta.generation.mode = schemathesis.GenerationMode.POSITIVE

@@ -1,4 +1,4 @@
-"""Shared code of the load generators: sockets from many loopback addresses, and timed requests."""
+"""Shared by the load generators: sockets from many loopback addresses, and timed requests."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ def raise_file_limit():
 
 
 def connect(number, per_address=400, receive_bytes=None):
-    """Connects from a loopback address chosen by `number`, because the server limits connections per address."""
+    """Connects from a loopback address chosen by `number`: a server bounds the connections per address."""
     client = socket.socket()
     if receive_bytes:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
@@ -30,7 +30,7 @@ def connect(number, per_address=400, receive_bytes=None):
 
 
 def head(method, path, key=None, length=None):
-    """Returns the head of a request as bytes."""
+    """The head of a request as bytes."""
     lines = [f"{method} {path} HTTP/1.1", f"host: {URL}"]
     lines += [f"authorization: Bearer {key}"] if key else []
     lines += [f"content-length: {length}", "content-type: application/json"] if length is not None else []
@@ -38,10 +38,10 @@ def head(method, path, key=None, length=None):
 
 
 def call(method, path, key, body=None):
-    """Makes one request; returns the JSON document of the response."""
+    """Sends one request and returns the JSON document of the response."""
     connection = http.client.HTTPConnection(HOST, PORT, timeout=30)
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
-    connection.request(method, path, json.dumps(body) if body else None, headers)
+    connection.request(method, path, None if body is None else json.dumps(body), headers)
     answer = connection.getresponse()
     text = answer.read()
     connection.close()
@@ -50,19 +50,19 @@ def call(method, path, key, body=None):
 
 
 def timed(port, path, key=None, connection=None):
-    """Returns the milliseconds until the complete response, and its status."""
+    """Milliseconds until the response is complete, and its status."""
     begin = time.monotonic()
     own = connection or http.client.HTTPConnection(HOST, port, timeout=30)
     own.request("GET", path, headers={"authorization": f"Bearer {key}"} if key else {})
     answer = own.getresponse()
     answer.read()
     took = (time.monotonic() - begin) * 1000
-    if not connection:
+    if connection is None:
         own.close()
     return took, answer.status
 
 
 def rank(values, share):
-    """Returns the value that `share` of all values do not exceed."""
+    """The quantile `share` of the values."""
     values = sorted(values)
     return values[min(len(values) - 1, int(len(values) * share))]

@@ -1,7 +1,4 @@
-"""Measures the server's memory before, during and after floods of bodies and of followers that do not read.
-
-Prints NAME=VALUE lines.
-"""
+"""The server's memory before, during and after floods of bodies and of followers that do not read. Prints NAME=VALUE lines."""
 
 import os
 import time
@@ -11,9 +8,9 @@ from load import KEY, call, connect, head, raise_file_limit
 SENDERS, BODY_BYTES = 1_500, 2 * 1024 * 1024
 FOLLOWERS, LOG_BYTES = 2_000, 5_000_000
 SIGNAL_BYTES = 200_000
-# Maximum number of seconds until the server has released memory.
-PATIENCE = 60
-# Tolerance around the memory before the flood.
+# Seconds that the server has to return memory.
+SETTLE_S = 60
+# The difference at which the wait ends.
 NEAR_MIB = 16
 
 
@@ -24,11 +21,8 @@ def rss():
 
 
 def settled(before):
-    """Returns the memory once it is near `before`, or after PATIENCE.
-
-    Keeps light traffic, because threads release memory as they work.
-    """
-    end = time.monotonic() + PATIENCE
+    """Memory once it is near what it was, or after SETTLE_S, under light traffic: threads return memory while they work."""
+    end = time.monotonic() + SETTLE_S
     while rss() > before + NEAR_MIB and time.monotonic() < end:
         for _ in range(10):
             call("GET", "/v1/runs", KEY)
@@ -37,7 +31,7 @@ def settled(before):
 
 
 def flood(name, before, request):
-    """Sends bodies without their last byte from many senders at once; prints the peak memory, and the memory after."""
+    """Sends bodies without their last byte from many senders at once; prints the peak memory and the memory after."""
     body, peak, clients = b"x" * (BODY_BYTES - 1), rss(), []
     for number in range(SENDERS):
         try:

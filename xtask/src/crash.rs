@@ -1,17 +1,17 @@
-//! `cargo xtask crash`: the binary dies at every point of the catalogue, on every store.
+//! `cargo xtask crash`: kills the binary at every crash point, on every store.
 
 use std::collections::BTreeSet;
 
 use crate::servers::{Servers, Which};
-use crate::steps::{command, heard};
+use crate::steps::{command, for_each_line};
 use crate::tree;
 
 const TESTS: &str =
     "test --quiet --package goldseam-cli --features crash-points --test it crash:: -- --nocapture";
-/// What a test prints for each death that was survived: the store, and the point.
+/// The prefix of the line that a test prints for each survived crash: store and crash point.
 const MARK: &str = "crash: ";
 
-/// What was survived.
+/// The survived crashes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     deaths: u64,
@@ -21,15 +21,15 @@ struct Tally {
 
 impl Tally {
     fn take(&mut self, line: &str) {
-        let told = line.split_once(MARK).and_then(|(_, told)| told.split_once(' '));
-        if let Some((store, point)) = told {
+        let fields = line.split_once(MARK).and_then(|(_, rest)| rest.split_once(' '));
+        if let Some((store, point)) = fields {
             self.deaths += 1;
             self.points.insert(point.to_owned());
             self.stores.insert(store.to_owned());
         }
     }
 
-    /// A death before a write and one after it are the kinds that the simulation has too.
+    /// The record line. The simulation counts crashes before and after a write under the same kinds.
     fn record(&self) -> String {
         let stores: Vec<&str> = self.stores.iter().map(String::as_str).collect();
         format!(
@@ -41,19 +41,19 @@ impl Tally {
     }
 }
 
-/// Runs the tests of crash points beside servers; the last line is the record.
+/// Runs the crash-point tests with servers; the last line is the record.
 pub(crate) fn run() -> Result<(), String> {
     let servers = Servers::start(Which::All)?;
     let mut cargo = command(&tree::root()?, TESTS);
     cargo.env("GOLDSEAM_CRASH_STORES", "all").envs(servers.variables());
     let mut tally = Tally::default();
-    let status = heard(&mut cargo, |line| {
+    let status = for_each_line(&mut cargo, |line| {
         println!("{line}");
         tally.take(line);
     })?;
     match (status.success(), tally.deaths) {
         (false, _) => Err(format!("`cargo {TESTS}` ended with {status}")),
-        (true, 0) => Err("nothing died".to_owned()),
+        (true, 0) => Err("no test printed a crash".to_owned()),
         (true, _) => {
             println!("{}", tally.record());
             Ok(())
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deaths_are_counted_by_point_and_store() {
+    fn counts_crashes_by_point_and_store() {
         let mut tally = Tally::default();
         for line in
             ["running 24 tests", "crash: sqlite claim:before", "..crash: s3 claim:before", "crash: s3 x"]

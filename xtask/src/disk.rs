@@ -1,4 +1,4 @@
-//! `cargo xtask disk`: the long search for what a failing disk or a power loss could cost.
+//! `cargo xtask disk`: the long search for data that a failing disk or a power loss could destroy.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -18,15 +18,15 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     for pair in args.chunks(2) {
         let [option, value] = pair else { return Err(format!("{} needs a number", pair[0])) };
         let known = OPTIONS.iter().find(|(name, _)| name == option);
-        let (_, variable) = known.ok_or_else(|| format!("there is no option {option}"))?;
+        let (_, variable) = known.ok_or_else(|| format!("unknown option {option}"))?;
         let number: u64 = value.parse().map_err(|_| format!("{option} {value}: not a number"))?;
         command.env(variable, number.to_string());
     }
-    let cannot = |error: std::io::Error| format!("cargo cannot be run: {error}");
+    let cannot = |error: std::io::Error| format!("cannot run cargo: {error}");
     let mut search = command.stdout(Stdio::piped()).spawn().map_err(cannot)?;
-    let said = search.stdout.take().ok_or("the search says nothing")?;
+    let output = search.stdout.take().ok_or("the search has no output")?;
     let mut record = None;
-    for line in BufReader::new(said).lines() {
+    for line in BufReader::new(output).lines() {
         let line = line.map_err(cannot)?;
         match line.starts_with("record: ") {
             true => record = Some(line),
@@ -34,10 +34,10 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
         }
     }
     let status = search.wait().map_err(cannot)?;
-    println!("{}", record.ok_or("the search came to no end")?);
+    println!("{}", record.ok_or("the search ended without a record")?);
     if status.success() {
         Ok(())
     } else {
-        Err("the search found something; see the lines with `wrong`".to_owned())
+        Err("the search found a loss; see the lines with `wrong`".to_owned())
     }
 }

@@ -1,4 +1,4 @@
-//! `fuzz`: every target of `fuzz/`, for a while each.
+//! `cargo xtask fuzz`: runs every target of `fuzz/` for some seconds.
 
 use std::fs;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::process::{Command, Stdio};
 
 use crate::tree;
 
-/// Seconds for each target, unless told otherwise.
+/// Default seconds for each target.
 const SECONDS: u64 = 30;
 
-/// Targets that need the engine, the stores, the server or the command line, which take long to build.
+/// Targets that depend on the engine, the stores, the server or the command line, which take long to build.
 const OUTSIDE: [&str; 4] = ["arguments", "config", "urls", "wire"];
 
-/// What libFuzzer calls the number of inputs that it tried.
+/// The prefix of libFuzzer's line with the number of inputs.
 const EXECUTED: &str = "stat::number_of_executed_units:";
 
-/// What is fed.
+/// The targets to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     All,
@@ -23,9 +23,9 @@ enum Scope {
     Core,
 }
 
-/// Feeds every target for a while. The last line counts what was done.
+/// Runs every target; the last line is the record.
 pub(crate) fn run(args: &[&str]) -> Result<(), String> {
-    let (seconds, scope) = asked(args)?;
+    let (seconds, scope) = parse(args)?;
     let root = tree::root()?;
     is_installed()?;
     lock(&root)?;
@@ -33,11 +33,11 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     targets.retain(|target| scope == Scope::All || !OUTSIDE.contains(&target.as_str()));
     let (mut executions, mut crashed) = (0, Vec::new());
     for target in &targets {
-        let ran = feed(&root, target, (seconds, scope))?;
+        let ran = run_target(&root, target, (seconds, scope))?;
         println!("{target}: {} executions{}", ran.executions, if ran.crashed { ", a crash" } else { "" });
         executions += ran.executions;
         if ran.crashed {
-            eprintln!("{}", ran.told);
+            eprintln!("{}", ran.output);
             crashed.push(target.as_str());
         }
     }
@@ -48,11 +48,11 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     );
     match crashes {
         0 => Ok(()),
-        _ => Err(format!("what was found is in fuzz/artifacts: {}", crashed.join(", "))),
+        _ => Err(format!("inputs that crash are in fuzz/artifacts: {}", crashed.join(", "))),
     }
 }
 
-fn asked(args: &[&str]) -> Result<(u64, Scope), String> {
+fn parse(args: &[&str]) -> Result<(u64, Scope), String> {
     let (mut seconds, mut scope) = (SECONDS, Scope::All);
     let mut words = args.iter();
     while let Some(word) = words.next() {
@@ -62,13 +62,13 @@ fn asked(args: &[&str]) -> Result<(u64, Scope), String> {
                 let number = words.next().and_then(|number| number.parse().ok());
                 seconds = number.ok_or("--seconds needs a number")?;
             }
-            other => return Err(format!("fuzz does not know {other:?}; it takes --seconds N and --core")),
+            other => return Err(format!("unknown argument {other:?}: fuzz takes --seconds N and --core")),
         }
     }
     Ok((seconds, scope))
 }
 
-/// The versions that everything else is tested with, unless the workspace of the fuzzer has chosen already.
+/// Copies the lock file of the workspace, unless the fuzzer's workspace has one.
 fn lock(root: &Path) -> Result<(), String> {
     let own = root.join("fuzz/Cargo.lock");
     if own.exists() {
@@ -79,8 +79,8 @@ fn lock(root: &Path) -> Result<(), String> {
 
 fn is_installed() -> Result<(), String> {
     let missing = "cargo-fuzz is missing; install it with `cargo install cargo-fuzz`";
-    let asked = Command::new("cargo").args(["fuzz", "--version"]).output();
-    match asked.is_ok_and(|output| output.status.success()) {
+    let version = Command::new("cargo").args(["fuzz", "--version"]).output();
+    match version.is_ok_and(|output| output.status.success()) {
         true => Ok(()),
         false => Err(missing.to_owned()),
     }
@@ -95,15 +95,15 @@ fn targets(root: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// What came of one target.
+/// The outcome of one target.
 struct Ran {
     executions: u64,
     crashed: bool,
-    told: String,
+    output: String,
 }
 
-fn feed(root: &Path, target: &str, (seconds, scope): (u64, Scope)) -> Result<Ran, String> {
-    // What is found goes where it is not committed; the kept corpus is only read.
+fn run_target(root: &Path, target: &str, (seconds, scope): (u64, Scope)) -> Result<Ran, String> {
+    // New inputs go to an untracked folder; the committed corpus is read only.
     let found = root.join("fuzz/target/found").join(target);
     fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
     let limit = format!("-max_total_time={seconds}");
@@ -121,16 +121,16 @@ fn feed(root: &Path, target: &str, (seconds, scope): (u64, Scope)) -> Result<Ran
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("cargo-fuzz cannot be run: {error}"))?;
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    match executed(&told) {
-        Some(executions) => Ok(Ran { executions, crashed: !output.status.success(), told }),
-        None => Err(format!("{target} could not be built or fed; cargo-fuzz said:\n{told}")),
+    let (status, output) = (output.status, String::from_utf8_lossy(&output.stderr).into_owned());
+    match executed(&output) {
+        Some(executions) => Ok(Ran { executions, crashed: !status.success(), output }),
+        None => Err(format!("{target} could not be built or run; cargo-fuzz printed:\n{output}")),
     }
 }
 
-/// How many inputs were tried, by what libFuzzer says at its end.
-fn executed(told: &str) -> Option<u64> {
-    told.lines().find_map(|line| line.trim().strip_prefix(EXECUTED)?.trim().parse().ok())
+/// The number of inputs, from libFuzzer's final statistics.
+fn executed(output: &str) -> Option<u64> {
+    output.lines().find_map(|line| line.trim().strip_prefix(EXECUTED)?.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -138,14 +138,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn executions_are_read_from_what_the_fuzzer_says() {
-        let told = "Done 12 runs in 1 second(s)\nstat::number_of_executed_units: 12\nstat::peak_rss_mb: 40\n";
-        assert_eq!(executed(told), Some(12));
+    fn reads_executions_from_the_final_statistics() {
+        let output =
+            "Done 12 runs in 1 second(s)\nstat::number_of_executed_units: 12\nstat::peak_rss_mb: 40\n";
+        assert_eq!(executed(output), Some(12));
         assert_eq!(executed("error: no such command"), None);
     }
 
     #[test]
-    fn every_target_has_its_name() {
+    fn lists_every_target() {
         let root = tree::root().unwrap();
         let names = targets(&root).unwrap();
         assert!(names.contains(&"event".to_owned()), "{names:?}");
@@ -155,9 +156,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_understood() {
-        assert_eq!(asked(&[]), Ok((SECONDS, Scope::All)));
-        assert_eq!(asked(&["--core", "--seconds", "5"]), Ok((5, Scope::Core)));
-        assert!(asked(&["--seconds"]).is_err() && asked(&["--sceonds", "5"]).is_err());
+    fn parses_arguments() {
+        assert_eq!(parse(&[]), Ok((SECONDS, Scope::All)));
+        assert_eq!(parse(&["--core", "--seconds", "5"]), Ok((5, Scope::Core)));
+        assert!(parse(&["--seconds"]).is_err() && parse(&["--sceonds", "5"]).is_err());
     }
 }

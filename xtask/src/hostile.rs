@@ -1,10 +1,10 @@
-//! `cargo xtask hostile`: the built binary, served on loopback, under tools and clients that others wrote.
+//! `cargo xtask hostile`: serves the built binary on loopback and runs third-party tools and clients against it.
 //!
-//! | part | what |
+//! | part | content |
 //! |---|---|
 //! | [`lint`] | linters read the served description |
 //! | [`clients`] | clients generated from it start, signal and finish a run |
-//! | [`schemas`] | schemathesis sends what the description allows, and what it forbids |
+//! | [`schemas`] | schemathesis sends requests that the description allows and requests that it forbids |
 //! | [`crowd`] | thousands of idle and slow clients |
 //! | [`memory`] | memory before, under and after a flood |
 //!
@@ -29,7 +29,7 @@ use crate::{steps, tree};
 const USAGE: &str =
     "cargo xtask hostile [lint] [clients] [schemas] [crowd] [memory] [--seed S] [--examples N]";
 
-/// A part by name, and what it does.
+/// A part: its name and its function.
 type Part = (&'static str, fn(&Ground, &Order, &mut Report) -> Result<(), String>);
 
 const PARTS: &[Part] = &[
@@ -40,13 +40,13 @@ const PARTS: &[Part] = &[
     ("memory", memory::run),
 ];
 
-/// What was asked for.
+/// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Order {
     parts: Vec<&'static str>,
-    /// What schemathesis draws its requests from.
+    /// The random seed of schemathesis.
     seed: u64,
-    /// Requests that schemathesis draws for each operation, besides those that go by its bounds.
+    /// Random requests of schemathesis per operation, besides its boundary cases.
     examples: u64,
 }
 
@@ -68,7 +68,7 @@ impl Order {
     }
 }
 
-/// Runs the parts that were named, or all.
+/// Runs the named parts, or all of them.
 #[expect(clippy::disallowed_methods, reason = "the tooling has no other clock")]
 pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let Some(order) = Order::parse(args) else { return Err(format!("usage: {USAGE}")) };
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     report.outcome()
 }
 
-/// The parts that every build runs: the linters and the generated clients, with the binary that tests use.
+/// The parts of `cargo xtask test`: the linters and the generated clients, with the binary that the tests use.
 pub(crate) fn quick() -> Result<(), String> {
     let root = tree::root()?;
     steps::cargo(&root, "build --quiet --workspace --all-features --bin goldseam", &[])?;
@@ -96,7 +96,7 @@ fn carry_out(ground: &Ground, order: &Order) -> Report {
     for (name, part) in PARTS.iter().filter(|(name, _)| order.parts.contains(name)) {
         report.begin(name);
         if let Err(message) = part(ground, order, &mut report) {
-            report.failed("could not be run to its end", &message);
+            report.failed("did not finish", &message);
         }
     }
     report
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_parts_run_unless_some_are_named() {
+    fn runs_all_parts_by_default() {
         let all = Order::parse(&["--seed", "7"]).unwrap();
         assert_eq!((all.parts.len(), all.seed), (PARTS.len(), 7));
         let some = Order::parse(&["lint", "--examples", "20", "schemas"]).unwrap();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn rejects_invalid_arguments() {
         for args in [&["tape"][..], &["--seed"], &["--examples", "0"], &["--seed", "x"]] {
             assert_eq!(Order::parse(args), None, "{args:?}");
         }

@@ -1,8 +1,8 @@
-//! `cargo xtask kill`: the shipped binary is killed again and again, and now and then the server under it, until a
-//! number of kills is reached or something is lost or repeated.
+//! `cargo xtask kill`: kills the shipped binary repeatedly, and sometimes the server under its store, until the number
+//! of kills is reached or an effect is lost or repeated.
 //!
-//! It runs `goldseam demo` round after round. Everything about a round is drawn from its seed, and the seeds of rounds
-//! are neighbours, so a round is repeated by naming its seed.
+//! It runs `goldseam demo` in rounds. The seed of a round determines its parameters, and rounds use consecutive seeds,
+//! so `--seed` repeats a round.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::tree;
 
 const USAGE: &str =
     "cargo xtask kill --store sqlite|postgres|s3 --kills N [--seed S] [--workers W] [--server-kills N]";
-/// Pause between two looks at a demo.
+/// The interval for polling a demo.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What was asked for.
+/// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Order {
     store: Store,
@@ -32,7 +32,7 @@ struct Order {
     server_kills: u64,
 }
 
-/// What the runs are kept in.
+/// The kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Store {
     Sqlite,
@@ -53,7 +53,7 @@ impl Store {
         }
     }
 
-    /// Fewest and most kills of a round.
+    /// The minimum and maximum number of kills per round.
     fn kills(self) -> (u64, u64) {
         match self {
             Self::Sqlite => (60, 180),
@@ -62,7 +62,8 @@ impl Store {
         }
     }
 
-    /// From one kill to the next, and how long a worker may be silent: nothing in a bucket tells that a process is dead.
+    /// The interval between kills, and the silence after which a worker counts as dead. A bucket cannot report that a
+    /// process died.
     fn pace(self) -> [&'static str; 4] {
         match self {
             Self::Sqlite | Self::Postgres => ["--every", "40ms", "--silence", "1500ms"],
@@ -95,7 +96,7 @@ impl Order {
     }
 }
 
-/// What a round is, all of it drawn from its seed.
+/// The parameters of a round, all drawn from its seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Round {
     seed: u64,
@@ -107,11 +108,11 @@ struct Round {
 }
 
 impl Round {
-    /// The round of this seed, with no more kills than are wanted.
+    /// Draws the round of this seed, with no more kills than are left.
     fn drawn(order: &Order, seed: u64, done: &Totals) -> Self {
         let mut dice = Dice(seed);
         let workers = dice.between((1, 3));
-        // Once enough are dead, only kills of the server are wanting.
+        // Once the kills are reached, rounds go on until the server kills are reached.
         let most = order.kills.saturating_sub(done.kills);
         let kills = dice.between(order.store.kills()).min(if most == 0 { u64::MAX } else { most });
         let runs = (kills * dice.between((80, 160)) / 100).max(3);
@@ -127,7 +128,7 @@ impl Round {
         pairs.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]).collect()
     }
 
-    /// The command that does it again.
+    /// The command that repeats the round.
     fn command(&self, order: &Order) -> String {
         let (store, Self { seed, kills, server_kills, .. }) = (order.store.name(), self);
         let mut command = format!("cargo xtask kill --store {store} --kills {kills} --seed {seed}");
@@ -158,7 +159,7 @@ impl Dice {
     }
 }
 
-/// What all rounds came to.
+/// The sums over all rounds.
 #[derive(Debug, Default)]
 struct Totals {
     rounds: u64,
@@ -203,14 +204,14 @@ impl Totals {
     }
 }
 
-/// A number of an account in JSON, on its first level.
+/// A top-level number of a JSON document.
 fn number(account: &str, name: &str) -> Option<u64> {
     let rest = account.split(&format!("\"{name}\":")).nth(1)?.trim_start();
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().ok()
 }
 
-/// The server under the store, ours alone.
+/// The private server under the store.
 enum Ground {
     None,
     Postgres(Box<Cluster>),
@@ -218,18 +219,18 @@ enum Ground {
 }
 
 impl Ground {
-    /// What an acknowledgement says must be true after a kill of the server, so nothing is switched off for speed.
+    /// Starts the server with full durability: an acknowledged write must survive a kill of the server.
     fn start(store: Store) -> Result<Self, String> {
-        let told = |error: goldseam_testbed::Error| error.to_string();
+        let message = |error: goldseam_testbed::Error| error.to_string();
         let options = Options { durable: true, ..Options::default() };
         Ok(match store {
             Store::Sqlite => Self::None,
-            Store::Postgres => Self::Postgres(Box::new(Cluster::start(&options).map_err(told)?)),
-            Store::S3 => Self::S3(Box::new(seaweedfs::start().map_err(told)?)),
+            Store::Postgres => Self::Postgres(Box::new(Cluster::start(&options).map_err(message)?)),
+            Store::S3 => Self::S3(Box::new(seaweedfs::start().map_err(message)?)),
         })
     }
 
-    /// A store of its own for a round, unless it is a file of the demo's.
+    /// A separate store for each round; none for SQLite, where the demo creates its own file.
     fn url(&self, seed: u64) -> Option<String> {
         match self {
             Self::None => None,
@@ -240,27 +241,27 @@ impl Ground {
         }
     }
 
-    /// Kills the server with SIGKILL, and starts it again after a while.
+    /// Kills the server with SIGKILL and restarts it after `pause`.
     #[expect(clippy::disallowed_methods, reason = "the server is away for a span of real time")]
     fn kill(&self, pause: Duration) -> Result<(), String> {
-        let told = |error: goldseam_testbed::Error| error.to_string();
+        let message = |error: goldseam_testbed::Error| error.to_string();
         match self {
             Self::None => {}
             Self::Postgres(cluster) => {
-                cluster.stop(Shutdown::Kill).map_err(told)?;
+                cluster.stop(Shutdown::Kill).map_err(message)?;
                 thread::sleep(pause);
-                cluster.start_again().map_err(told)?;
+                cluster.start_again().map_err(message)?;
             }
             Self::S3(server) => {
-                server.stop().map_err(told)?;
+                server.stop().map_err(message)?;
                 thread::sleep(pause);
-                server.start_again().map_err(told)?;
+                server.start_again().map_err(message)?;
             }
         }
         Ok(())
     }
 
-    /// A round that went well leaves nothing behind where that is cheap.
+    /// Drops the store of a successful round where that is cheap.
     fn clear(&self, seed: u64) -> Result<(), String> {
         match self {
             Self::Postgres(cluster) => {
@@ -272,7 +273,7 @@ impl Ground {
     }
 }
 
-/// One binary, one server, round after round.
+/// The binary, the server and the folder of all rounds.
 struct Search {
     order: Order,
     binary: PathBuf,
@@ -281,7 +282,7 @@ struct Search {
 }
 
 impl Search {
-    /// One round; the account of the demo, and how often the server was killed.
+    /// Runs one round; returns the demo's report and the number of server kills.
     fn round(&self, round: &Round) -> Result<(String, u64), String> {
         let dir = self.folder.join(format!("{}-{}", self.order.store.name(), round.seed));
         let file = |error: std::io::Error| format!("{}: {error}", dir.display());
@@ -299,25 +300,26 @@ impl Search {
         demo.stdin(Stdio::null()).stdout(File::create(&account).map_err(file)?);
         demo.stderr(File::create(dir.join("errors.txt")).map_err(file)?);
         let (is_well, server_kills) = self.watched(&mut demo, &dir, round)?;
-        let said = fs::read_to_string(&account).map_err(file)?;
-        if is_well && number(&said, "lost") == Some(0) && number(&said, "repeated") == Some(0) {
+        let printed = fs::read_to_string(&account).map_err(file)?;
+        if is_well && number(&printed, "lost") == Some(0) && number(&printed, "repeated") == Some(0) {
             self.ground.clear(round.seed)?;
             fs::remove_dir_all(&dir).map_err(file)?;
-            return Ok((said, server_kills));
+            return Ok((printed, server_kills));
         }
         self.keep(round, &dir);
         let errors = fs::read_to_string(dir.join("errors.txt")).unwrap_or_default();
         let (kept, again) = (dir.display(), round.command(&self.order));
-        Err(format!("{said}{errors}kept in {kept}; the same round again: {again}"))
+        Err(format!("{printed}{errors}kept in {kept}; repeat the round with: {again}"))
     }
 
-    /// Runs a demo to its end, and kills the server in the middle; says whether it went well, and how often it did.
+    /// Runs a demo to its end and kills the server meanwhile; returns whether the demo succeeded and the number of
+    /// server kills.
     #[expect(clippy::disallowed_methods, reason = "the tooling has no other clock")]
     fn watched(&self, demo: &mut Command, dir: &Path, round: &Round) -> Result<(bool, u64), String> {
         let mut dice = Dice(round.seed ^ 0x5e17e4);
-        let mut demo = demo.spawn().map_err(|error| format!("the demo cannot be started: {error}"))?;
+        let mut demo = demo.spawn().map_err(|error| format!("cannot start the demo: {error}"))?;
         let mut left = round.server_kills;
-        // A demo that finds no server cannot begin: it has once it keeps something besides its two outputs.
+        // A demo cannot start without the server; it has started once its folder has more than its two output files.
         let has_begun = || fs::read_dir(dir).is_ok_and(|kept| kept.count() > 2);
         let mut due = None;
         loop {
@@ -340,7 +342,7 @@ impl Search {
         }
     }
 
-    /// The server goes with this process, so what it holds is copied into a file.
+    /// Copies the store of a failed round into a file: the server ends with this process.
     fn keep(&self, round: &Round, dir: &Path) {
         if let Some(url) = self.ground.url(round.seed) {
             let to = format!("sqlite:{}", dir.join("copy.db").display());
@@ -350,7 +352,7 @@ impl Search {
     }
 }
 
-/// Kills until enough are dead, or until something is wrong.
+/// Runs rounds until the kills are reached or a round fails.
 #[expect(clippy::disallowed_methods, reason = "the tooling has no other clock")]
 pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let Some(order) = Order::parse(args) else { return Err(format!("usage: {USAGE}")) };
@@ -388,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_is_repeated_by_its_command() {
+    fn the_command_repeats_the_round() {
         let args = ["--store", "postgres", "--kills", "40", "--seed", "7", "--server-kills", "2"];
         let order = Order::parse(&args).unwrap();
         let done = Totals { kills: 15, server_kills: 1, ..Totals::default() };
@@ -400,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn rejects_invalid_arguments() {
         assert_eq!(Order::parse(&["--store", "sqlite"]), None);
         assert_eq!(Order::parse(&["--kills", "3"]), None);
         assert_eq!(Order::parse(&["--store", "sqlite", "--kills", "3", "--server-kills", "1"]), None);
@@ -409,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_taken_from_an_account() {
+    fn reads_numbers_from_a_report() {
         let account = r#"{"runs":12,"kills": 4,"recovery_ms":{"p50":9},"seconds":1.5}"#;
         assert_eq!((number(account, "runs"), number(account, "kills")), (Some(12), Some(4)));
         assert_eq!(number(account, "lost"), None);

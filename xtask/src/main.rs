@@ -1,28 +1,30 @@
-//! The project's own tooling: `cargo xtask help` lists it. Depends on `std` and
-//! on the servers for tests only.
+//! Developer commands: `cargo xtask help` lists them. Depends on `std`, and on the servers for tests.
 //!
 //! # Layout
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
-//! | [`tidy`] | the checks that no compiler makes |
-//! | [`steps`] | `test`: every check of the project, in order, as one command |
-//! | [`servers`] | the servers that tests work with |
-//! | [`crash`] | every point at which the binary could die, on every store |
-//! | [`disk`] | the long search for what a failing disk could cost |
-//! | [`kill`] | the shipped binary, and the server under it, killed again and again |
-//! | [`fuzz`] | every target of `fuzz/`, for a while each |
-//! | [`hostile`] | the served binary under tools and clients of others |
-//! | [`mutants`] | how often the tests notice a change of the code |
-//! | [`generate`] | the files that are made from other files |
-//! | [`record`] | what long searches counted, kept |
-//! | [`ratchet`] | exceptions that may only shrink |
-//! | [`tree`], [`source`] | the repository's files; Rust code without its comments and strings |
+//! | [`tidy`] | checks that no compiler makes |
+//! | [`steps`] | `test` and `check`: all checks in order, with their times |
+//! | [`deny`] | licences, bans and sources of dependencies |
+//! | [`servers`] | the servers for tests |
+//! | [`crash`] | kills the binary at every crash point, on every store |
+//! | [`disk`] | the long search with failing disks and power loss |
+//! | [`kill`] | kills the shipped binary, and the server under it, repeatedly |
+//! | [`fuzz`] | runs every target of `fuzz/` |
+//! | [`hostile`] | third-party tools and clients against the served binary |
+//! | [`mutants`] | the share of code changes that the tests notice |
+//! | [`generate`] | generated files |
+//! | [`record`] | the recorded counts of long searches |
+//! | [`ratchet`] | exceptions that only shrink |
+//! | [`finding`], [`tree`], [`source`], [`test_names`] | parts of the checks |
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a terminal tool")]
 
 mod crash;
+mod deny;
 mod disk;
+mod finding;
 mod fuzz;
 mod generate;
 mod hostile;
@@ -34,29 +36,33 @@ mod record;
 mod servers;
 mod source;
 mod steps;
+mod test_names;
 mod tidy;
 mod tree;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask tidy               check what no compiler checks
-cargo xtask test [--quick]     everything that must pass; --quick leaves out deny, doc and clients
+cargo xtask check [-p CRATE]   the fast loop, without servers: fmt, tidy, clippy, unit tests, memory and SQLite suites
+cargo xtask test [SCOPE]       everything that must pass; --quick skips deny, doc and clients, --all adds long tests
+cargo xtask tidy               checks that no compiler makes; prints findings with their fix
+cargo xtask tidy --words [PATHS]  list banned words; --homonyms lists type names with several types, --modules cycles
+cargo xtask tidy --ratchet     measure the exceptions again, refuse to raise one; --ratchet --raise raises them
 cargo xtask generate [--check] write the generated files, or fail if one is stale
 cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
-cargo xtask record KIND -- COMMAND  run a long search and keep what it counted in docs/record.md
-cargo xtask crash              let the binary die at every point of the catalogue, on every store
-cargo xtask disk [ARGS]        fail every call to the disk, cut the power everywhere: --seeds N, --from S, --step N
+cargo xtask record KIND -- COMMAND  run a long search and add its counts to docs/record.md
+cargo xtask crash              kill the binary at every crash point, on every store
+cargo xtask disk [ARGS]        fail every disk call, cut the power at every point: --seeds N, --from S, --step N
 cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --kills N [--seed S] [--workers W]
                                [--server-kills N]
 cargo xtask models             search the models' large scopes: minutes, and gigabytes of memory
-cargo xtask nth [TESTS]        let every call of every story fail once in every way: nth_real::sqlite, nth_requests::saga
-cargo xtask mutants PACKAGE    change the code in one place at a time: the tests must notice: --file GLOB, --shard K/N,
+cargo xtask nth [TESTS]        fail every store call of every story once in every way: nth_real::sqlite, nth_requests::saga
+cargo xtask mutants PACKAGE    change the code in one place at a time and run the tests: --file GLOB, --shard K/N,
                                --tests PACKAGES, --filter EXPRESSION
-cargo xtask fuzz [ARGS]        feed everything that reads with anything at all: --seconds N each (30), --core
+cargo xtask fuzz [ARGS]        fuzz every parser: --seconds N each (30), --core
 cargo xtask hostile [ARGS]     lint, generated clients, schemathesis, idle and slow clients, memory: [PARTS] --seed S,
                                --examples N of schemathesis for each operation (40)
-cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
+cargo xtask servers            private servers of all kinds for manual tests, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
 
@@ -64,13 +70,17 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
-        ["tidy"] => tidy::run(),
+        ["tidy", rest @ ..] => tidy::run(rest),
+        ["check", rest @ ..] => steps::check(rest),
+        ["test", "--all"] => steps::run(steps::Scope::All),
         ["test"] => steps::run(steps::Scope::Full),
         ["test", "--quick"] => steps::run(steps::Scope::Quick),
         ["generate"] => generate::run(generate::Mode::Write),
         ["generate", "--check"] => generate::run(generate::Mode::Check),
         ["sim", rest @ ..] => steps::sim(rest),
-        ["record", kind, "--", command @ ..] => record::run(kind, command),
+        ["record", kind, "--", command @ ..] => {
+            record::run(kind, command).and_then(|()| generate::run(generate::Mode::Write))
+        }
         ["crash"] => crash::run(),
         ["disk", rest @ ..] => disk::run(rest),
         ["kill", rest @ ..] => kill::run(rest),

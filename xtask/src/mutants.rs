@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: changes the code in one place at a time, and counts how often the tests notice.
+//! `cargo xtask mutants`: changes the code in one place at a time and counts how often the tests fail.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,12 @@ use crate::tree;
 
 const USAGE: &str =
     "cargo xtask mutants PACKAGE [--file GLOB] [--shard K/N] [--tests PACKAGES] [--filter EXPRESSION]";
-/// Seconds after which tests that still run have noticed.
-const PATIENCE: &str = "40";
-/// Where the tool tells what it saw.
+/// Seconds after which a run of tests counts as failed.
+const TIMEOUT_S: &str = "40";
+/// The output folder of cargo-mutants.
 const OUTPUT: &str = "target/mutants";
 
-/// What was asked for.
+/// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Order<'a> {
     package: &'a str,
@@ -39,14 +39,14 @@ impl<'a> Order<'a> {
         Some(order)
     }
 
-    /// Every K-th of N changes, all over the code, and always the same ones.
+    /// The arguments of cargo-mutants. A shard takes every N-th change, always the same ones.
     fn arguments(&self) -> Vec<&'a str> {
         let mut arguments = vec!["mutants", "--package", self.package, "--test-package", self.tests];
         arguments.extend(self.file.iter().flat_map(|glob| ["--file", glob]));
         arguments.extend(self.shard.iter().flat_map(|shard| ["--sharding", "round-robin", "--shard", shard]));
-        arguments.extend(["--profile", "mutated", "--timeout", PATIENCE, "--no-times", "--output", OUTPUT]);
+        arguments.extend(["--profile", "mutated", "--timeout", TIMEOUT_S, "--no-times", "--output", OUTPUT]);
         match self.filter {
-            // Examples in comments show, and do not test; every one of them is a program to link.
+            // Doc tests are examples, and each one is a program to link.
             None => arguments.extend(["--", "--lib", "--tests"]),
             Some(expression) => arguments.extend(["--test-tool", "nextest", "--", "-E", expression]),
         }
@@ -54,23 +54,23 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Runs the changes; the last line is the record. What nobody noticed is listed, and is no error: some changes change
-/// nothing.
+/// Tries the changes; the last line is the record. Lists the changes that no test fails for; these are not an error,
+/// since some changes do not alter behaviour.
 pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let Some(order) = Order::parse(args) else { return Err(format!("usage: {USAGE}")) };
     let root = tree::root()?;
     let mut mutants = Command::new("cargo");
     mutants.args(order.arguments()).current_dir(&root);
     let status = mutants.status().map_err(|error| format!("cargo-mutants: {error}"))?;
-    // Two says that some were missed, three that some timed out.
+    // Exit code 2: some changes were missed; 3: some timed out.
     if !matches!(status.code(), Some(0 | 2 | 3)) {
         return Err(format!(
             "cargo-mutants ended with {status}; install it with `cargo install cargo-mutants`"
         ));
     }
-    let told = root.join(OUTPUT).join("mutants.out");
-    let [caught, missed, hung, unviable] =
-        ["caught", "missed", "timeout", "unviable"].map(|name| lines(&told.join(name).with_extension("txt")));
+    let output = root.join(OUTPUT).join("mutants.out");
+    let [caught, missed, hung, unviable] = ["caught", "missed", "timeout", "unviable"]
+        .map(|name| lines(&output.join(name).with_extension("txt")));
     for miss in &missed {
         println!("missed: {miss}");
     }
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Of a hundred, rounded down.
+/// Percent, rounded down.
 fn score(noticed: usize, all: usize) -> usize {
     noticed * 100 / all.max(1)
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_is_understood() {
+    fn parses_arguments() {
         let order = Order::parse(&["goldseam-core", "--shard", "0/5"]).unwrap();
         assert_eq!(
             (order.package, order.shard, order.tests),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_is_never_rounded_up() {
+    fn rounds_the_score_down() {
         assert_eq!((score(899, 1_000), score(10, 10), score(0, 0)), (89, 100, 0));
     }
 }

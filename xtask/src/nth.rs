@@ -1,27 +1,27 @@
-//! `cargo xtask nth`: every call of every story fails once, in every way; a build lets only some of them fail.
+//! `cargo xtask nth`: fails every store call of every story once, in every way. `cargo xtask test` fails some calls.
 
 use std::collections::BTreeSet;
 
-use crate::steps::{command, heard};
+use crate::steps::{command, for_each_line};
 use crate::tree;
 
-/// What a story prints for each way of failing: its name, the way, and how many cases there were.
+/// The prefix of the line that a story prints per kind of failure: name, kind, number of cases.
 const MARK: &str = "nth: ";
 
-/// What was told.
+/// The counted cases.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
-    /// Stories, each in one way of failing.
+    /// Pairs of story and kind of failure.
     loops: u64,
     cases: u64,
-    /// The ways of failing that were met.
+    /// Kinds of failure with at least one case.
     kinds: BTreeSet<String>,
 }
 
 impl Tally {
     fn take(&mut self, line: &str) {
-        let Some((_, told)) = line.split_once(MARK) else { return };
-        let words: Vec<&str> = told.split(' ').collect();
+        let Some((_, fields)) = line.split_once(MARK) else { return };
+        let words: Vec<&str> = fields.split(' ').collect();
         let [_, kind, cases] = words.as_slice() else { return };
         let Ok(cases) = cases.parse::<u64>() else { return };
         self.loops += 1;
@@ -30,7 +30,7 @@ impl Tally {
     }
 }
 
-/// `FailBefore` as `fail_before`, which is what the simulation calls it.
+/// `FailBefore` as `fail_before`, the name in the simulation.
 fn snake(name: &str) -> String {
     let mut text = String::new();
     for c in name.chars() {
@@ -42,18 +42,18 @@ fn snake(name: &str) -> String {
     text
 }
 
-/// Runs the stories whose tests are called like this; the last line is the record.
+/// Runs the stories whose test names contain `tests`; the last line is the record.
 pub(crate) fn run(tests: &str) -> Result<(), String> {
     let args = format!("test --quiet --package goldseam-sim --test it {tests} -- --nocapture");
     let mut cargo = command(&tree::root()?, &args);
     let mut tally = Tally::default();
-    let status = heard(cargo.env("GOLDSEAM_NTH", "all"), |line| {
+    let status = for_each_line(cargo.env("GOLDSEAM_NTH", "all"), |line| {
         println!("{line}");
         tally.take(line);
     })?;
     match (status.success(), &tally) {
         (false, _) => Err(format!("`cargo {args}` ended with {status}")),
-        (true, Tally { loops: 0, .. }) => Err(format!("no story is called like {tests}")),
+        (true, Tally { loops: 0, .. }) => Err(format!("no story has a name with {tests}")),
         (true, Tally { loops, cases, kinds }) => {
             let kinds = kinds.iter().cloned().collect::<Vec<_>>().join(",");
             println!("record: tests={tests} loops={loops} cases={cases} failed=0 kinds={kinds}");
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_are_summed_and_other_lines_are_not() {
+    fn sums_cases_and_ignores_other_lines() {
         let mut tally = Tally::default();
         for line in [
             "running 11 tests",

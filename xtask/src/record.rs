@@ -1,7 +1,7 @@
-//! `cargo xtask record`: runs a long search and keeps what it counted; the page of all of them is made from that.
+//! `cargo xtask record`: runs a long search and appends its counts to the record; the page is generated from it.
 //!
-//! A search prints, as its last line, `record: key=value key=value …`. That line, the command, the date and the commit
-//! become one line of `docs/record/runs.tsv`, and nothing is ever taken out of it.
+//! A search prints `record: key=value key=value …` as its last line. That line, the command, the date and the commit
+//! become one line of `docs/record/runs.tsv`. Lines are never removed.
 
 mod kinds;
 mod scores;
@@ -14,23 +14,22 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime};
 
-use crate::generate;
-use crate::tidy::Finding;
+use crate::finding::Finding;
 use crate::tree::{self, Tree};
 
-/// Every run of a search that was kept: date, commit, kind, seconds, command, counts.
+/// Every recorded run of a search: date, commit, kind, seconds, command, counts.
 const RUNS: &str = "docs/record/runs.tsv";
-/// Every bug that a search found: date, which search, how to see it again, what it was.
+/// Every bug that a search found: date, search, how to reproduce it, description.
 const BUGS: &str = "docs/record/bugs.tsv";
-/// What stands before the tables.
+/// The text before the tables.
 const INTRO: &str = "docs/record/intro.md";
-/// The page.
+/// The generated page.
 pub(crate) const PAGE: &str = "docs/record.md";
 
-/// How a search's last line begins.
+/// The prefix of a search's last line.
 const MARK: &str = "record: ";
 
-/// Runs `command`, and keeps its last line under `kind`.
+/// Runs `command` and appends its last line to the record under `kind`. The caller regenerates the page.
 #[expect(clippy::disallowed_methods, reason = "the tooling has no other clock")]
 pub(crate) fn run(kind: &str, command: &[&str]) -> Result<(), String> {
     let root = tree::root()?;
@@ -48,11 +47,10 @@ pub(crate) fn run(kind: &str, command: &[&str]) -> Result<(), String> {
         .append(true)
         .open(root.join(RUNS))
         .map_err(|error| format!("{RUNS}: {error}"))?;
-    file.write_all(line.as_bytes()).map_err(|error| format!("{RUNS}: {error}"))?;
-    generate::run(generate::Mode::Write)
+    file.write_all(line.as_bytes()).map_err(|error| format!("{RUNS}: {error}"))
 }
 
-/// Runs the command, shows what it prints, and returns the counts of its last line.
+/// Runs the command, prints its output, and returns the counts of its last line.
 fn last_line(root: &Path, command: &[&str]) -> Result<String, String> {
     let (program, args) = command.split_first().ok_or("name a command after `--`")?;
     let mut child = Command::new(program)
@@ -60,25 +58,25 @@ fn last_line(root: &Path, command: &[&str]) -> Result<String, String> {
         .current_dir(root)
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("{program} cannot be run: {error}"))?;
+        .map_err(|error| format!("cannot run {program}: {error}"))?;
     let mut counts = None;
     for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
         let line = line.map_err(|error| format!("{program}: {error}"))?;
         println!("{line}");
-        if let Some(said) = line.strip_prefix(MARK) {
-            counts = Some(said.to_owned());
+        if let Some(rest) = line.strip_prefix(MARK) {
+            counts = Some(rest.to_owned());
         }
     }
     let status = child.wait().map_err(|error| format!("{program}: {error}"))?;
     if !status.success() {
-        return Err(format!("`{}` ended with {status}: nothing is kept", command.join(" ")));
+        return Err(format!("`{}` ended with {status}: nothing is recorded", command.join(" ")));
     }
     counts.ok_or_else(|| format!("`{}` printed no line that begins with `{MARK}`", command.join(" ")))
 }
 
 fn git(root: &Path, args: &[&str]) -> Result<String, String> {
     let output = Command::new("git").args(args).current_dir(root).output();
-    let output = output.map_err(|error| format!("git cannot be run: {error}"))?;
+    let output = output.map_err(|error| format!("cannot run git: {error}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
@@ -89,9 +87,9 @@ fn today() -> String {
     date(since.as_secs() / 86_400)
 }
 
-/// The date so many days after the first of January 1970.
+/// The date `days` days after 1 January 1970.
 fn date(days: u64) -> String {
-    // Years that begin in March, so that the odd day comes last.
+    // Years begin in March here, so that the leap day comes last.
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -124,7 +122,7 @@ fn parse(text: &str) -> Vec<Run<'_>> {
     text.lines().filter(|line| !line.is_empty()).map(run).collect()
 }
 
-/// The page: what was searched in all, by kind; which bugs were found; every run of a search.
+/// The page: totals by kind of search, bugs found, and every run of a search.
 pub(crate) fn page(tree: &Tree) -> String {
     let text = |path: &str| tree.get(path).map_or("", |file| file.text.as_str());
     let runs = parse(text(RUNS));
@@ -139,7 +137,7 @@ pub(crate) fn page(tree: &Tree) -> String {
     for (kind, runs) in &kinds {
         let seconds: u64 = runs.iter().map(|run| run.seconds).sum();
         let (hours, counted) = (hours(seconds), sums(runs));
-        // To write to a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(page, "| {kind} | {} | {hours} | {counted} |", runs.len());
     }
     page.push_str(&kinds::section(&runs, text(kinds::PLAYED)));
@@ -160,7 +158,7 @@ pub(crate) fn page(tree: &Tree) -> String {
     page
 }
 
-/// What the record must be able to say: enough kinds of fault, and what every kept seed had found.
+/// Checks that the record has enough kinds of fault and explains every kept seed.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let text = |path: &str| tree.get(path).map_or("", |file| file.text.as_str());
     let mut findings = kinds::check(tree, &parse(text(RUNS)), text(kinds::PLAYED));
@@ -168,7 +166,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A value as the page has it: of a list, how long it is.
+/// A value for the page; the length of a list.
 fn shown(value: &str) -> String {
     match value.split(',').count() {
         1 => thousands(value),
@@ -176,7 +174,7 @@ fn shown(value: &str) -> String {
     }
 }
 
-/// All counts of these runs, each added up. What is not a number is left out, and so are kinds: two runs meet the same.
+/// The sums of all numeric counts of these runs. Kinds are left out, since several runs meet the same ones.
 fn sums(runs: &[&Run<'_>]) -> String {
     let mut order = Vec::new();
     let mut numbers: BTreeMap<&str, f64> = BTreeMap::new();
@@ -195,7 +193,7 @@ fn hours(seconds: u64) -> String {
     format!("{}.{}", seconds / 3_600, seconds % 3_600 / 360)
 }
 
-/// A whole number in groups of three digits; anything else as it is.
+/// A whole number in groups of three digits; other values unchanged.
 fn thousands(value: &str) -> String {
     if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
         return value.to_owned();
@@ -215,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn converts_days_to_dates() {
         for (days, written) in
             [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_773, "2026-11-16")]
         {
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_of_a_search_is_kept() {
+    fn returns_the_last_line_of_a_search() {
         let root = tree::root().unwrap();
         assert_eq!(last_line(&root, &["echo", "record: a=1 b=2"]), Ok("a=1 b=2".to_owned()));
         assert!(last_line(&root, &["echo", "nothing"]).is_err());
@@ -233,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_one_search_are_added_up() {
+    fn sums_the_counts_of_one_search() {
         let text = "2026-11-16\tabc\tsim\t60\tx\tseeds=1500 store=s3 kinds=24\n2026-11-16\tdef\tsim\t30\ty\tseeds=500\n";
         let runs = parse(text);
         assert_eq!(sums(&runs.iter().collect::<Vec<_>>()), "seeds 2,000");
     }
 
     #[test]
-    fn digits_are_grouped() {
+    fn groups_digits() {
         assert_eq!(thousands("1234567"), "1,234,567");
         assert_eq!(thousands("123"), "123");
         assert_eq!(thousands("1.5"), "1.5");

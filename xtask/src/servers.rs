@@ -1,4 +1,4 @@
-//! The servers that tests work with: one of each for a whole run, since every test is a process of its own.
+//! The servers for tests: one of each kind for a whole run, since every test is a separate process.
 
 use std::io;
 use std::thread;
@@ -9,10 +9,10 @@ use goldseam_testbed::postgres::{self, Cluster, Options};
 use goldseam_testbed::s3::Server;
 use goldseam_testbed::{Error, moto, rclone, seaweedfs};
 
-/// An object store that tests work with.
+/// An object store for tests.
 struct Store {
     name: &'static str,
-    /// What tests find its bucket by.
+    /// The environment variable with its bucket.
     variable: &'static str,
     start: fn() -> Result<Server, Error>,
 }
@@ -23,7 +23,7 @@ const STORES: &[Store] = &[
     Store { name: "rclone", variable: rclone::VARIABLE, start: rclone::start },
 ];
 
-/// Which servers are wanted.
+/// The servers to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
     /// Postgres and its pooler.
@@ -32,7 +32,7 @@ pub(crate) enum Which {
     All,
 }
 
-/// Servers of our own; all end with this process, whatever its end is.
+/// Private servers; all end with this process, also if it is killed.
 pub(crate) struct Servers {
     stores: Vec<(&'static str, Server)>,
     pooler: Pooler,
@@ -40,7 +40,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Starts them side by side, and says so.
+    /// Starts them in parallel and prints their addresses.
     pub(crate) fn start(which: Which) -> Result<Self, String> {
         println!("starting private servers for tests, installed first if they are missing");
         let stores = if which == Which::All { STORES } else { &[] };
@@ -61,7 +61,7 @@ impl Servers {
         })
     }
 
-    /// What tests find them by.
+    /// The environment variables that tests read.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let databases = [(postgres::VARIABLE, self.cluster.url()), (pgbouncer::VARIABLE, self.pooler.url())];
         let stores = self.stores.iter().map(|(variable, server)| (*variable, server.bucket().url("")));
@@ -81,7 +81,7 @@ fn timed<T>(
     Ok(server)
 }
 
-/// `cargo xtask servers` and `postgres`: servers until Enter is pressed, and what to tell the tests.
+/// `cargo xtask servers` and `postgres`: runs servers until Enter is pressed, and prints the variables for tests.
 pub(crate) fn run(which: Which) -> Result<(), String> {
     let servers = Servers::start(which)?;
     for (name, url) in servers.variables() {

@@ -1,4 +1,4 @@
-//! Rust code without its comments and strings, so that a check is not fooled by either.
+//! Rust code without its comments and strings, for checks that search the code.
 //!
 //! Invariant: `code` has the same length and the same line breaks as the file it was made of.
 
@@ -13,7 +13,7 @@ pub(crate) struct Literal {
     pub(crate) text: String,
 }
 
-/// One Rust file, taken apart.
+/// A parsed Rust file.
 #[derive(Debug)]
 pub(crate) struct Source {
     /// The code; comments and the contents of literals are blanks.
@@ -25,7 +25,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Takes a file apart.
+    /// Parses a file.
     pub(crate) fn new(text: &str) -> Self {
         let mut lexer = Lexer { text, code: text.as_bytes().to_vec(), strings: Vec::new(), at: 0 };
         lexer.run();
@@ -44,7 +44,7 @@ impl Source {
         self.tests.iter().any(|span| span.contains(&offset))
     }
 
-    /// Where `word` stands in the code, not as a part of a longer name.
+    /// The positions of `word` in the code, not as part of a longer name.
     pub(crate) fn find_all<'a>(&'a self, word: &'a str) -> impl Iterator<Item = usize> + 'a {
         let free = move |at: usize| {
             let before = self.code[..at].chars().next_back();
@@ -66,7 +66,7 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Whether a whole file is test code by its place.
+/// Whether a file is test code by its path.
 pub(crate) fn is_test_file(path: &str) -> bool {
     let mut parts = path.rsplit('/');
     parts.next() == Some("tests.rs") || parts.any(|part| matches!(part, "tests" | "conformance" | "testing"))
@@ -135,7 +135,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Whether the byte before is no part of a name: then `r"` begins a raw string.
+    /// Whether a token begins here: the byte before is not part of a name. Then `r"` begins a raw string.
     fn begins_token(&self) -> bool {
         let before = self.at.checked_sub(1).map(|at| self.text.as_bytes()[at]);
         !before.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -189,7 +189,7 @@ impl Lexer<'_> {
         while at < bytes.len() && bytes[at] != quote {
             at += if bytes[at] == b'\\' { 2 } else { 1 };
         }
-        // An escape at the very end of a broken file may have jumped past it.
+        // An escape at the end of a broken file may have moved past the end.
         (at..=self.text.len()).find(|at| self.text.is_char_boundary(*at)).unwrap_or(self.text.len())
     }
 
@@ -213,7 +213,7 @@ impl Lexer<'_> {
         self.text[self.at..].find(needle).map_or(self.text.len(), |offset| self.at + offset)
     }
 
-    /// Blanks everything up to `end`, keeping line breaks, and goes there.
+    /// Blanks everything up to `end` except line breaks, and moves there.
     fn blank(&mut self, end: usize) {
         for byte in &mut self.code[self.at..end] {
             if *byte != b'\n' {
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_strings_are_blanked_in_place() {
+    fn blanks_comments_and_strings_in_place() {
         let text = "a(); // b()\n/* c() /* d() */ e() */ f(\"g()\", r#\"h(\"x\")\"#, 'i', b\"j\");";
         let source = Source::new(text);
         assert_eq!(source.code.len(), text.len());
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn test_modules_are_found_and_others_are_not() {
+    fn finds_inline_test_modules_only() {
         let text =
             "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { {} }\n}\nfn c() {}\n#[cfg(test)]\nmod far;\n";
         let source = Source::new(text);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_found_whole() {
+    fn finds_whole_words_only() {
         let source = Source::new("println!(); eprintln!(); my_rand::x; rand::y; Instant::nowhere();");
         assert_eq!(source.find_all("println!").count(), 1);
         assert_eq!(source.find_all("rand::").count(), 1);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn test_files_are_known_by_their_place() {
+    fn recognises_test_files_by_path() {
         assert!(
             is_test_file("crates/core/tests/golden.rs") && is_test_file("crates/core/src/state/tests.rs")
         );

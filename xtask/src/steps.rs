@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check of the project, in order; the first failure ends it.
+//! `cargo xtask test` and `check`: steps in order; the first failure ends the command.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -6,33 +6,70 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::servers::{Servers, Which};
-use crate::{hostile, tidy, tree};
+use crate::{deny, hostile, tidy, tree};
 
-const DENY_VERSION: &str = "0.20.2";
-
-/// How much is run.
+/// How much `cargo xtask test` runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Everything.
+    /// Every test, also those of [`LONG`].
+    All,
+    /// Every step, without the tests of [`LONG`].
     Full,
-    /// Without deny, doc and clients.
+    /// Without doc, deny and clients, and without the tests of [`LONG`].
     Quick,
 }
 
-/// What a step runs.
+/// The flags that clippy, doc and the tests share, so that cargo builds dependencies with one set of features.
+const EVERYTHING: &str = "--workspace --all-features";
+
+/// Tests that only `cargo xtask test --all` runs: further stories and seeds of suites that the other scopes run with
+/// fewer, on the stores that take longest, and the tests of the testbed itself.
+const LONG: &[&str] = &[
+    // SQLite plays every story; Postgres and object storage keep three.
+    "package(goldseam-sim) & test(/^nth_real::(postgres|object::[a-z0-9]+)::/) & not test(/::(saga|child|remote)$/)",
+    // A direct connection and the memory store run all seeds.
+    "package(goldseam-store-postgres) & binary(pooled) & test(/^(the_seeds|lives)_from_/)",
+    "package(goldseam-store-object) & binary(seaweedfs) & test(/^(the_seeds|lives)_from_(5|10|15)/)",
+    // `cargo xtask kill` does the same at length.
+    "package(goldseam-cli) & test(=demo::kills_the_real_binary_a_hundred_times)",
+    "package(goldseam-testbed) & kind(test)",
+];
+
+/// Unit tests, and the suites of the memory store and of SQLite: none needs a server, together a minute.
+const SERVERLESS: &[&str] = &[
+    "kind(lib) | kind(bin)",
+    "package(/^goldseam-(core|store|store-sqlite|engine|admin|suite|api|fake-s3|fuzz)$/)",
+    "package(goldseam-store-object) & binary(/^(memory|harm)$/)",
+    "package(goldseam) & binary(testing)",
+    "package(goldseam) & binary(healing) & test(/^sqlite::/)",
+    "package(goldseam) & binary(copying) & test(/^(sqlite_to_sqlite|sqlite_to_memory|memory_to_sqlite)::/)",
+    "package(goldseam) & binary(it) & not test(/^(postgres|rights|starvation|examples|bucket)::|^peers::stuck::/)",
+    "package(goldseam-sim) & (binary(models) | test(/^nth_memory::/))",
+];
+
+/// Tests that start Postgres, a pooler or an object store.
+const WITH_SERVERS: &str = "package(/^goldseam-(testbed|store-postgres)$/) & kind(test) \
+     | package(goldseam-store-object) & kind(test) & not (test(/^memory::|^harm::/) | binary_id(/::(memory|harm)$/)) \
+     | test(/(^|::)(postgres|object|seaweedfs|moto|rclone|pooled)::/) \
+     | test(/postgres|on_a_server|object_storage/) \
+     | package(goldseam) & test(/^(rights|starvation|examples|bucket)::|^peers::stuck::/) \
+     | package(goldseam-server) & test(/^(stores|healing)::/) \
+     | package(goldseam-cli) & test(/^(bucket|changing|crash|demo|disk|drill|guides|prune)::/)";
+
+/// The action of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Work {
     /// The checks of [`tidy`], in this process.
     Tidy,
+    /// The check of dependencies, in this process.
+    Deny,
     /// Cargo with these arguments.
-    Cargo(&'static str),
-    /// Cargo with these arguments, beside the servers that tests work with.
-    Tests(&'static str),
-    /// Cargo with these arguments, every warning of rustdoc being an error.
-    Doc(&'static str),
-    /// `cargo deny`, which is installed first if it is missing.
-    Deny(&'static str),
-    /// Linters and generated clients of others, on the served description; installed first if they are missing.
+    Cargo(Vec<String>),
+    /// Cargo with these arguments, while the servers for tests run.
+    Tests(Vec<String>),
+    /// Cargo with these arguments and rustdoc warnings as errors.
+    Doc(Vec<String>),
+    /// Third-party linters and generated clients on the served description, installed first if they are missing.
     Clients,
 }
 
@@ -42,46 +79,130 @@ struct Step {
     work: Work,
 }
 
-/// The steps in order.
+fn step(name: &'static str, work: Work) -> Step {
+    Step { name, work }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn any_of(filters: &[&str]) -> String {
+    filters.iter().map(|filter| format!("({filter})")).collect::<Vec<_>>().join(" | ")
+}
+
+/// The steps of `cargo xtask test`, in order.
 fn plan(scope: Scope, has_nextest: bool) -> Vec<Step> {
-    let tests = if has_nextest {
-        "nextest run --workspace --all-features"
-    } else {
-        "test --workspace --all-features --lib --bins --tests --examples"
-    };
-    let step = |name, work| Step { name, work };
+    let mut tests = words(&match has_nextest {
+        true => format!("nextest run {EVERYTHING}"),
+        false => format!("test {EVERYTHING} --lib --bins --tests --examples"),
+    });
+    if has_nextest && scope != Scope::All {
+        tests.extend(["-E".to_owned(), format!("not ({})", any_of(LONG))]);
+    }
     let mut steps = vec![
-        step("fmt", Work::Cargo("fmt --all --check")),
+        step("fmt", Work::Cargo(words("fmt --all --check"))),
         step("tidy", Work::Tidy),
-        step("clippy", Work::Cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
+        step("clippy", Work::Cargo(words(&format!("clippy {EVERYTHING} --all-targets -- -D warnings")))),
     ];
-    if scope == Scope::Full {
-        steps.push(step("doc", Work::Doc("doc --no-deps --workspace --all-features")));
-        steps.push(step("deny", Work::Deny("deny check licenses bans sources")));
+    if scope != Scope::Quick {
+        steps.push(step("doc", Work::Doc(words(&format!("doc --no-deps {EVERYTHING}")))));
+        steps.push(step("deny", Work::Deny));
     }
     steps.push(step("test", Work::Tests(tests)));
-    steps.push(step("doctest", Work::Cargo("test --doc --workspace --all-features")));
-    if scope == Scope::Full {
+    steps.push(step("doctest", Work::Cargo(words(&format!("test --doc {EVERYTHING}")))));
+    if scope != Scope::Quick {
         steps.push(step("clients", Work::Clients));
     }
     steps
 }
 
-/// Runs the steps and prints how long each took.
-#[expect(clippy::disallowed_methods, reason = "the tooling has no other clock")]
+/// The steps of `cargo xtask check`, for the workspace or one package.
+fn check_plan(package: Option<&str>, has_nextest: bool) -> Vec<Step> {
+    let what = package.map_or(EVERYTHING.to_owned(), |package| format!("--package {package} --all-features"));
+    let mut tests = words(&match has_nextest {
+        true => format!("nextest run {what} --no-tests pass"),
+        false => format!("test {what} --lib --bins"),
+    });
+    if has_nextest {
+        let filter = match package {
+            Some(_) => format!("not ({WITH_SERVERS})"),
+            None => any_of(SERVERLESS),
+        };
+        tests.extend(["-E".to_owned(), filter]);
+    }
+    vec![
+        step("fmt", Work::Cargo(words("fmt --all --check"))),
+        step("tidy", Work::Tidy),
+        step("clippy", Work::Cargo(words(&format!("clippy {what} --all-targets -- -D warnings")))),
+        step("test", Work::Cargo(tests)),
+    ]
+}
+
+/// `cargo xtask test`.
 pub(crate) fn run(scope: Scope) -> Result<(), String> {
     let root = tree::root()?;
-    let has_nextest = is_installed(&root, "nextest");
-    if !has_nextest {
+    let has_nextest = has_nextest(&root);
+    if has_nextest && scope != Scope::All {
+        println!("long tests are left to `cargo xtask test --all`: {}", any_of(LONG));
+    }
+    execute(&root, &plan(scope, has_nextest))
+}
+
+/// `cargo xtask check`.
+pub(crate) fn check(args: &[&str]) -> Result<(), String> {
+    let root = tree::root()?;
+    let package = match args {
+        [] => None,
+        ["-p" | "--package", package] => Some(full_name(package)),
+        ["--help" | "-h"] => {
+            print!("{CHECK_HELP}");
+            return Ok(());
+        }
+        _ => return Err(format!("check does not take {args:?}\n{CHECK_HELP}")),
+    };
+    execute(&root, &check_plan(package.as_deref(), has_nextest(&root)))
+}
+
+const CHECK_HELP: &str = "\
+cargo xtask check [-p CRATE]   the fast loop: no servers, two minutes for the workspace
+
+  fmt      cargo fmt --all --check
+  tidy     cargo xtask tidy
+  clippy   all targets and features, warnings are errors
+  test     unit tests, and the suites of the memory store and of SQLite
+
+-p CRATE checks one crate (`engine` is `goldseam-engine`) and runs all of its tests that need no server.
+It uses the features and the target directory of `cargo xtask test`, so either command finds what the other built.
+Before you push: `cargo xtask test`, which also runs the servers' suites, doc tests and generated clients.
+";
+
+/// `engine` as `goldseam-engine`.
+fn full_name(package: &str) -> String {
+    match package {
+        "goldseam" | "xtask" => package.to_owned(),
+        _ if package.starts_with("goldseam-") => package.to_owned(),
+        _ => format!("goldseam-{package}"),
+    }
+}
+
+fn has_nextest(root: &Path) -> bool {
+    let is_installed = is_installed(root, "nextest");
+    if !is_installed {
         println!("cargo-nextest is not installed: the tests run under plain `cargo test`");
     }
-    let steps = plan(scope, has_nextest);
+    is_installed
+}
+
+/// Runs the steps and prints the time of each and of all.
+#[expect(clippy::disallowed_methods, reason = "the tooling has no other clock")]
+fn execute(root: &Path, steps: &[Step]) -> Result<(), String> {
     let mut report = Report::default();
     let begin = Instant::now();
     for (number, step) in steps.iter().enumerate() {
         println!("── {} ({} of {})", step.name, number + 1, steps.len());
         let from = Instant::now();
-        let outcome = work(&root, &step.work);
+        let outcome = work(root, &step.work);
         report.line(if outcome.is_ok() { "ok" } else { "FAILED" }, step.name, from.elapsed());
         if let Err(message) = outcome {
             for skipped in &steps[number + 1..] {
@@ -95,7 +216,7 @@ pub(crate) fn run(scope: Scope) -> Result<(), String> {
     Ok(())
 }
 
-/// The summary, a line for each step.
+/// The summary, one line per step.
 #[derive(Debug, Default)]
 struct Report {
     text: String,
@@ -115,33 +236,40 @@ impl Report {
 
 fn work(root: &Path, work: &Work) -> Result<(), String> {
     match work {
-        Work::Tidy => tidy::run(),
-        Work::Cargo(args) => cargo(root, args, &[]),
+        Work::Tidy => tidy::run(&[]),
+        Work::Deny => deny::run(root),
+        Work::Cargo(args) => run_cargo(root, args, &[]),
         Work::Tests(args) => {
             let servers = Servers::start(Which::All)?;
             let variables = servers.variables();
             let variables: Vec<_> = variables.iter().map(|(name, url)| (*name, url.as_str())).collect();
-            cargo(root, args, &variables)
+            run_cargo(root, args, &variables)
         }
         Work::Clients => hostile::quick(),
-        Work::Doc(args) => cargo(root, args, &[("RUSTDOCFLAGS", "-D warnings")]),
-        Work::Deny(args) => {
-            if !is_installed(root, "deny") {
-                println!("cargo-deny is not installed: installing {DENY_VERSION}");
-                cargo(root, &format!("install cargo-deny --locked --version {DENY_VERSION}"), &[])?;
-            }
-            cargo(root, args, &[])
-        }
+        Work::Doc(args) => run_cargo(root, args, &[("RUSTDOCFLAGS", "-D warnings")]),
     }
 }
 
 /// Runs cargo with these arguments and variables.
 pub(crate) fn cargo(root: &Path, args: &str, envs: &[(&str, &str)]) -> Result<(), String> {
-    let status = command(root, args)
-        .envs(envs.iter().copied())
-        .status()
-        .map_err(|error| format!("cargo cannot be run: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("`cargo {args}` ended with {status}")) }
+    run_cargo(root, &words(args), envs)
+}
+
+fn run_cargo(root: &Path, args: &[String], envs: &[(&str, &str)]) -> Result<(), String> {
+    let mut command = command(root, "");
+    let status = command.args(args).envs(envs.iter().copied()).status();
+    let status = status.map_err(|error| format!("cannot run cargo: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`cargo {}` ended with {status}", args.join(" "))) }
+}
+
+/// Runs cargo and returns its output.
+pub(crate) fn output(root: &Path, args: &str) -> Result<String, String> {
+    let output = command(root, args).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`cargo {args}` ended with {}", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// `cargo xtask sim`: the simulation, optimised, with these arguments.
@@ -153,15 +281,16 @@ pub(crate) fn sim(args: &[&str]) -> Result<(), String> {
 /// `cargo xtask models`: the models in their large scopes, optimised, with every broken twin.
 pub(crate) fn models() -> Result<(), String> {
     let root = tree::root()?;
-    let record = told(&root, "test --release --package goldseam-sim --test models -- --ignored --nocapture")?;
+    let record =
+        record_line(&root, "test --release --package goldseam-sim --test models -- --ignored --nocapture")?;
     println!("{record}");
     Ok(())
 }
 
-/// Runs cargo, shows what it prints as it comes, and returns the record that stands in it.
-fn told(root: &Path, args: &str) -> Result<String, String> {
+/// Runs cargo, prints its output, and returns the line that begins with `record: `.
+fn record_line(root: &Path, args: &str) -> Result<String, String> {
     let mut record = None;
-    let status = heard(&mut command(root, args), |line| match line.starts_with("record: ") {
+    let status = for_each_line(&mut command(root, args), |line| match line.starts_with("record: ") {
         true => record = Some(line.to_owned()),
         false => println!("{line}"),
     })?;
@@ -171,9 +300,9 @@ fn told(root: &Path, args: &str) -> Result<String, String> {
     record.ok_or_else(|| format!("`cargo {args}` left no record"))
 }
 
-/// Runs cargo and hands over what it prints, line by line, as it comes.
-pub(crate) fn heard(cargo: &mut Command, mut each: impl FnMut(&str)) -> Result<ExitStatus, String> {
-    let cannot = |error| format!("cargo cannot be run: {error}");
+/// Runs cargo and passes each line of its output to `each` as it is printed.
+pub(crate) fn for_each_line(cargo: &mut Command, mut each: impl FnMut(&str)) -> Result<ExitStatus, String> {
+    let cannot = |error| format!("cannot run cargo: {error}");
     let mut child = cargo.stdout(Stdio::piped()).spawn().map_err(cannot)?;
     for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
         each(&line.map_err(cannot)?);
@@ -189,6 +318,7 @@ fn is_installed(root: &Path, tool: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
+/// Cargo with these arguments, in the root.
 pub(crate) fn command(root: &Path, args: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).args(args.split_whitespace());
@@ -203,41 +333,67 @@ mod tests {
         plan(scope, true).into_iter().map(|step| step.name).collect()
     }
 
+    fn tests_of(steps: Vec<Step>) -> String {
+        let step = steps.into_iter().find(|step| step.name == "test").unwrap();
+        match step.work {
+            Work::Tests(args) | Work::Cargo(args) => args.join(" "),
+            work => panic!("{work:?} is not a run of tests"),
+        }
+    }
+
     #[test]
-    fn quick_leaves_out_deny_doc_and_clients_only() {
+    fn quick_skips_deny_doc_and_clients_only() {
         assert_eq!(
             names(Scope::Full),
             ["fmt", "tidy", "clippy", "doc", "deny", "test", "doctest", "clients"]
         );
+        assert_eq!(names(Scope::All), names(Scope::Full));
         assert_eq!(names(Scope::Quick), ["fmt", "tidy", "clippy", "test", "doctest"]);
     }
 
     #[test]
-    fn warnings_are_errors() {
-        let plan = plan(Scope::Full, false);
-        assert!(matches!(plan[2].work, Work::Cargo(args) if args.ends_with("-D warnings")));
-        assert!(matches!(plan[3].work, Work::Doc(_)));
+    fn all_runs_every_test() {
+        assert_eq!(tests_of(plan(Scope::All, true)), "nextest run --workspace --all-features");
+        assert!(tests_of(plan(Scope::Full, true)).contains("-E not ((package(goldseam-sim)"));
     }
 
     #[test]
-    fn a_step_that_fails_is_a_failure() {
+    fn warnings_are_errors() {
+        for plan in [plan(Scope::Full, false), check_plan(None, true)] {
+            assert!(matches!(&plan[2].work, Work::Cargo(args) if args.ends_with(&words("-- -D warnings"))));
+        }
+        assert!(matches!(plan(Scope::Full, false)[3].work, Work::Doc(_)));
+    }
+
+    #[test]
+    fn check_starts_no_server_and_names_one_package_or_all() {
+        for package in [None, Some("goldseam-core")] {
+            let plan = check_plan(package, true);
+            assert!(!plan.iter().any(|step| matches!(step.work, Work::Tests(_) | Work::Clients)));
+            let what = if package.is_some() { "--package goldseam-core --all-features" } else { EVERYTHING };
+            assert!(tests_of(plan).starts_with(&format!("nextest run {what}")));
+        }
+        assert_eq!((full_name("engine"), full_name("xtask")), ("goldseam-engine".into(), "xtask".into()));
+    }
+
+    #[test]
+    fn a_failing_step_fails_the_command() {
         let root = tree::root().unwrap();
-        assert!(work(&root, &Work::Cargo("--version")).is_ok());
-        assert!(work(&root, &Work::Cargo("no-such-subcommand")).is_err());
+        assert!(work(&root, &Work::Cargo(words("--version"))).is_ok());
+        assert!(work(&root, &Work::Cargo(words("no-such-subcommand"))).is_err());
         assert!(!is_installed(&root, "no-such-subcommand"));
     }
 
     #[test]
-    fn a_search_without_a_record_is_a_failure() {
+    fn a_search_without_a_record_fails() {
         let root = tree::root().unwrap();
-        assert!(told(&root, "--version").unwrap_err().contains("left no record"));
-        assert!(told(&root, "no-such-subcommand").unwrap_err().contains("ended with"));
+        assert!(record_line(&root, "--version").unwrap_err().contains("left no record"));
+        assert!(record_line(&root, "no-such-subcommand").unwrap_err().contains("ended with"));
     }
 
     #[test]
-    fn without_nextest_the_same_tests_run() {
-        let tests = |has| plan(Scope::Full, has).into_iter().find(|step| step.name == "test").unwrap().work;
-        assert!(matches!(tests(true), Work::Tests(args) if args.starts_with("nextest ")));
-        assert!(matches!(tests(false), Work::Tests(args) if args.starts_with("test ")));
+    fn the_same_tests_run_without_nextest() {
+        assert!(tests_of(plan(Scope::Full, true)).starts_with("nextest "));
+        assert!(tests_of(plan(Scope::Full, false)).starts_with("test "));
     }
 }

@@ -1,4 +1,4 @@
-//! The repository's files, as the checks see them.
+//! The text files of the repository.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 /// One text file of the repository.
 #[derive(Debug, Clone)]
 pub(crate) struct File {
-    /// From the root, with `/`.
+    /// Relative to the root, with `/`.
     pub(crate) path: String,
     /// Its content.
     pub(crate) text: String,
@@ -30,7 +30,7 @@ impl Tree {
         let mut paths: Vec<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
         paths.sort_unstable();
         paths.dedup();
-        // What is not readable text (deleted in the working tree, binary) has nothing to check.
+        // Deleted and binary files have nothing to check.
         let file = |path: &str| Some(File { path: path.to_owned(), text: read_text(&root.join(path))? });
         Ok(Self { files: paths.into_iter().filter_map(file).collect() })
     }
@@ -40,7 +40,7 @@ impl Tree {
         self.with_suffix(".rs")
     }
 
-    /// The files whose path ends so.
+    /// The files whose path ends with `suffix`.
     pub(crate) fn with_suffix<'a>(&'a self, suffix: &'a str) -> impl Iterator<Item = &'a File> {
         self.files.iter().filter(move |file| file.path.ends_with(suffix))
     }
@@ -71,17 +71,17 @@ fn read_text(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// The output of git, or `None` if it refuses.
+/// The output of git, or `None` if it fails.
 pub(crate) fn git(root: &Path, args: &[&str]) -> Result<Option<String>, String> {
     let output = Command::new("git")
         .current_dir(root)
         .args(args)
         .output()
-        .map_err(|error| format!("git cannot be run: {error}"))?;
+        .map_err(|error| format!("cannot run git: {error}"))?;
     Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// The directory of the workspace that the current directory is in.
+/// The root of the workspace around the current directory.
 pub(crate) fn root() -> Result<PathBuf, String> {
     let here = std::env::current_dir().map_err(|error| format!("no current directory: {error}"))?;
     here.ancestors()
@@ -90,14 +90,14 @@ pub(crate) fn root() -> Result<PathBuf, String> {
         .ok_or_else(|| "run this inside the repository".to_owned())
 }
 
-/// Where cargo puts what it builds: nobody may take an old binary elsewhere for the one that was built just now.
+/// The target directory of cargo. Looking elsewhere would find an old binary.
 pub(crate) fn target(root: &Path) -> PathBuf {
     target_of(root, std::env::var_os("CARGO_TARGET_DIR"))
 }
 
-/// Cargo is always run in the root, so a relative folder is one of the root's.
-fn target_of(root: &Path, told: Option<OsString>) -> PathBuf {
-    root.join(told.filter(|folder| !folder.is_empty()).unwrap_or_else(|| "target".into()))
+/// Cargo runs in the root, so a relative folder is relative to the root.
+fn target_of(root: &Path, configured: Option<OsString>) -> PathBuf {
+    root.join(configured.filter(|folder| !folder.is_empty()).unwrap_or_else(|| "target".into()))
 }
 
 #[cfg(test)]
@@ -105,12 +105,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_built_is_where_cargo_was_told_to_put_it() {
+    fn finds_the_target_directory() {
         let root = Path::new("/code");
-        for (told, folder) in
+        for (configured, folder) in
             [(None, "/code/target"), (Some(""), "/code/target"), (Some("/t"), "/t"), (Some("t"), "/code/t")]
         {
-            assert_eq!(target_of(root, told.map(OsString::from)), Path::new(folder));
+            assert_eq!(target_of(root, configured.map(OsString::from)), Path::new(folder));
         }
     }
 }

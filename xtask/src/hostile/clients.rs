@@ -1,4 +1,4 @@
-//! Clients that are generated from the served description start, signal and finish a run, as caller and as worker.
+//! Generated clients start, signal and finish a run, as caller and as worker.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,13 +13,13 @@ use super::tools::{run as tool, with_modules_of};
 pub(super) fn run(ground: &Ground, _: &Order, report: &mut Report) -> Result<(), String> {
     let served = ground.serve(Store::Sqlite, "clients", &[])?;
     let folder = ground.folder("generated")?;
-    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
-    fs::write(folder.join("openapi.json"), served.get("/v1/openapi.json")?).map_err(told)?;
+    let with_path = |error: std::io::Error| format!("{}: {error}", folder.display());
+    fs::write(folder.join("openapi.json"), served.get("/v1/openapi.json")?).map_err(with_path)?;
     let finished = "generated, and a run started, signalled and finished";
     report.outcome_of("openapi-python-client", finished, python(ground, &served, &folder));
-    symlink(ground.tools.node_modules(), folder.join("node_modules")).map_err(told)?;
+    symlink(ground.tools.node_modules(), folder.join("node_modules")).map_err(with_path)?;
     for file in ["tsconfig.json", "sdk.ts", "typed.ts"] {
-        fs::copy(ground.scripts.join(file), folder.join(file)).map_err(told)?;
+        fs::copy(ground.scripts.join(file), folder.join(file)).map_err(with_path)?;
     }
     let compiled = compiled(ground, &folder);
     for (tool, script) in [("openapi-typescript", "typed"), ("@hey-api/openapi-ts", "sdk")] {

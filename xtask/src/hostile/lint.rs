@@ -1,4 +1,4 @@
-//! Linters read the description that a server serves: no error and no warning.
+//! Linters report no error and no warning for the served description.
 
 use std::fs;
 

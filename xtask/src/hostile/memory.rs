@@ -1,11 +1,11 @@
-//! Memory of the server before, under and after floods of bodies, and after followers that do not read.
+//! The server's memory before, during and after floods of bodies and of followers that do not read.
 
 use super::Order;
 use super::report::Report;
 use super::server::{Ground, Store};
 use super::tools::{self, Figures};
 
-/// Most that the server may keep of a flood once it is over.
+/// The most memory that the server may keep after a flood.
 const KEPT_MIB_MAX: f64 = 64.0;
 
 const FLOODS: [(&str, &str); 3] = [

@@ -1,4 +1,4 @@
-//! What every check came to: printed as it comes, and as a table at the end.
+//! The results of all checks: printed one by one, and as a table at the end.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 struct Row {
     part: &'static str,
     what: String,
-    /// What was measured or counted.
+    /// The measurement or count.
     figure: String,
     passed: bool,
 }
@@ -21,27 +21,27 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// What follows belongs to this part.
+    /// Starts a part: the following rows belong to it.
     pub(super) fn begin(&mut self, part: &'static str) {
         println!("── {part}");
         self.part = part;
     }
 
-    /// A check with what was measured.
+    /// Adds a check with its measurement.
     pub(super) fn row(&mut self, what: impl Into<String>, figure: impl Into<String>, passed: bool) {
         let row = Row { part: self.part, what: what.into(), figure: figure.into(), passed };
         println!("{}", row.line(0));
         self.rows.push(row);
     }
 
-    /// A check that did not pass, with everything that was said; the table shows the last line of it.
+    /// Adds a failed check and prints its output; the table shows the last line of the output.
     pub(super) fn failed(&mut self, what: impl Into<String>, said: &str) {
         println!("{said}");
         let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         self.row(what, last.trim().chars().take(100).collect::<String>(), false);
     }
 
-    /// A check that says nothing if it passes.
+    /// Adds a check by the outcome of a command.
     pub(super) fn outcome_of(&mut self, what: &str, figure: &str, outcome: Result<String, String>) {
         match outcome {
             Ok(_) => self.row(what, figure, true),
@@ -49,7 +49,7 @@ impl Report {
         }
     }
 
-    /// A figure for the record.
+    /// Adds a figure to the record.
     pub(super) fn figure(&mut self, name: impl Into<String>, value: u64) {
         self.figures.push((name.into(), value));
     }
@@ -58,13 +58,13 @@ impl Report {
         let width = self.rows.iter().map(|row| row.what.chars().count()).max().unwrap_or_default();
         let mut table = String::new();
         for row in &self.rows {
-            // To write to a string cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(table, "{:<8} {}", row.part, row.line(width));
         }
         table
     }
 
-    /// The counts of a record.
+    /// The counts for the record line.
     pub(super) fn counts(&self) -> String {
         let failed = self.rows.iter().filter(|row| !row.passed).count();
         let mut counts = format!("checks={} failed={failed}", self.rows.len());
@@ -74,7 +74,7 @@ impl Report {
         counts
     }
 
-    /// An error if any check did not pass.
+    /// An error if any check failed.
     pub(super) fn outcome(&self) -> Result<(), String> {
         match self.rows.iter().filter(|row| !row.passed).count() {
             0 => Ok(()),
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_failure_fails_all_and_is_counted() {
+    fn one_failed_check_fails_the_report() {
         let mut report = Report::default();
         report.begin("lint");
         report.outcome_of("redocly", "0 findings", Ok(String::new()));

@@ -1,5 +1,5 @@
-//! Schemathesis sends what the served description allows, and what it forbids, on each store: no server error, and no
-//! answer that is not described.
+//! Schemathesis sends requests that the served description allows and requests that it forbids, on each store. No
+//! response is a server error or missing from the description.
 
 use super::Order;
 use super::report::Report;
@@ -8,7 +8,7 @@ use super::tools;
 
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
                       response_schema_conformance,negative_data_rejection";
-/// The answers of the first two do not end; the last would revoke the key that all requests come with.
+/// The responses of the first two do not end; the last would revoke the key of all requests.
 const LEFT_OUT: [&str; 3] = ["follow_everything", "follow_run", "revoke_key"];
 
 pub(super) fn run(ground: &Ground, order: &Order, report: &mut Report) -> Result<(), String> {
@@ -36,13 +36,13 @@ fn on(ground: &Ground, order: &Order, report: &mut Report, store: Store) -> Resu
     let requests = requests(said);
     report.figure(format!("requests_{}", store.name()), requests);
     let figure = format!("{requests} requests, no server error, none undescribed");
-    // With a key that is not valid any more, all answers would be 401, and prove nothing.
-    served.get("/v1/runs").map_err(|problem| format!("the key does not work any more: {problem}"))?;
+    // If a request had revoked the key, all later responses would be 401 and prove nothing.
+    served.get("/v1/runs").map_err(|problem| format!("the key no longer works: {problem}"))?;
     report.outcome_of(&format!("schemathesis on {}", store.name()), &figure, outcome);
     Ok(())
 }
 
-/// How many requests the summary says were made: `5136 generated, …`.
+/// The number of requests in the summary: `5136 generated, …`.
 fn requests(said: &str) -> u64 {
     let line = said.lines().find(|line| line.contains(" generated"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_taken_from_the_summary() {
+    fn reads_the_number_of_requests_from_the_summary() {
         assert_eq!(requests("Test cases:\n  5136 generated, 6 found\n"), 5136);
         assert_eq!(requests("nothing"), 0);
     }

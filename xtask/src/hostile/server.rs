@@ -1,4 +1,4 @@
-//! A server of the built binary, on loopback, that ends with this process.
+//! A server on loopback that ends with this process.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -13,12 +13,12 @@ use goldseam_testbed::postgres::{Cluster, Options};
 use super::tools::{self, Tools};
 use crate::tree;
 
-/// Ends the server when its input ends, however the owner of the other end does. It may open as many files as allowed.
+/// Kills the server when its input closes, also if this process is killed. Raises the limit of open files.
 const KEEPER: &str = r#"ulimit -S -n "$(ulimit -H -n)"; "$@" & echo $!; cat > /dev/null; kill -KILL $!"#;
-/// Every scope that a key can have.
+/// Every scope of a key.
 pub(super) const ALL_SCOPES: &str = "read,start,signal,operate,worker,admin";
 
-/// What the runs are kept in.
+/// The kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Store {
     Sqlite,
@@ -34,11 +34,11 @@ impl Store {
     }
 }
 
-/// What all parts work with.
+/// The environment of all parts.
 pub(super) struct Ground {
     /// Folder of the scripts and lists.
     pub(super) scripts: PathBuf,
-    /// Folder for everything that is made on the way; it stays for a look at it.
+    /// The folder for intermediate files, which are kept.
     pub(super) scratch: PathBuf,
     pub(super) tools: Tools,
     binary: PathBuf,
@@ -46,7 +46,7 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// With the binary of this profile.
+    /// Uses the binary of this profile.
     pub(super) fn new(root: &Path, profile: &str) -> Result<Self, String> {
         let target = tree::target(root);
         let scripts = root.join("xtask/hostile");
@@ -62,11 +62,11 @@ impl Ground {
     /// An empty folder below the scratch folder.
     pub(super) fn folder(&self, name: &str) -> Result<PathBuf, String> {
         let folder = self.scratch.join(name);
-        let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+        let with_path = |error: std::io::Error| format!("{}: {error}", folder.display());
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(told)?;
+            fs::remove_dir_all(&folder).map_err(with_path)?;
         }
-        fs::create_dir_all(&folder).map_err(told)?;
+        fs::create_dir_all(&folder).map_err(with_path)?;
         Ok(folder)
     }
 
@@ -88,7 +88,7 @@ impl Ground {
 
     fn goldseam(&self, store: &str) -> Command {
         let mut command = Command::new(&self.binary);
-        // Settings of the person at the keyboard are not those of the server.
+        // The developer's environment must not configure the server.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GOLDSEAM_")) {
             command.env_remove(name);
         }
@@ -96,8 +96,8 @@ impl Ground {
         command
     }
 
-    /// A server on an empty store, with a key of all scopes, and with a second namespace `other` and a key for that.
-    /// `name` is that of its folder; `settings` are given as an operator would, by `--set`.
+    /// Starts a server on an empty store with a namespace `other`, and a key with all scopes for each namespace.
+    /// `name` is its folder; `settings` are passed by `--set`.
     pub(super) fn serve(&self, store: Store, name: &str, settings: &[&str]) -> Result<Served, String> {
         let folder = self.folder(name)?;
         let main = self.store(store, &folder, name)?;
@@ -109,7 +109,7 @@ impl Ground {
         };
         let (key, other_key) = (key("default")?, key("other")?);
         let log = folder.join("server.log");
-        let told = |error: std::io::Error| format!("{}: {error}", self.binary.display());
+        let with_path = |error: std::io::Error| format!("{}: {error}", self.binary.display());
         let mut serve = self.goldseam(&main);
         serve.args(["serve", "-q", "--listen", "127.0.0.1:0", "--namespace", &format!("other={other}")]);
         serve.args(["--archive", &folder.join("archive").display().to_string()]);
@@ -120,7 +120,8 @@ impl Ground {
         for (name, _) in serve.get_envs() {
             keeper.env_remove(name);
         }
-        let mut keeper = keeper.stderr(fs::File::create(&log).map_err(told)?).spawn().map_err(told)?;
+        let mut keeper =
+            keeper.stderr(fs::File::create(&log).map_err(with_path)?).spawn().map_err(with_path)?;
         let mut lines = keeper.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines());
         let mut next = || lines.next().and_then(Result::ok);
         let (pid, url) = (next().and_then(|line| line.parse().ok()), next());
@@ -132,12 +133,12 @@ impl Ground {
     }
 }
 
-/// A server that runs.
+/// A running server.
 pub(super) struct Served {
     pub(super) url: String,
     /// The server's process.
     pub(super) pid: u32,
-    /// A key of all scopes, for the namespace `default`.
+    /// A key with all scopes for the namespace `default`.
     pub(super) key: String,
     /// The same for the namespace `other`.
     pub(super) other_key: String,
@@ -145,7 +146,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// What scripts find the server by.
+    /// The environment variables that the scripts read.
     pub(super) fn variables(&self) -> [(&'static str, String); 4] {
         [
             ("GOLDSEAM_URL", self.url.clone()),
@@ -155,19 +156,19 @@ impl Served {
         ]
     }
 
-    /// The body of an answer with status 200.
+    /// The body of a response with status 200.
     pub(super) fn get(&self, path: &str) -> Result<String, String> {
         let address = self.url.trim_start_matches("http://");
-        let told = |error: std::io::Error| format!("GET {path}: {error}");
-        let mut stream = TcpStream::connect(address).map_err(told)?;
-        stream.set_read_timeout(Some(Duration::from_secs(30))).map_err(told)?;
+        let with_path = |error: std::io::Error| format!("GET {path}: {error}");
+        let mut stream = TcpStream::connect(address).map_err(with_path)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30))).map_err(with_path)?;
         let key = &self.key;
         let request = format!(
             "GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\nconnection: close\r\n\r\n"
         );
-        stream.write_all(request.as_bytes()).map_err(told)?;
+        stream.write_all(request.as_bytes()).map_err(with_path)?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).map_err(told)?;
+        stream.read_to_string(&mut answer).map_err(with_path)?;
         match answer.split_once("\r\n\r\n") {
             Some((head, body)) if head.starts_with("HTTP/1.1 200 ") => Ok(body.to_owned()),
             _ => Err(format!("GET {path}: {answer}")),

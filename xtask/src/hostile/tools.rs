@@ -1,4 +1,4 @@
-//! The tools of others: where they are, and how one is run.
+//! Third-party tools: installation and invocation.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -8,23 +8,23 @@ use std::process::{Command, Stdio};
 
 use goldseam_testbed::packages::{self, Python};
 
-/// Every tool, installed.
+/// The installed tools.
 pub(super) struct Tools {
     python: Python,
     node: PathBuf,
 }
 
 impl Tools {
-    /// Installs what the lists in `lists` name and the cache folder does not have.
+    /// Installs the packages of `lists` that the cache folder does not have.
     pub(super) fn install(lists: &Path) -> Result<Self, String> {
         println!("installing the tools of xtask/hostile if they are missing");
-        let told = |error: goldseam_testbed::Error| error.to_string();
+        let message = |error: goldseam_testbed::Error| error.to_string();
         let requirements = lists.join("requirements.txt");
         let list = std::fs::read_to_string(&requirements)
             .map_err(|error| format!("{}: {error}", requirements.display()))?;
         Ok(Self {
-            python: packages::python("hostile", &list).map_err(told)?,
-            node: packages::node("hostile", lists).map_err(told)?,
+            python: packages::python("hostile", &list).map_err(message)?,
+            node: packages::node("hostile", lists).map_err(message)?,
         })
     }
 
@@ -38,7 +38,7 @@ impl Tools {
         self.with_modules(&self.python.modules.join("bin").join(name))
     }
 
-    /// Python itself with this script.
+    /// Python with this script.
     pub(super) fn script(&self, script: &Path) -> Command {
         let mut command = self.with_modules(&self.python.program);
         command.arg(script);
@@ -61,7 +61,7 @@ impl Tools {
     }
 }
 
-/// Lets a Python command find the modules of this folder, too.
+/// Adds the modules of this folder to a Python command.
 pub(super) fn with_modules_of<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
     let known = command.get_envs().find(|(name, _)| *name == "PYTHONPATH").and_then(|(_, value)| value);
     let mut modules = folder.as_os_str().to_owned();
@@ -70,17 +70,17 @@ pub(super) fn with_modules_of<'a>(command: &'a mut Command, folder: &Path) -> &'
     command.env("PYTHONPATH", modules)
 }
 
-/// Runs a command to its end; what it said, as an error unless it succeeded.
+/// Runs a command and returns its output, as an error if it failed.
 pub(super) fn run(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output =
-        command.stdin(Stdio::null()).output().map_err(|error| format!("{program} cannot be run: {error}"))?;
+        command.stdin(Stdio::null()).output().map_err(|error| format!("cannot run {program}: {error}"))?;
     let said =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() { Ok(said) } else { Err(format!("{said}\n{program}: {}", output.status)) }
 }
 
-/// What a script measured: its lines `NAME=VALUE`.
+/// The measurements of a script: its lines `NAME=VALUE`.
 pub(super) struct Figures(BTreeMap<String, f64>);
 
 impl Figures {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_read_by_name() {
+    fn reads_figures_by_name() {
         let figures = Figures::of("noise\nreads_p99_ms=12.5\nbad=x\n");
         assert_eq!(figures.get("reads_p99_ms"), Ok(12.5));
         assert!(figures.get("bad").unwrap_err().contains("did not measure bad"));

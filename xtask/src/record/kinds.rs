@@ -1,23 +1,24 @@
-//! How many kinds of fault are survived: each is named, was met in a search that was recorded or is played by a test of
-//! every build, and counts once, however many searches have it.
+//! The kinds of fault that runs survive. A kind counts once, if a recorded search met it or a test of every build
+//! injects it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::{PAGE, Run};
-use crate::tidy::{Finding, tests};
+use crate::finding::Finding;
+use crate::test_names;
 use crate::tree::Tree;
 
-/// Faults that tests of every build play: name, what goes wrong, test.
+/// Faults that tests of every build inject: name, description, test.
 pub(super) const PLAYED: &str = "docs/record/kinds.tsv";
-/// As many as there have to be.
-const LEAST: usize = 45;
-/// What the simulation does to nodes, and counts, that is no fault.
+/// The minimum number of kinds.
+const KINDS_MIN: usize = 45;
+/// Actions of the simulation that are not faults.
 const NO_FAULTS: [&str; 2] = ["start", "leave"];
-/// Counts of `kills`, and the kind that each is of, by the name that the simulation has for it.
+/// Counts of `kills`, and the kind of each, by its name in the simulation.
 const KILLS: [(&str, &str); 3] = [("kills", "crash"), ("freezes", "freeze"), ("server_kills", "server_kill")];
 
-/// A fault that a test plays.
+/// A fault that a test injects.
 struct Played<'a> {
     name: &'a str,
     what: &'a str,
@@ -37,7 +38,7 @@ fn played(text: &str) -> Vec<Played<'_>> {
 fn met<'a>(run: &Run<'a>) -> Vec<&'a str> {
     let happened = |(_, count): &&(&str, &str)| count.parse::<u64>().is_ok_and(|count| count > 0);
     match run.kind {
-        // Its counts by kind come behind the sum of all.
+        // The counts by kind follow the sum.
         "simulation" => {
             let behind = run.counts.iter().skip_while(|(key, _)| *key != "faults").skip(1);
             behind.filter(happened).map(|(key, _)| *key).filter(|key| !NO_FAULTS.contains(key)).collect()
@@ -75,7 +76,7 @@ pub(super) fn section(runs: &[Run<'_>], text: &str) -> String {
     );
     for (search, kinds) in &searches {
         let names = kinds.iter().copied().collect::<Vec<_>>().join(", ");
-        // To write to a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(page, "| {search} | {} | {names} |", kinds.len());
     }
     let names = played.iter().map(|row| row.name).collect::<Vec<_>>().join(", ");
@@ -94,17 +95,17 @@ fn distinct<'a>(runs: &[Run<'a>], text: &'a str) -> BTreeSet<&'a str> {
     searched.chain(played(text).into_iter().map(|row| row.name)).collect()
 }
 
-/// There are enough kinds, and whatever is said to be played by a test is.
+/// Checks that there are enough kinds, and that every named test exists.
 pub(super) fn check(tree: &Tree, runs: &[Run<'_>], text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let count = distinct(runs, text).len();
-    if count < LEAST {
+    if count < KINDS_MIN {
         let what = format!("only {count} kinds of fault");
-        findings.push(Finding::new(PAGE, 1, what, format!("record searches that meet {LEAST}")));
+        findings.push(Finding::new(PAGE, 1, what, format!("record searches that meet {KINDS_MIN}")));
     }
-    let tests = tests(tree);
+    let tests = test_names::of(tree);
     for (number, row) in (1..).zip(played(text)).filter(|(_, row)| !tests.contains(row.test)) {
-        let what = format!("{} names {}, and there is no such test", row.name, row.test);
+        let what = format!("{} names the test {}, which does not exist", row.name, row.test);
         findings.push(Finding::new(PLAYED, number, what, "correct the name"));
     }
     findings
@@ -121,7 +122,7 @@ mod tests_of_kinds {
                         2026-11-16\ta\tdisk\t1\tx\timages=3 kinds=power_cut,disk_full\n";
 
     #[test]
-    fn a_kind_counts_if_it_was_met_and_once() {
+    fn counts_each_met_kind_once() {
         let runs = parse(RUNS);
         let named = "stale\tit is old\tit_holds\ncrash\tit dies\tit_holds\n";
         let kinds: Vec<&str> = distinct(&runs, named).into_iter().collect();

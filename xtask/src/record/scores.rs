@@ -1,12 +1,12 @@
-//! How often the tests noticed a change of the code, by area.
+//! The share of code changes that the tests noticed, by area.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Run;
 
-/// The code that makes up recovery; `docs/record/intro.md` says the same.
-const RECOVERY: [&str; 10] = [
+/// The code of recovery, as in `docs/record/intro.md`.
+const RECOVERY: [&str; 11] = [
     "crates/core/src/recovery",
     "crates/engine/src/heal/",
     "crates/engine/src/ledger/liveness.rs",
@@ -17,10 +17,11 @@ const RECOVERY: [&str; 10] = [
     // Earlier paths, which older records name.
     "crates/engine/src/healer",
     "crates/engine/src/claims",
+    "crates/engine/src/node/keeper.rs",
     "crates/engine/src/undo.rs",
 ];
 
-/// Which part of the code a run changed: by its files, or else by its package.
+/// The part of the code that a run changed: by its files, or by its package.
 fn area<'a>(run: &Run<'a>) -> &'a str {
     let mut words = run.command.split(' ').skip_while(|word| *word != "--file").skip(1);
     match words.next() {
@@ -34,7 +35,7 @@ fn count<'a>(run: &Run<'a>, key: &str) -> Option<&'a str> {
     run.counts.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
 }
 
-/// Runs, changes, and how many of these were noticed.
+/// Runs, changes, noticed changes.
 type Sum = [u64; 3];
 
 fn sums<'a>(runs: &[Run<'a>]) -> BTreeMap<&'a str, Sum> {
@@ -57,7 +58,7 @@ pub(super) fn section(runs: &[Run<'_>]) -> String {
          | area | runs of it | changes | noticed | score |\n|---|---|---|---|---|\n",
     );
     for (area, [runs, all, noticed]) in sums(runs) {
-        // Rounded down. To write to a string cannot fail.
+        // Rounded down. Writing to a string cannot fail.
         let score = noticed * 100 / all.max(1);
         let _ = writeln!(page, "| {area} | {runs} | {all} | {noticed} | {score} % |");
     }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_added_up_by_area() {
+    fn sums_runs_by_area() {
         let runs = parse(
             "d\tc\tmutants\t1\tcargo mutants -p goldseam-core\tpackage=goldseam-core mutants=48 noticed=40\n\
              d\tc\tmutants\t1\tcargo xtask mutants goldseam-core\tpackage=goldseam-core mutants=32 noticed=32\n\

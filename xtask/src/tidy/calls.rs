@@ -1,11 +1,11 @@
-//! Calls outside their home, and words that stand nowhere.
+//! Calls that only some files may make, and keywords that no file may use.
 
-use super::Finding;
 use super::homes::{HOMES, is_home};
+use crate::finding::Finding;
 use crate::source::{Source, is_test_file};
 use crate::tree::{File, Tree};
 
-/// Calls that have a home stand there, or in tests.
+/// Restricted calls outside tests and outside the files that may make them.
 pub(super) fn check_homes(tree: &Tree) -> Vec<Finding> {
     tree.rust().filter(|file| !is_test_file(&file.path)).flat_map(homeless).collect()
 }
@@ -16,7 +16,7 @@ fn homeless(file: &File) -> Vec<Finding> {
     for home in HOMES.iter().filter(|home| !is_home(home.places, &file.path)) {
         for call in home.calls {
             for at in source.find_all(call).filter(|at| !source.in_tests(*at)) {
-                let what = format!("`{call}` has another home");
+                let what = format!("`{call}` is not allowed in this file");
                 findings.push(Finding::new(&file.path, source.line(at), what, home.fix));
             }
         }
@@ -24,7 +24,7 @@ fn homeless(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// `unsafe` and `#[allow]` stand nowhere, not even in tests.
+/// `unsafe` and `#[allow]`, which are not allowed in tests either.
 pub(super) fn check_forbidden(tree: &Tree) -> Vec<Finding> {
     tree.rust().flat_map(forbidden).collect()
 }
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_is_found_outside_its_home() {
+    fn finds_each_call_outside_its_home_file() {
         let text = "fn f() {\n println!();\n eprint!();\n std::time::SystemTime::now();\n \
                     Instant::now();\n tokio::spawn(x);\n thread::Builder::new();\n rand::random();\n}";
         let mut lines = homes("crates/engine/src/ledger/commit.rs", text);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_is_free_at_home() {
+    fn allows_a_call_in_its_home_file() {
         assert!(homes("crates/cli/src/out.rs", "println!();").is_empty());
         assert!(homes("crates/engine/src/ledger/clock.rs", "Instant::now();").is_empty());
         assert!(homes("crates/engine/src/ledger/spawn.rs", "tokio::spawn(x);").is_empty());
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_comments_and_strings_are_free() {
+    fn ignores_tests_comments_and_strings() {
         assert!(homes("crates/core/tests/a.rs", "println!();").is_empty());
         assert!(
             homes("crates/core/src/a.rs", "#[cfg(test)]\nmod tests { fn f() { println!(); } }").is_empty()
@@ -89,12 +89,12 @@ mod tests {
     }
 
     #[test]
-    fn a_call_after_the_tests_is_found() {
+    fn finds_a_call_after_the_tests() {
         assert_eq!(homes("crates/core/src/a.rs", "#[cfg(test)]\nmod tests { }\nfn f() { print!(); }"), [3]);
     }
 
     #[test]
-    fn unsafe_and_allow_are_found_everywhere() {
+    fn finds_unsafe_and_allow_everywhere() {
         assert_eq!(words("unsafe { x }"), [1]);
         assert_eq!(words("#[cfg(test)]\nmod tests {\n unsafe fn f() {}\n}"), [3]);
         assert_eq!(words("#[allow(dead_code)]\nfn f() {}"), [1]);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_it_is_left_alone() {
+    fn ignores_similar_code() {
         assert!(words("#![forbid(unsafe_code)]\n// unsafe\nlet allow = allow(1); self.allow(2);").is_empty());
         assert!(words("#[expect(dead_code, reason = \"allow(x)\")]").is_empty());
     }

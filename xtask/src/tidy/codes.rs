@@ -1,13 +1,13 @@
-//! Every code has a page, every page a code that is raised.
+//! Every code has a page, and some crate raises the code of every page.
 
-use super::Finding;
-use crate::ratchet::{FILE, Ratchet};
+use crate::finding::Finding;
+use crate::ratchet::{Counts, FILE, Kind, Ratchet};
 use crate::source::line_of;
 use crate::tree::{File, Tree};
 
-/// Where the pages are.
+/// The folder of the pages.
 const DIR: &str = "docs/codes/";
-/// Most lines of an error's page: it is printed in a terminal.
+/// The most lines of an error's page: the command line prints it.
 const PAGE_LINES_MAX: usize = 25;
 const SECTIONS: &[&str] = &["## What happened", "## Why", "## What to do"];
 
@@ -16,7 +16,7 @@ const SECTIONS: &[&str] = &["## What happened", "## Why", "## What to do"];
 pub(crate) struct Page<'a> {
     /// The code that it explains: `GS0104`, or a rule such as `A2`.
     pub(crate) code: &'a str,
-    /// What the code stands for; none if the first line does not say.
+    /// The title in the first line, if the line has the right form.
     pub(crate) title: Option<&'a str>,
     file: &'a File,
 }
@@ -34,7 +34,7 @@ fn page(file: &File) -> Option<Page<'_>> {
 }
 
 /// Whether some crate names this code.
-pub(crate) fn is_raised(tree: &Tree, code: &str) -> bool {
+fn is_raised(tree: &Tree, code: &str) -> bool {
     sources(tree).any(|file| file.text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == code))
 }
 
@@ -42,7 +42,7 @@ fn sources(tree: &Tree) -> impl Iterator<Item = &File> {
     tree.rust().filter(|file| file.path.starts_with("crates/"))
 }
 
-/// Codes and pages belong together.
+/// Codes without a page, pages without a code, and pages of the wrong form.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let pages = pages(tree);
     let mut findings: Vec<Finding> = pages.iter().filter_map(malformed).collect();
@@ -56,7 +56,7 @@ fn malformed(page: &Page<'_>) -> Option<Finding> {
     let (lines, is_error) = (text.lines().count(), page.code.starts_with("GS"));
     let missing = SECTIONS.iter().find(|section| !text.lines().any(|line| line == **section));
     if page.title.is_none() {
-        let fix = format!("begin it with `# {}: what it stands for`", page.code);
+        let fix = format!("begin it with `# {}: title`", page.code);
         return Some(Finding::new(path, 1, "the page does not begin with its code", fix));
     }
     if is_error && lines > PAGE_LINES_MAX {
@@ -81,7 +81,7 @@ fn without_page(tree: &Tree, pages: &[Page<'_>]) -> Vec<Finding> {
     findings
 }
 
-/// Every `GS` with four digits that stands by itself.
+/// Every `GS` with four digits that is a whole word.
 fn error_codes(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.match_indices("GS").filter_map(|(at, _)| {
         let code = text.get(at..at + 6)?;
@@ -97,21 +97,28 @@ fn unraised(tree: &Tree, pages: &[Page<'_>]) -> Vec<Finding> {
     let (ratchet, _) = Ratchet::of(tree);
     let mut findings = Vec::new();
     for page in pages {
-        let excused = ratchet.unraised.contains(page.code);
+        let excused = ratchet.get(Kind::Unraised, page.code).is_some();
         match (is_raised(tree, page.code), excused) {
             (false, false) => findings.push(Finding::new(
                 &page.file.path,
                 1,
-                format!("no code raises {}", page.code),
+                format!("no crate raises {}", page.code),
                 "raise it, or delete the page",
             )),
             (true, true) => findings.push(slack(format!("{} is raised now", page.code))),
             _ => {}
         }
     }
-    let gone = ratchet.unraised.iter().filter(|code| !pages.iter().any(|page| page.code == **code));
-    findings.extend(gone.map(|code| slack(format!("{code} has no page"))));
+    let gone =
+        ratchet.entries(Kind::Unraised).filter(|(code, _)| !pages.iter().any(|page| page.code == *code));
+    findings.extend(gone.map(|(code, _)| slack(format!("{code} has no page"))));
     findings
+}
+
+/// The pages whose code no crate raises.
+pub(super) fn count(tree: &Tree) -> Counts {
+    let pages = pages(tree);
+    pages.iter().filter(|page| !is_raised(tree, page.code)).map(|page| (page.code.to_owned(), 1)).collect()
 }
 
 fn slack(what: String) -> Finding {
@@ -130,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_needs_a_page_and_a_page_a_code() {
+    fn pages_and_raised_codes_match() {
         assert_eq!(count(&[("docs/codes/GS0104.md", PAGE), CODE]), 0);
         assert_eq!(count(&[CODE]), 1, "no page");
         assert_eq!(count(&[("docs/codes/GS0104.md", PAGE)]), 1, "nothing raises it");
@@ -138,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_is_only_for_pages_that_nothing_raises() {
+    fn an_exception_is_for_unraised_codes_only() {
         let excuse = (FILE, "unraised GS0104\n");
         assert_eq!(count(&[("docs/codes/GS0104.md", PAGE), excuse]), 0);
         assert_eq!(count(&[("docs/codes/GS0104.md", PAGE), CODE, excuse]), 1);
@@ -146,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_a_form() {
+    fn a_page_has_a_title_and_sections() {
         let with = |text: &str| count(&[("docs/codes/GS0104.md", text), CODE]);
         assert_eq!(with(&PAGE.replace("GS0104", "GS0105")), 1);
         assert_eq!(with(&PAGE.replace("## Why\n", "")), 1);
@@ -156,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_codes_count() {
+    fn finds_whole_codes_only() {
         let codes = |text: &'static str| error_codes(text).map(|(_, code)| code).collect::<Vec<_>>();
         assert_eq!(codes("GS0104, [GS0201]: XGS0104 GS01045 GS010 GS"), ["GS0104", "GS0201"]);
     }

@@ -1,10 +1,10 @@
-//! Dependencies point one way, and the pure crate stays pure.
+//! Dependencies between crates: lower layers only, and a pure core.
 
-use super::Finding;
 use super::homes::{CORE_BANNED, DEVELOPERS, LAYERS, TESTBEDS, matches};
+use crate::finding::Finding;
 use crate::tree::{File, Tree};
 
-/// Every crate uses crates of lower layers only.
+/// Dependencies against the layers, impure ones of the core, and testbeds in shipped crates.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.with_suffix("/Cargo.toml").flat_map(check_crate).collect()
 }
@@ -19,10 +19,10 @@ fn check_crate(file: &File) -> Vec<Finding> {
     }
     for Use { line, name, ships } in &manifest.uses {
         let refused = match (layer, self::layer(name)) {
-            // Only crates of the workspace have a layer; the tooling has none and uses none of them.
+            // Only crates of the workspace have a layer, except the tooling, which uses none of them.
             (_, None) => impure(&manifest.name, name).or_else(|| shipped(&manifest.name, name, *ships)),
             (None, Some(_)) => Some("the tooling depends on no crate of the workspace"),
-            // A crate's own tests may ask for its features.
+            // A crate's tests may enable its features.
             _ if *name == manifest.name => None,
             (Some(user), Some(used)) if used >= user => Some("dependencies point to lower layers only"),
             _ => None,
@@ -37,23 +37,23 @@ fn check_crate(file: &File) -> Vec<Finding> {
 
 fn impure(user: &str, used: &str) -> Option<&'static str> {
     let banned = user == "goldseam-core" && matches(CORE_BANNED, used);
-    banned.then_some("the core is pure: move what needs it to another crate")
+    banned.then_some("the core is pure: move the code that needs it to another crate")
 }
 
 fn shipped(user: &str, used: &str, ships: bool) -> Option<&'static str> {
     let refused = ships && matches(TESTBEDS, used) && !matches(DEVELOPERS, user);
-    refused.then_some("what ships starts no servers: make it a dev-dependency, or optional")
+    refused.then_some("shipped crates start no test servers: make it a dev-dependency, or optional")
 }
 
 fn layer(name: &str) -> Option<usize> {
     LAYERS.iter().position(|names| matches(names, name))
 }
 
-/// What matters of a `Cargo.toml`.
+/// The relevant parts of a `Cargo.toml`.
 #[derive(Debug, Default)]
 struct Manifest {
     name: String,
-    /// Those of tests and build scripts included.
+    /// Including those of tests and build scripts.
     uses: Vec<Use>,
 }
 
@@ -62,7 +62,7 @@ struct Manifest {
 struct Use {
     line: usize,
     name: String,
-    /// Whether it is there without being asked for, outside tests.
+    /// Whether it is part of the crate by default, outside tests.
     ships: bool,
 }
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_core_depends_on_no_crate_of_ours_and_stays_pure() {
+    fn the_core_has_no_workspace_or_impure_dependency() {
         let deps = "[dependencies]\nserde.workspace = true\ngoldseam-store.workspace = true\n\
                     tokio = { workspace = true }\nasync-trait = \"0.1\"\n[dev-dependencies]\nfutures-util = \"1\"\n";
         assert_eq!(lines("goldseam-core", deps), [5, 6, 7, 9]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ships_uses_no_testbed() {
+    fn shipped_crates_use_no_testbed() {
         let on = |section: &str, rest: &str| format!("[{section}]\ngoldseam-testbed = {{ {rest} }}\n");
         let store = |section: &str, rest: &str| lines("goldseam-store-postgres", &on(section, rest));
         assert_eq!(store("dependencies", "workspace = true"), [4]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_layer_is_found() {
+    fn finds_a_crate_without_a_layer() {
         assert_eq!(lines("goldseam-new", ""), [1]);
         let tooling = "[package]\nname = \"xtask\"\n[dependencies]\ngoldseam-core.workspace = true\n";
         assert_eq!(check(&Tree::of(&[("xtask/Cargo.toml", tooling)])).len(), 1);

@@ -1,18 +1,18 @@
-//! The allow-lists: where a call may stand, which crate may use which. Extend them here.
+//! The allow-lists: which files may make a call, which crates and modules may use which. Extend them here.
 //!
-//! A place is a file, or a directory if it ends in `/`. Test code is free of all of them.
+//! A place is a file, or a directory if it ends in `/`. Test code is not checked.
 
-/// Calls that have one home.
+/// Calls that only some files may make.
 pub(super) struct Home {
     /// As written in code.
     pub(super) calls: &'static [&'static str],
-    /// Where they may stand.
+    /// The files that may make them.
     pub(super) places: &'static [&'static str],
-    /// What to do elsewhere.
+    /// The advice for other files.
     pub(super) fix: &'static str,
 }
 
-/// Every call that has a home.
+/// Every restricted call.
 pub(super) const HOMES: &[Home] = &[
     Home {
         calls: &["println!", "eprintln!", "print!", "eprint!"],
@@ -83,8 +83,8 @@ pub(super) const HOMES: &[Home] = &[
     },
 ];
 
-/// The layers, lowest first. A crate may use crates of lower layers only, so crates of one layer
-/// know nothing of one another: `engine` names no backend. A name that ends in `*` is a prefix.
+/// The layers, lowest first. A crate uses crates of lower layers only, so crates of one layer do not use each other:
+/// `engine` names no backend. A name that ends in `*` is a prefix.
 pub(super) const LAYERS: &[&[&str]] = &[
     &["goldseam-core"],
     &["goldseam-store"],
@@ -99,13 +99,28 @@ pub(super) const LAYERS: &[&[&str]] = &[
     &["goldseam-fuzz-run"],
 ];
 
-/// Crates with servers to test against, real and fake. They use no crate of ours.
+/// The layers inside a crate, lowest first, as top-level modules. A module imports modules of its own and lower layers;
+/// modules without a layer are not checked. The check begins once all modules of the table exist.
+pub(super) struct LayersInside {
+    /// The folder of the crate.
+    pub(super) folder: &'static str,
+    /// The modules of each layer.
+    pub(super) layers: &'static [&'static [&'static str]],
+}
+
+/// Every crate with layers inside.
+pub(super) const LAYERS_INSIDE: &[LayersInside] = &[LayersInside {
+    folder: "crates/engine",
+    layers: &[&["ledger"], &["run"], &["node"], &["heal"], &["client"]],
+}];
+
+/// Crates with servers to test against, real and fake. They use no crate of the workspace.
 pub(super) const TESTBEDS: &[&str] = &["goldseam-testbed", "goldseam-fake-s3"];
 
-/// Programs of developers, which may use a testbed for more than their tests.
+/// Developer programs, which may use a testbed outside tests.
 pub(super) const DEVELOPERS: &[&str] = &["goldseam-bench", "goldseam-sim", "xtask"];
 
-/// What the pure crate may not depend on, not even in its tests: async, I/O, clocks, randomness.
+/// Dependencies that `goldseam-core` must not have, not even in its tests: async, I/O, clocks, randomness.
 pub(super) const CORE_BANNED: &[&str] = &[
     "async-*",
     "chrono",

@@ -1,9 +1,9 @@
-//! Links between the repository's Markdown files lead somewhere.
+//! Links between Markdown files of the repository.
 
-use super::Finding;
+use crate::finding::Finding;
 use crate::tree::{File, Tree};
 
-/// Every relative link names a file, and a heading of it if it names one.
+/// Relative links to a missing file or heading.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.with_suffix(".md").flat_map(|file| dangling(tree, file)).collect()
 }
@@ -18,12 +18,17 @@ fn dangling(tree: &Tree, file: &File) -> Vec<Finding> {
             continue;
         };
         if !tree.has(&path) {
-            let what = format!("the link {target} leads nowhere");
-            findings.push(Finding::new(&file.path, line, what, format!("there is no {path}: correct it")));
+            let what = format!("the link {target} is broken");
+            findings.push(Finding::new(
+                &file.path,
+                line,
+                what,
+                format!("{path} does not exist: correct the link"),
+            ));
         } else if !heading.is_empty()
             && tree.get(&path).is_some_and(|goal| goal.path.ends_with(".md") && !has_heading(goal, heading))
         {
-            let what = format!("the link {target} names no heading");
+            let what = format!("the link {target} names a missing heading");
             findings.push(Finding::new(&file.path, line, what, format!("look at the headings of {path}")));
         }
     }
@@ -44,14 +49,14 @@ fn links(text: &str) -> Vec<(usize, &str)> {
     links
 }
 
-/// Targets of `[text](target)`; code spans are jumped over.
+/// Targets of `[text](target)` outside code spans.
 fn inline(line: &str) -> Vec<&str> {
     let (mut targets, mut at) = (Vec::new(), 0);
     while let Some(offset) = line[at..].find(['`', ']']) {
         let here = at + offset;
         at = here + 1;
         if line[here..].starts_with('`') {
-            // A span without an end is no span.
+            // A backtick without a partner does not begin a span.
             at = line[at..].find('`').map_or(at, |end| at + end + 1);
         } else if let Some(rest) = line[at..].strip_prefix('(') {
             let end = rest.find([')', ' ']).unwrap_or(rest.len());
@@ -72,7 +77,7 @@ fn is_relative(target: &str) -> bool {
     !target.is_empty() && !scheme.contains(':')
 }
 
-/// The path that `target` means in the file `from`; none if it is above the root.
+/// Resolves `target` in the file `from`; none if the path is above the root.
 fn resolve(from: &str, target: &str) -> Option<String> {
     if target.is_empty() {
         return Some(from.to_owned());
@@ -114,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_resolve_are_left_alone() {
+    fn accepts_links_that_resolve() {
         for text in [
             "[b](adr/b.md) and [r](../README.md), [dir](adr), [self](#top)\n# Top\n",
             "[b](adr/b.md#one-idea) [c](adr/b.md#what-x-is-really) [r](/README.md)",
@@ -127,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_nowhere_are_found() {
+    fn finds_broken_links() {
         assert_eq!(lines("x\n[b](adr/c.md)"), [2]);
         assert_eq!(lines("[b](adr/b.md#other)"), [1]);
         assert_eq!(lines("[self](#other)"), [1]);

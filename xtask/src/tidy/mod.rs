@@ -1,47 +1,30 @@
-//! What no compiler checks. Each check is a function from the tree to findings.
+//! `cargo xtask tidy`: checks that no compiler makes. Each check is a function from the tree to findings.
 
 mod calls;
 mod codes;
+mod commits;
 mod deps;
+mod docs;
 mod homes;
 mod length;
 mod links;
+mod modules;
 mod places;
 mod proofs;
 mod sql;
+mod types;
+mod words;
 
-use std::fmt;
+use std::path::Path;
 
-use crate::ratchet;
+use crate::finding::Finding;
+use crate::ratchet::{self, Counts, FILE, Kind, Ratchet};
 use crate::tree::{self, Tree};
+use words::Survey;
 
-pub(crate) use codes::{is_raised, pages};
-pub(crate) use length::{LINES_MAX, code_lines};
-pub(crate) use proofs::tests;
+pub(crate) use codes::pages;
 
-/// Something to put right.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
-    path: String,
-    line: usize,
-    what: String,
-    fix: String,
-}
-
-impl Finding {
-    /// What is wrong at a place, and what to do.
-    pub(crate) fn new(path: &str, line: usize, what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, what: what.into(), fix: fix.into() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {} → {}", self.path, self.line, self.what, self.fix)
-    }
-}
-
-/// The checks that need nothing but the files.
+/// The checks that need only the files.
 const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     deps::check,
     length::check,
@@ -52,20 +35,68 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     links::check,
     places::check,
     proofs::check,
+    modules::check,
+    types::check,
+    docs::check,
     crate::generate::check,
     crate::record::check,
 ];
 
-/// Runs all checks and prints the findings.
-pub(crate) fn run() -> Result<(), String> {
+/// Measures everything that the ratchet bounds.
+pub(crate) fn measure(tree: &Tree) -> Vec<(Kind, Counts)> {
+    let survey = Survey::of(tree);
+    vec![
+        (Kind::Lines, length::count(tree)),
+        (Kind::Unraised, codes::count(tree)),
+        (Kind::Words, survey.by_path()),
+        (Kind::Unclean, survey.by_place()),
+        (Kind::Cycle, modules::cycles(tree)),
+        (Kind::Upward, modules::upward(tree)),
+        (Kind::Homonyms, types::count(tree)),
+        (Kind::Terms, docs::count(tree)),
+    ]
+}
+
+/// Runs the check, or the part that the arguments name.
+pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let root = tree::root()?;
     let tree = Tree::read(&root)?;
-    let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
-    findings.extend(ratchet::check(&root, &tree)?);
-    findings.sort();
-    for finding in &findings {
-        println!("{finding}");
+    match args {
+        [] => check(&root, &tree),
+        ["--words", places @ ..] => {
+            let survey = Survey::of(&tree);
+            print(&survey.list(places));
+            println!("{}", survey.summary());
+            Ok(())
+        }
+        ["--homonyms"] => {
+            for (name, places) in types::homonyms(&tree) {
+                println!("{name} {}: {}", places.len(), places.join(" "));
+            }
+            Ok(())
+        }
+        ["--modules"] => {
+            modules::notes(&tree).iter().for_each(|note| println!("{note}"));
+            Ok(())
+        }
+        ["--ratchet"] => write_ratchet(&root, &tree, Raise::No),
+        ["--ratchet", "--raise"] => write_ratchet(&root, &tree, Raise::Yes),
+        _ => {
+            Err("tidy takes --words [PATHS], --homonyms, --modules, --ratchet [--raise], or nothing"
+                .to_owned())
+        }
     }
+}
+
+fn check(root: &Path, tree: &Tree) -> Result<(), String> {
+    let survey = Survey::of(tree);
+    let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(tree)).collect();
+    findings.extend(survey.check(&Ratchet::of(tree).0));
+    findings.extend(commits::check(root));
+    findings.extend(ratchet::check(root, tree)?);
+    findings.sort();
+    print(&findings);
+    println!("{}", survey.summary());
     match findings.len() {
         0 => Ok(()),
         1 => Err("tidy: 1 finding".to_owned()),
@@ -73,13 +104,38 @@ pub(crate) fn run() -> Result<(), String> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn print(findings: &[Finding]) {
+    findings.iter().for_each(|finding| println!("{finding}"));
+}
 
-    #[test]
-    fn a_finding_says_where_what_and_what_to_do() {
-        let finding = Finding::new("a.rs", 3, "it is wrong", "right it");
-        assert_eq!(finding.to_string(), "a.rs:3: it is wrong → right it");
+/// Whether an entry of the ratchet may rise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Raise {
+    No,
+    Yes,
+}
+
+/// Writes the ratchet as measured. An entry that rises is an error, or begins a new epoch of its kind.
+fn write_ratchet(root: &Path, tree: &Tree, raise: Raise) -> Result<(), String> {
+    let mut next = Ratchet::of(tree).0;
+    for (kind, counts) in measure(tree) {
+        next.replace(kind, counts);
     }
+    let mut earlier = ratchet::earlier(root)?;
+    earlier.push(Ratchet::of(tree).0);
+    let raised = next.loosened(&earlier);
+    for (_, finding) in &raised {
+        println!("{finding}");
+    }
+    if raise == Raise::No && !raised.is_empty() {
+        return Err(format!("{} entries would rise: correct the code, or pass --raise", raised.len()));
+    }
+    for kind in Kind::ALL {
+        if raised.iter().any(|(raised, _)| *raised == kind) {
+            next.begin_epoch(kind);
+        }
+    }
+    std::fs::write(root.join(FILE), next.to_text()).map_err(|error| format!("{FILE}: {error}"))?;
+    println!("wrote {FILE}");
+    Ok(())
 }

@@ -1,15 +1,15 @@
-//! Pages that map promises to tests cannot rot: every row is there, every test that it names exists.
+//! Pages that map promises to tests: every row exists, and every test that a row names exists.
 
 use std::collections::BTreeSet;
 
-use super::Finding;
-use crate::source::Source;
+use crate::finding::Finding;
+use crate::test_names;
 use crate::tree::Tree;
 
-/// A page of tables whose rows begin with a key and end with what proves them.
+/// A page of tables whose rows begin with a key and end with tests.
 struct Page {
     path: &'static str,
-    /// How a line begins that is a row.
+    /// The prefix of a row.
     begins: &'static str,
     keys: fn() -> Vec<String>,
 }
@@ -17,14 +17,14 @@ struct Page {
 const PAGES: [Page; 3] = [
     Page { path: "docs/mission.md", begins: "| S", keys: promises },
     Page { path: "docs/peers.md", begins: "| `", keys: peers },
-    // Advisories, by whose they are.
+    // Advisories, by project.
     Page { path: "docs/peers.md", begins: "| *", keys: Vec::new },
 ];
 
-/// How many rows each part of the promises has.
+/// The number of rows of each part of the promises.
 const PROMISES: [(char, u32); 5] = [('0', 8), ('1', 9), ('2', 5), ('3', 6), ('4', 5)];
 
-/// The scenarios that bugs of peers were made into.
+/// The scenarios made from bugs of other engines.
 const PEERS: [&str; 42] = [
     "sweep_stale_snapshot_never_rewrites",
     "sweep_pages_to_end",
@@ -78,9 +78,9 @@ fn peers() -> Vec<String> {
     PEERS.map(str::to_owned).into()
 }
 
-/// Every row names tests that exist, or says what is open; no row is missing.
+/// Rows without a test and without `open:`, tests that do not exist, and missing rows.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let tests = tests(tree);
+    let tests = test_names::of(tree);
     PAGES.iter().flat_map(|page| check_page(tree, page, &tests)).collect()
 }
 
@@ -94,11 +94,16 @@ fn check_page(tree: &Tree, page: &Page, tests: &BTreeSet<String>) -> Vec<Finding
         seen.insert(key.to_owned());
         let named: Vec<&str> = proof.split('`').skip(1).step_by(2).collect();
         if named.is_empty() && !proof.contains("open:") {
-            let what = format!("row {key} names no test");
-            findings.push(Finding::new(page.path, number, what, "name one, or say what is open"));
+            let what = format!("row {key} has no test");
+            findings.push(Finding::new(
+                page.path,
+                number,
+                what,
+                "name a test, or write `open:` and the reason",
+            ));
         }
         for test in named.into_iter().filter(|test| !tests.contains(*test)) {
-            let what = format!("row {key} names {test}, and there is no such test");
+            let what = format!("row {key} names the test {test}, which does not exist");
             findings.push(Finding::new(page.path, number, what, "correct the name"));
         }
     }
@@ -106,61 +111,6 @@ fn check_page(tree: &Tree, page: &Page, tests: &BTreeSet<String>) -> Vec<Finding
         findings.push(Finding::new(page.path, 1, format!("row {key} is missing"), "add it"));
     }
     findings
-}
-
-/// Names of all tests: functions with an attribute that says so, and whatever is listed in a macro that makes tests. A
-/// workflow of the same name is none.
-pub(crate) fn tests(tree: &Tree) -> BTreeSet<String> {
-    let sources: Vec<Source> = tree.rust().map(|file| Source::new(&file.text)).collect();
-    let makers: BTreeSet<&str> = sources.iter().flat_map(makers).collect();
-    let mut names = BTreeSet::new();
-    for source in &sources {
-        names.extend(marked(source).map(str::to_owned));
-        for maker in &makers {
-            names.extend(listed(source, maker).map(str::to_owned));
-        }
-    }
-    names
-}
-
-/// Functions whose attributes make them tests.
-fn marked(source: &Source) -> impl Iterator<Item = &str> {
-    source.code.match_indices("#[").filter_map(|(at, _)| {
-        let attribute = source.bracketed(at + 1);
-        let path = source.code[attribute.clone()].trim_matches(['[', ']']).split('(').next()?;
-        let rest = &source.code[attribute.end..];
-        let body = rest.find(['{', ';'])?;
-        let (_, name) = rest[..body].split_once("fn ")?;
-        (path.trim().rsplit("::").next() == Some("test")).then(|| first_name(name))
-    })
-}
-
-/// Macros that make tests.
-fn makers(source: &Source) -> impl Iterator<Item = &str> {
-    source.find_all("macro_rules!").filter_map(|at| {
-        let rest = &source.code[at + "macro_rules!".len()..];
-        let body = source.bracketed(at + "macro_rules!".len() + rest.find('{')?);
-        let body = &source.code[body];
-        (body.contains("#[test]") || body.contains("::test")).then(|| first_name(rest.trim_start()))
-    })
-}
-
-/// The names in all calls of a macro.
-fn listed<'a>(source: &'a Source, maker: &str) -> impl Iterator<Item = &'a str> {
-    let call = format!("{maker}!");
-    let at: Vec<usize> = source.find_all(&call).map(|at| at + call.len()).collect();
-    at.into_iter().flat_map(|at| {
-        let open = at + source.code[at..].find(['(', '{', '[']).unwrap_or(0);
-        source.code[source.bracketed(open)].split(|c: char| !is_name(c)).filter(|name| !name.is_empty())
-    })
-}
-
-fn first_name(text: &str) -> &str {
-    text.split(|c: char| !is_name(c)).next().unwrap_or_default()
-}
-
-fn is_name(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
 }
 
 #[cfg(test)]
@@ -172,16 +122,6 @@ mod tests {
                         macro_rules! stories { ($($name:ident),+) => { $(#[test] fn $name() {})+ }; }\n\
                         stories!(signal, sleep);\nspawn!(child);";
 
-    #[test]
-    fn a_function_is_a_test_only_if_something_makes_it_one() {
-        let tests = tests(&Tree::of(&[("a.rs", CODE)]));
-        for (name, is_test) in
-            [("it_holds", true), ("signal", true), ("sleep", true), ("saga", false), ("child", false)]
-        {
-            assert_eq!(tests.contains(name), is_test, "{name}");
-        }
-    }
-
     fn found(path: &str, page: &str) -> Vec<String> {
         let tree = Tree::of(&[(path, page), ("a.rs", CODE)]);
         check(&tree)
@@ -192,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_names_tests_that_exist_or_says_what_is_open() {
+    fn a_row_names_existing_tests_or_is_open() {
         for (path, key) in [("docs/mission.md", "S0.1"), ("docs/peers.md", "`a_bug`")] {
             let sound = format!("| {key} | it holds | `it_holds` |\n| {key} | not yet | open: later |");
             assert_eq!(found(path, &sound), Vec::<String>::new());
@@ -202,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_gone_is_found() {
+    fn finds_a_missing_row() {
         for (path, rows) in [("docs/mission.md", 33), ("docs/peers.md", PEERS.len())] {
             assert_eq!(check(&Tree::of(&[(path, "# Nothing")])).len(), rows);
         }

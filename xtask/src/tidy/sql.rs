@@ -1,17 +1,17 @@
-//! SQL is text that stands in the code as it is; values are bound, never formatted in.
+//! SQL statements are constants; values are bound, never formatted in.
 
-use super::Finding;
+use crate::finding::Finding;
 use crate::source::{Source, is_test_file};
 use crate::tree::{File, Tree};
 
-/// Macros that put values into text.
+/// Macros that format values into text.
 const FORMATTING: &[&str] = &["format!", "format_args!", "write!", "writeln!"];
 const VERBS: &[&str] = &["SELECT", "INSERT", "UPDATE", "DELETE"];
-/// Verb and what follows it somewhere, in any case.
+/// A verb and a later keyword, in any case.
 const PHRASES: &[(&str, &str)] =
     &[("select ", " from "), ("insert ", "into "), ("update ", " set "), ("delete ", "from ")];
 
-/// No statement is formatted outside tests.
+/// Formatted statements outside tests.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.rust().filter(|file| !is_test_file(&file.path)).flat_map(formatted).collect()
 }
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn formatted_statements_are_found() {
+    fn finds_formatted_statements() {
         let path = "crates/store-sqlite/src/read.rs";
         assert_eq!(lines(path, "let q = format!(\"SELECT * FROM {table}\");"), [1]);
         assert_eq!(lines(path, "let q = format!(\n  \"{} DELETE FROM x\", a);"), [2]);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_statements_and_other_texts_are_left_alone() {
+    fn ignores_constants_and_other_texts() {
         let path = "crates/store-sqlite/src/read.rs";
         assert!(lines(path, "const Q: &str = \"SELECT 1\"; format!(\"run {run}\");").is_empty());
         assert!(lines(path, "format!(\"it was updated since {at}, deleted or selected\")").is_empty());
