@@ -1,4 +1,4 @@
-//! Places by address, so that no address takes the places of all others.
+//! Connection limits per client address.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -6,34 +6,32 @@ use goldseam_api::Problem;
 
 use crate::slots::{Slot, Slots};
 
-/// A connection of an address, or a request of one behind a proxy.
-pub(crate) type Connection = Slot<IpAddr>;
+/// A connection of an address, or a request of an address behind a proxy.
+pub(crate) type AddressSlot = Slot<IpAddr>;
 
-/// How many connections each address has.
+/// The connections of every address.
 #[derive(Debug)]
 pub(crate) struct AddressSlots(Slots<IpAddr>);
 
 impl AddressSlots {
-    pub(crate) fn new(most: usize) -> Self {
-        Self(Slots::new(most))
+    pub(crate) fn new(max: usize) -> Self {
+        Self(Slots::new(max))
     }
 
-    /// A connection of this address, if it may have one more.
-    pub(crate) fn take(&self, address: IpAddr) -> Result<Connection, Problem> {
-        let most = self.0.most();
-        self.0.take(counted_as(address)).ok_or_else(|| {
-            Problem::new(429, format!("this address has {most} connections already"))
+    /// Takes a slot of this address if one is free.
+    pub(crate) fn take(&self, address: IpAddr) -> Result<AddressSlot, Problem> {
+        let max = self.0.max();
+        self.0.take(network_of(address)).ok_or_else(|| {
+            Problem::new(429, format!("this address already has {max} connections, the maximum"))
                 .code("GS0607")
-                .hint(
-                    "close some first; list a proxy under trusted_proxies, or raise connections_per_address",
-                )
-                .limit(most as u64)
+                .hint("close a connection, list the proxy under trusted_proxies, or raise connections_per_address")
+                .limit(max as u64)
         })
     }
 }
 
-/// A whole /64 counts as one address, as one machine has as many addresses of it as it likes.
-pub(crate) fn counted_as(address: IpAddr) -> IpAddr {
+/// Returns the address that limits count: an IPv6 /64 counts as one, because one machine can use all of its addresses.
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -45,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_one_network_of_ipv6_count_as_one() {
+    fn addresses_of_one_ipv6_network_share_a_limit() {
         let addresses = AddressSlots::new(1);
         let take = |address: &str| addresses.take(address.parse().unwrap());
         let _first = take("2001:db8::1").unwrap();

@@ -1,4 +1,4 @@
-//! What a running server has.
+//! The state of a running server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,206 +6,201 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use goldseam::Redactor;
 use goldseam::engine::{Clock, Entropy, OsEntropy, SystemClock};
+use goldseam::store::Store;
 use goldseam_api::Problem;
 use tokio::sync::{Semaphore, watch};
 
 use crate::address_slots::AddressSlots;
-use crate::auth::Principal;
 use crate::body_memory::BodyMemory;
-use crate::concurrency::RequestSlots;
 use crate::config::Config;
 use crate::extract::Access;
+use crate::follower_slots::FollowerSlots;
 use crate::keyring::Keyring;
 use crate::keys::Keys;
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, NamespaceOptions};
 use crate::otlp;
 use crate::pass::Passes;
+use crate::principal::Principal;
 use crate::rate::Rates;
-use crate::routes::{Readiness, Scopes};
+use crate::readiness::Readiness;
+use crate::slots::RequestSlots;
 use crate::spawn::spawn;
-use crate::stream::FollowerSlots;
 use crate::token::{FileSecret, Tokens};
-use crate::waits::Waits;
+use crate::waits::WaitSlots;
 
-/// What a running server has.
+/// The state of a running server.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// What it goes by.
     pub(crate) config: Config,
-    /// Whether only this machine can reach it.
+    /// Whether only this machine can reach the main listener.
     pub(crate) is_loopback: bool,
-    /// The scope that each route needs.
-    pub(crate) scopes: Scopes,
-    /// The keys.
     pub(crate) keyring: Keyring,
-    /// What passes are made with.
     pub(crate) passes: Passes,
-    /// What it signs with.
+    /// Signs cursors and tokens.
     pub(crate) tokens: Tokens,
-    /// How much anybody may ask.
     pub(crate) rates: Rates,
-    /// Requests of the clients behind trusted proxies.
+    /// Running requests of clients behind trusted proxies.
     pub(crate) clients: AddressSlots,
-    /// Seats of followers.
     pub(crate) followers: FollowerSlots,
     /// Permits of followers to read and encode events. Without them thousands of followers would delay every other
     /// request.
-    pub(crate) catching_up: Arc<Semaphore>,
-    /// Requests that wait.
-    pub(crate) waits: Waits,
-    /// Bodies that are taken in.
+    pub(crate) follower_reads: Arc<Semaphore>,
+    /// Long polls and streams.
+    pub(crate) waits: WaitSlots,
+    /// Memory of request bodies.
     pub(crate) bodies: Arc<BodyMemory>,
-    /// True once the server was told to end: it still accepts connections, and says that it is not ready.
+    /// Set on SIGTERM: the server accepts connections but is not ready.
     pub(crate) draining: AtomicBool,
-    /// True once the server is leaving.
+    /// Set when the server stops accepting requests.
     pub(crate) leaving: watch::Sender<bool>,
-    /// Time.
     pub(crate) clock: Arc<dyn Clock>,
-    /// What is kept out of everything that it shows.
     pub(crate) redactor: Arc<Redactor>,
     namespaces: BTreeMap<String, Arc<Namespace>>,
-    /// Whether the stores answered when they were last asked.
-    pub(crate) ready: Readiness,
+    pub(crate) readiness: Readiness,
 }
 
 impl App {
-    /// Opens every store and begins to heal them.
-    pub(crate) async fn open(config: Config, is_loopback: bool, scopes: Scopes) -> Result<Self, Problem> {
-        let (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>) =
-            (Arc::new(SystemClock), Arc::new(OsEntropy));
+    /// Opens every store and starts an engine on each, which heals its runs.
+    pub(crate) async fn open(config: Config, is_loopback: bool) -> Result<Self, Problem> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
         let redactor = Arc::new(config.redactor(|name| std::env::var(name).ok())?);
-        let own = FileSecret::read(config.secret_file.as_deref())?;
-        let mut namespaces = BTreeMap::new();
-        let namespace_count = config.stores().count();
-        for (name, url) in config.stores() {
-            let store = goldseam::open_store(url).await?;
-            let place = config.archive_of(name);
-            let archive = place.map(|place| goldseam::retention::open_archive(&place)).transpose()?;
-            let request_slots = RequestSlots::share(config.requests_at_once, namespace_count);
-            let engine = goldseam::Engine::on(store).config(config.engine(name)).start().await?;
-            let namespace = Namespace::new(
-                name.to_owned(),
-                engine,
-                archive,
-                (request_slots, &redactor, config.workers_per_key),
-            );
-            namespaces.insert(name.to_owned(), Arc::new(namespace));
-        }
-        let main =
-            namespaces.get(crate::NAMESPACE_DEFAULT).map(|namespace| Arc::clone(namespace.client().store()));
-        let main = main.ok_or_else(|| Problem::new(500, "a server needs a main store"))?;
-        let tokens = Tokens::of(&*main, &*entropy, &own).await?;
-        let passes = Passes::new(Arc::clone(&main), Arc::clone(&entropy), Arc::clone(&clock), own);
-        let keyring = Keyring::new(Keys::new(main, entropy), Arc::clone(&clock));
-        let rates = Rates::new(Arc::clone(&clock), config.rates, config.rate_failures);
-        let (leaving, _) = watch::channel(false);
-        let followers = FollowerSlots::new(config.followers_max);
+        let file_secret = FileSecret::read(config.secret_file.as_deref())?;
+        let namespaces = open_namespaces(&config, &redactor).await?;
+        let main = main_store(&namespaces)?;
+        let tokens = Tokens::of(&*main, &*entropy, &file_secret).await?;
+        let passes = Passes::new(Arc::clone(&main), Arc::clone(&entropy), Arc::clone(&clock), file_secret);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let catching_up = Arc::new(Semaphore::new(cores));
-        let waits = Waits::new(config.waits_max, config.connections_max, namespace_count);
-        let clients = AddressSlots::new(config.connections_per_address);
-        let bodies = BodyMemory::new(config.bodies_bytes_max);
         let app = Self {
-            config,
             is_loopback,
-            scopes,
-            keyring,
+            keyring: Keyring::new(Keys::new(main, entropy), Arc::clone(&clock)),
             passes,
             tokens,
-            rates,
-            clients,
-            followers,
-            catching_up,
-            waits,
-            bodies,
+            rates: Rates::new(Arc::clone(&clock), config.rates, config.rate_failures),
+            clients: AddressSlots::new(config.connections_per_address),
+            followers: FollowerSlots::new(config.followers_max),
+            follower_reads: Arc::new(Semaphore::new(cores)),
+            waits: WaitSlots::new(config.waits_max, config.connections_max, namespaces.len()),
+            bodies: BodyMemory::new(config.bodies_bytes_max),
             draining: AtomicBool::new(false),
-            leaving,
+            leaving: watch::channel(false).0,
             clock,
             redactor,
             namespaces,
-            ready: Readiness::default(),
+            readiness: Readiness::default(),
+            config,
         };
-        app.check_keys().await?;
+        app.require_keys().await?;
         for namespace in app.namespaces() {
-            spawn(Arc::clone(&namespace.tails).run(app.leaving.subscribe()));
+            spawn(Arc::clone(&namespace.fan_out).run(app.leaving.subscribe()));
         }
         if let Some(url) = &app.config.otlp {
-            app.trace(url)?;
+            app.start_tracing(url)?;
         }
         Ok(app)
     }
 
-    /// Whoever can be reached from elsewhere must be able to tell who asks.
-    async fn check_keys(&self) -> Result<(), Problem> {
+    /// Refuses to serve a non-loopback address without keys, unless `insecure_no_keys` is set.
+    async fn require_keys(&self) -> Result<(), Problem> {
         if self.is_loopback || !self.keyring.is_empty().await? {
             return Ok(());
         }
         if self.config.insecure_no_keys {
-            tracing::warn!("anybody who can reach this server can do anything: insecure_no_keys is set");
+            tracing::warn!("insecure_no_keys is set: every client that reaches this server has full access");
             return Ok(());
         }
         Err(Problem::new(
             403,
-            format!("{} can be reached from elsewhere, and there is no key to ask for", self.config.listen),
+            format!("cannot serve {} without API keys: other machines can reach it", self.config.listen),
         )
         .code("GS0604")
-        .hint("make one: goldseam key create ops --scope admin; or listen on 127.0.0.1"))
+        .hint("create a key: goldseam key create ops --scope admin; or listen on 127.0.0.1"))
     }
 
-    /// Begins to send traces.
-    fn trace(&self, url: &str) -> Result<(), Problem> {
+    fn start_tracing(&self, url: &str) -> Result<(), Problem> {
         let http = otlp::http()?;
         for namespace in self.namespaces() {
-            let (client, namespace) = (namespace.client().clone(), namespace.name.clone());
-            let (redactor, http) = (Arc::clone(&self.redactor), http.clone());
-            let tracer = otlp::Tracer { client, namespace, url: url.to_owned(), http, redactor };
+            let tracer = otlp::Tracer {
+                client: namespace.client().clone(),
+                namespace: namespace.name.clone(),
+                url: url.to_owned(),
+                http: http.clone(),
+                redactor: Arc::clone(&self.redactor),
+            };
             spawn(tracer.run(self.leaving.subscribe()));
         }
         Ok(())
     }
 
-    /// Whether no key is asked for: there is none, and either only this machine can reach the server or somebody
-    /// spelled out that it should be so.
+    /// Returns whether the main listener needs no key: none exists, and the listener is on loopback or
+    /// `insecure_no_keys` is set.
     pub(crate) async fn is_open(&self) -> Result<bool, Problem> {
         self.is_open_to(self.is_loopback).await
     }
 
-    /// The same for what came by a listener that only this machine can reach, or that others can.
+    /// Returns the same for any listener.
     pub(crate) async fn is_open_to(&self, is_loopback: bool) -> Result<bool, Problem> {
         Ok((is_loopback || self.config.insecure_no_keys) && self.keyring.is_empty().await?)
     }
 
-    /// Whether the server was told to end: what comes from now on should go elsewhere.
+    /// Returns whether the server has received SIGTERM, so that new requests should go elsewhere.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Returns once the server is leaving: whoever waits is answered then.
-    pub(crate) async fn left(&self) {
+    /// Waits until the server stops accepting requests. Waiting requests are answered then.
+    pub(crate) async fn shutdown_started(&self) {
         let mut leaving = self.leaving.subscribe();
         let _ = leaving.wait_for(|leaving| *leaving).await;
     }
 
-    /// Somebody in a namespace.
-    pub(crate) fn namespace(&self, name: &str, principal: Principal) -> Result<Access, Problem> {
-        let namespace = self.namespaces.get(name).cloned();
-        let namespace = namespace.ok_or_else(|| {
-            Problem::new(403, "the namespace of this key is not served here")
+    /// Returns the access of a caller to its namespace.
+    pub(crate) fn access(&self, namespace: &str, principal: Principal) -> Result<Access, Problem> {
+        let namespace = self.namespaces.get(namespace).cloned().ok_or_else(|| {
+            Problem::new(403, "this server does not serve the namespace of this key")
                 .code("GS0602")
                 .hint("list its store under [namespaces] in the server's configuration")
         })?;
         Ok(Access { namespace, principal: Arc::new(principal) })
     }
 
-    /// Every namespace.
+    /// Returns every namespace.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = &Arc<Namespace>> {
         self.namespaces.values()
     }
 
-    /// Hands over what is under way and leaves every store.
-    pub(crate) async fn leave(&self) {
+    /// Releases all runs and closes every store.
+    pub(crate) async fn close(&self) {
         for namespace in self.namespaces.values() {
-            namespace.leave().await;
+            namespace.close().await;
         }
     }
+}
+
+async fn open_namespaces(
+    config: &Config,
+    redactor: &Redactor,
+) -> Result<BTreeMap<String, Arc<Namespace>>, Problem> {
+    let count = config.stores().count();
+    let mut namespaces = BTreeMap::new();
+    for (name, url) in config.stores() {
+        let store = goldseam::open_store(url).await?;
+        let archive = config.archive_of(name);
+        let archive = archive.map(|archive| goldseam::retention::open_archive(&archive)).transpose()?;
+        let engine = goldseam::Engine::on(store).config(config.engine(name)).start().await?;
+        let options = NamespaceOptions {
+            archive,
+            request_slots: RequestSlots::share(config.requests_at_once, count),
+            redactor,
+            workers_per_key: config.workers_per_key,
+        };
+        namespaces.insert(name.to_owned(), Arc::new(Namespace::new(name.to_owned(), engine, options)));
+    }
+    Ok(namespaces)
+}
+
+fn main_store(namespaces: &BTreeMap<String, Arc<Namespace>>) -> Result<Arc<dyn Store>, Problem> {
+    let main = namespaces.get(crate::NAMESPACE_DEFAULT);
+    let store = main.map(|namespace| Arc::clone(namespace.client().store()));
+    store.ok_or_else(|| Problem::new(500, "the server has no main store"))
 }

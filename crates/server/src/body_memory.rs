@@ -1,57 +1,57 @@
-//! The memory that bodies of requests take: bounded for all of them together, and for each key to half of that.
+//! The memory limit of request bodies: one limit for all, of which one key may use half.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goldseam_api::Problem;
 
-/// How much all bodies take now.
+/// The memory used by all request bodies.
 #[derive(Debug)]
 pub(crate) struct BodyMemory {
-    most: u64,
-    taken: Mutex<Taken>,
+    max: u64,
+    used: Mutex<Used>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct Used {
     all: u64,
     by_key: HashMap<String, u64>,
 }
 
-/// What one request takes of it; given back when it is dropped.
+/// The memory of one request body, freed when dropped.
 #[derive(Debug)]
 pub(crate) struct BodyShare {
     key: String,
     bytes: u64,
-    bodies: Arc<BodyMemory>,
+    memory: Arc<BodyMemory>,
 }
 
 impl BodyMemory {
-    pub(crate) fn new(most: u64) -> Arc<Self> {
-        Arc::new(Self { most, taken: Mutex::default() })
+    pub(crate) fn new(max: u64) -> Arc<Self> {
+        Arc::new(Self { max, used: Mutex::default() })
     }
 
-    /// The share of a request of this key, empty so far.
+    /// Returns an empty share for a request of this key.
     pub(crate) fn share(self: &Arc<Self>, key: String) -> BodyShare {
-        BodyShare { key, bytes: 0, bodies: Arc::clone(self) }
+        BodyShare { key, bytes: 0, memory: Arc::clone(self) }
     }
 }
 
 impl BodyShare {
-    /// Takes more, if there is room.
+    /// Reserves more memory if the limits allow it.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Problem> {
-        let BodyMemory { most, taken } = &*self.bodies;
-        let of_key = most / 2;
-        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.all.saturating_add(bytes) > *most {
-            return Err(no_room(503, "this server takes in", *most));
+        let BodyMemory { max, used } = &*self.memory;
+        let key_max = max / 2;
+        let mut used = used.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.all.saturating_add(bytes) > *max {
+            return Err(over_limit(503, "this server", *max));
         }
-        let own = taken.by_key.entry(self.key.clone()).or_default();
-        if own.saturating_add(bytes) > of_key {
-            return Err(no_room(429, "this key sends", of_key));
+        let own = used.by_key.entry(self.key.clone()).or_default();
+        if own.saturating_add(bytes) > key_max {
+            return Err(over_limit(429, "this key", key_max));
         }
         *own += bytes;
-        taken.all += bytes;
+        used.all += bytes;
         self.bytes += bytes;
         Ok(())
     }
@@ -59,22 +59,22 @@ impl BodyShare {
 
 impl Drop for BodyShare {
     fn drop(&mut self) {
-        let mut taken = self.bodies.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.all -= self.bytes;
-        if let Some(own) = taken.by_key.get_mut(&self.key) {
+        let mut used = self.memory.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.all -= self.bytes;
+        if let Some(own) = used.by_key.get_mut(&self.key) {
             *own -= self.bytes;
             if *own == 0 {
-                taken.by_key.remove(&self.key);
+                used.by_key.remove(&self.key);
             }
         }
     }
 }
 
-fn no_room(status: u16, who: &str, most: u64) -> Problem {
-    Problem::new(status, format!("{who} {most} bytes of bodies at once already, as much as may be"))
+fn over_limit(status: u16, who: &str, max: u64) -> Problem {
+    Problem::new(status, format!("the request bodies of {who} exceed {max} bytes together"))
         .code("GS0605")
-        .hint("send it again in a second, or send less at once")
-        .limit(most)
+        .hint("retry in a second, or send less at the same time")
+        .limit(max)
 }
 
 #[cfg(test)]
@@ -82,10 +82,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_share_a_bound_of_which_a_key_has_half() {
+    fn bodies_share_a_limit_and_a_key_may_use_half() {
         let bodies = BodyMemory::new(100);
         let share = |key: &str| bodies.share(key.to_owned());
-        let (mut a, mut b, mut c) = (share("a"), share("b"), share("c"));
+        let mut a = share("a");
+        let mut b = share("b");
+        let mut c = share("c");
         a.grow(50).unwrap();
         let refused = share("a").grow(1).unwrap_err();
         assert_eq!((refused.status, refused.limit), (429, Some(50)), "the other requests of the key count");
@@ -95,7 +97,7 @@ mod tests {
         drop(a);
         c.grow(1).unwrap();
         drop((b, c));
-        let taken = bodies.taken.lock().unwrap();
-        assert_eq!((taken.all, taken.by_key.len()), (0, 0), "all of it is given back");
+        let used = bodies.used.lock().unwrap();
+        assert_eq!((used.all, used.by_key.len()), (0, 0), "all memory is free");
     }
 }

@@ -1,6 +1,6 @@
-//! Something that is read from the store again when it may have changed, and by one reader at a time.
+//! A cached value that one reader at a time reloads from the store.
 //!
-//! Invariant: what was read longer ago than [`STALE_MAX`] is told to nobody.
+//! Invariant: a value older than [`STALE_MAX`] is never returned.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -11,18 +11,18 @@ use goldseam::engine::Clock;
 use goldseam_api::Problem;
 use tokio::sync::{Mutex, RwLock};
 
-/// After a read that failed the store is left alone for so long.
+/// Pause after a failed read.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A store that takes longer than this has not answered.
+/// Time limit of a read.
 const READ_WITHIN: Duration = Duration::from_secs(10);
-/// While the store does not answer, what was read so long ago still holds; then there is nothing to go by.
+/// Maximum age of a cached value while reads fail.
 const STALE_MAX: Duration = Duration::from_secs(60);
 
-/// Something that was read, and when.
+/// A cached value and the time of its read.
 #[derive(Debug)]
 pub(crate) struct CachedRead<T> {
     clock: Arc<dyn Clock>,
-    /// Held by whoever reads: the others wait for it, or go by what is known.
+    /// Held while reading. Other readers wait for it, or use the cached value.
     reading: Mutex<()>,
     known: RwLock<Known<T>>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct CachedRead<T> {
 #[derive(Debug)]
 struct Known<T> {
     read: Option<(Duration, T)>,
-    /// How the last read failed, and when; none if it did not.
+    /// Time and error of the last read, if it failed.
     failed: Option<(Duration, Problem)>,
 }
 
@@ -39,8 +39,8 @@ impl<T: Clone + Debug> CachedRead<T> {
         Self { clock, reading: Mutex::default(), known: RwLock::new(Known { read: None, failed: None }) }
     }
 
-    /// What is known if it is `fresh`, and otherwise what is read now. While reads fail, what is known is told without
-    /// asking the store for every request.
+    /// Returns the cached value if it is at most `fresh` old, otherwise reads it. While reads fail, returns the cached value
+    /// without a read for every request.
     pub(crate) async fn get(
         &self,
         fresh: Duration,
@@ -62,7 +62,7 @@ impl<T: Clone + Debug> CachedRead<T> {
         if let Some(problem) = self.failed_just_now().await {
             return self.no_older_than(STALE_MAX).await.ok_or(problem);
         }
-        let late = |_| Err(Problem::new(503, "the store takes too long to answer"));
+        let late = |_| Err(Problem::new(503, "the store did not answer within 10 seconds"));
         match tokio::time::timeout(READ_WITHIN, read).await.unwrap_or_else(late) {
             Ok(value) => {
                 let at = self.clock.elapsed();
@@ -70,14 +70,14 @@ impl<T: Clone + Debug> CachedRead<T> {
                 Ok(value)
             }
             Err(problem) => {
-                tracing::warn!(%problem, "what the server goes by could not be read again");
+                tracing::warn!(%problem, "failed to reload keys or secrets from the store");
                 self.known.write().await.failed = Some((self.clock.elapsed(), problem.clone()));
                 self.no_older_than(STALE_MAX).await.ok_or(problem)
             }
         }
     }
 
-    /// What is known is not true any more, and neither is what is being read now.
+    /// Drops the cached value, and the result of a read in progress.
     pub(crate) async fn forget(&self) {
         let _reading = self.reading.lock().await;
         *self.known.write().await = Known { read: None, failed: None };
@@ -89,7 +89,7 @@ impl<T: Clone + Debug> CachedRead<T> {
         (self.clock.elapsed().saturating_sub(*at) <= bound).then(|| value.clone())
     }
 
-    /// What is known, if the last read failed: then it is not worth waiting for the next one.
+    /// Returns the cached value if the last read failed, so that the caller need not wait for the next read.
     async fn while_it_fails(&self) -> Option<T> {
         let fails = self.known.read().await.failed.is_some();
         if fails { self.no_older_than(STALE_MAX).await } else { None }
@@ -111,15 +111,15 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Default)]
-    struct Hands(AtomicU64);
+    struct TestClock(AtomicU64);
 
-    impl Hands {
-        fn pass(&self, seconds: u64) {
+    impl TestClock {
+        fn advance(&self, seconds: u64) {
             self.0.fetch_add(seconds, Ordering::SeqCst);
         }
     }
 
-    impl Clock for Hands {
+    impl Clock for TestClock {
         fn now(&self) -> Millis {
             Millis(0)
         }
@@ -133,53 +133,53 @@ mod tests {
 
     async fn fails(reads: &AtomicU64) -> Result<u32, Problem> {
         reads.fetch_add(1, Ordering::SeqCst);
-        Err(Problem::new(503, "the store is away"))
+        Err(Problem::new(503, "the store does not answer"))
     }
 
     #[tokio::test]
-    async fn while_reads_fail_the_old_holds_for_a_minute_and_the_store_is_asked_once_in_a_second() {
-        let clock = Arc::new(Hands::default());
+    async fn serves_stale_for_60s_and_retries_once_per_second() {
+        let clock = Arc::new(TestClock::default());
         let known = CachedRead::new(Arc::clone(&clock) as Arc<dyn Clock>);
         assert_eq!(known.get(FRESH, async { Ok(7) }).await.unwrap(), 7);
-        clock.pass(2);
+        clock.advance(2);
         let reads = AtomicU64::new(0);
         for _ in 0..50 {
             assert_eq!(known.get(FRESH, fails(&reads)).await.unwrap(), 7);
         }
-        assert_eq!(reads.load(Ordering::SeqCst), 1, "one try for all of them");
-        clock.pass(1);
+        assert_eq!(reads.load(Ordering::SeqCst), 1, "one read for all callers");
+        clock.advance(1);
         assert_eq!(known.get(FRESH, fails(&reads)).await.unwrap(), 7);
         assert_eq!(reads.load(Ordering::SeqCst), 2, "and another one a second later");
-        clock.pass(60);
+        clock.advance(60);
         for _ in 0..50 {
             assert_eq!(known.get(FRESH, fails(&reads)).await.unwrap_err().status, 503, "too old");
         }
         assert_eq!(reads.load(Ordering::SeqCst), 3);
-        clock.pass(1);
+        clock.advance(1);
         assert_eq!(known.get(FRESH, async { Ok(8) }).await.unwrap(), 8);
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_a_store_that_failed_the_last_time() {
-        let clock = Arc::new(Hands::default());
+    async fn readers_do_not_wait_for_a_store_that_just_failed() {
+        let clock = Arc::new(TestClock::default());
         let known = CachedRead::new(Arc::clone(&clock) as Arc<dyn Clock>);
         known.get(FRESH, async { Ok(7) }).await.unwrap();
-        clock.pass(2);
+        clock.advance(2);
         let reads = AtomicU64::new(0);
         known.get(FRESH, fails(&reads)).await.unwrap();
-        clock.pass(1);
-        let (told, waits) = tokio::sync::oneshot::channel();
-        let slow = known.get(FRESH, async { waits.await.map_err(|_| Problem::new(503, "gone")) });
+        clock.advance(1);
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let slow = known.get(FRESH, async { receiver.await.map_err(|_| Problem::new(503, "gone")) });
         let others = async {
-            assert_eq!(known.get(FRESH, async { Ok(9) }).await.unwrap(), 7, "what is known, at once");
-            told.send(8).unwrap();
+            assert_eq!(known.get(FRESH, async { Ok(9) }).await.unwrap(), 7, "the cached value, at once");
+            sender.send(8).unwrap();
         };
         assert_eq!(tokio::join!(slow, others).0.unwrap(), 8);
     }
 
     #[tokio::test]
-    async fn what_is_forgotten_is_read_again_before_anybody_is_told() {
-        let known = CachedRead::new(Arc::new(Hands::default()) as Arc<dyn Clock>);
+    async fn reads_again_after_forget() {
+        let known = CachedRead::new(Arc::new(TestClock::default()) as Arc<dyn Clock>);
         known.get(FRESH, async { Ok(7) }).await.unwrap();
         known.forget().await;
         let reads = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! What a server goes by: a file, the environment and the command line, the later over the earlier.
+//! Server settings from a file, the environment and the command line. A later source overrides an earlier one.
 
 mod fields;
 
@@ -18,97 +18,98 @@ use crate::rate::{KeyRates, Rate};
 
 pub use fields::{FIELDS, Field};
 
-/// The file that is read if it is there and no other is named.
+/// The configuration file that is read if it exists and no other file is named.
 pub const FILE_DEFAULT: &str = "goldseam.toml";
-/// Where a server listens unless told otherwise.
+/// Default listen address.
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7733";
 
-/// The variable that says how large a payload may be, to a server and to whoever works on a store without one.
+/// The environment variable that limits the payload size, for a server and for commands that open a store directly.
 pub const PAYLOAD_BYTES_MAX_ENV: &str = "GOLDSEAM_PAYLOAD_BYTES_MAX";
-/// The word for the names of secrets that everybody has.
+/// The word in `redact_keys` for the built-in list of secret names.
 const THE_USUAL: &str = "usual";
-/// The word for an empty list: what is empty in the environment is not said at all.
+/// The word in `redact_keys` for an empty list. An empty environment variable counts as unset.
 const NONE: &str = "none";
 
-/// What a server goes by.
+/// The validated configuration of a server.
 #[derive(Clone, PartialEq)]
 pub struct Config {
-    /// The address.
+    /// The listen address.
     pub listen: String,
-    /// A second address, for health and numbers alone; none: there is none.
+    /// A second listen address that serves health and metrics only.
     pub health_listen: Option<String>,
-    /// The main store: namespace `default`, and the keys.
+    /// URL of the main store, which holds namespace `default` and the keys.
     pub store: String,
-    /// Stores of other namespaces, by name.
+    /// Store URLs of the other namespaces, by name.
     pub namespaces: BTreeMap<String, String>,
-    /// Names that it answers under; empty: on a loopback address those of this machine, else any.
+    /// Accepted host names. If empty, a loopback listener accepts the names of this machine, any other listener all
+    /// names.
     pub hosts: Vec<String>,
-    /// Origins of pages that may change something.
+    /// Origins of web pages that may send requests that change something.
     pub origins: Vec<String>,
-    /// The proxies whose word about their clients is believed.
+    /// The trusted proxies and the header in which they name their clients.
     pub proxies: Proxies,
-    /// File whose content is mixed into what servers sign with; none: the store alone is enough to sign.
+    /// File whose content is mixed into the signing secrets. Without it, access to the store is enough to sign.
     pub secret_file: Option<PathBuf>,
-    /// Files of the certificate chain and of its key; none: no TLS.
+    /// Files of the certificate chain and its private key. TLS is off without them.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Asks nobody for a key although it can be reached from elsewhere.
+    /// Accepts requests without API keys on a non-loopback address.
     pub insecure_no_keys: bool,
-    /// Largest body of a request.
+    /// Maximum size of a request body.
     pub body_bytes_max: u64,
-    /// Memory for all bodies together.
+    /// Maximum memory for all request bodies together.
     pub bodies_bytes_max: u64,
-    /// Largest input, output, signal or answer.
+    /// Maximum size of an input, output, signal or answer.
     pub payload_bytes_max: usize,
-    /// Most bytes of the log of a run that may be loaded.
+    /// Maximum log size of a run that may be loaded.
     pub history_bytes_max: u64,
-    /// How long no live node may have a run's version before rule E2 acts.
+    /// How long a run's version may be missing on every live node before rule E2 acts.
     pub version_grace: Duration,
-    /// Heals states that other systems keep beside the runs.
+    /// Heals workflow states that other systems keep in the same bucket.
     pub foreign_states: bool,
-    /// How long the headers of a request may take.
-    pub header_patience: Duration,
-    /// How long a connection may be idle between two requests.
+    /// Time limit for the headers of a request.
+    pub header_timeout: Duration,
+    /// Time limit for an idle connection between two requests.
     pub keep_alive: Duration,
-    /// How long a body may take.
-    pub body_patience: Duration,
-    /// Connections at once.
+    /// Time limit for a request body.
+    pub body_timeout: Duration,
+    /// Maximum number of concurrent connections.
     pub connections_max: usize,
-    /// Connections at once from one address.
+    /// Maximum number of concurrent connections per client address.
     pub connections_per_address: usize,
-    /// Long polls and streams at once, of one key.
+    /// Maximum number of concurrent long polls and streams per key.
     pub waits_max: usize,
-    /// Workers of one key at once.
+    /// Maximum number of registered workers per key.
     pub workers_per_key: usize,
-    /// Followers at once, of one key.
+    /// Maximum number of concurrent followers per key.
     pub followers_max: usize,
-    /// Requests of one key; those of a namespace may be twice as many.
+    /// Request rates of one key. A namespace has twice these rates.
     pub rates: KeyRates,
-    /// Requests that are answered at a time; each namespace has an equal share.
+    /// Maximum number of concurrently executing requests. Each namespace has an equal share.
     pub requests_at_once: usize,
-    /// Wrong keys from one address.
+    /// Rate of failed authentications per client address.
     pub rate_failures: Rate,
-    /// How long the server still accepts connections after it was told to end, and says that it is not ready.
+    /// How long the server accepts connections after SIGTERM while `/readyz` answers 503.
     pub drain: Duration,
-    /// How long requests under way may take after that.
+    /// How long running requests may take after that.
     pub finish: Duration,
-    /// Where traces go; none: nowhere.
+    /// OTLP collector for traces. No traces are sent without it.
     pub otlp: Option<String>,
-    /// Where pruned logs go: a directory, or `s3://BUCKET/PREFIX`; none: nothing is pruned.
+    /// Archive of pruned logs: a directory or `s3://BUCKET/PREFIX`. Prunes are refused without it.
     pub archive: Option<String>,
-    /// Names of keys whose values are not shown.
+    /// JSON keys whose values are redacted.
     pub redact_keys: Vec<String>,
-    /// Variables of the environment whose values are not shown.
+    /// Environment variables whose values are redacted.
     pub secrets_from_env: Vec<String>,
 }
 
-/// Where a value comes from.
+/// The source of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// The built-in default.
     Default,
-    /// This file.
+    /// A configuration file.
     File(PathBuf),
-    /// This variable.
+    /// An environment variable.
     Env(&'static str),
     /// The command line.
     Flag,
@@ -125,26 +126,31 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// A setting with its value, as it may be shown.
+/// A setting as `goldseam config show` prints it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shown {
     /// Its name.
     pub name: &'static str,
-    /// Its value, passwords hidden.
+    /// Its value without passwords.
     pub value: String,
-    /// Where it comes from.
+    /// Its source.
     pub origin: String,
-    /// What it is for.
+    /// Its help text.
     pub help: &'static str,
 }
 
-/// All settings, each with its origin.
+/// The settings of a configuration file.
+struct FileSettings<'a> {
+    path: &'a Path,
+    values: BTreeMap<String, String>,
+}
+
+/// All settings, each with its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings(BTreeMap<&'static str, (String, Origin)>);
 
 impl Settings {
-    /// Puts the sources over one another: defaults, then the file, then the environment, then flags. The file must be
-    /// there if it is named.
+    /// Merges the sources: defaults, then the file, then the environment, then flags. Fails if a named file is missing.
     pub fn gather(
         flags: &BTreeMap<&'static str, String>,
         env: impl Fn(&str) -> Option<String>,
@@ -155,18 +161,18 @@ impl Settings {
             true => read_file(named)?,
             false => BTreeMap::new(),
         };
-        Ok(Self::layered(flags, env, (named, &from_file)))
+        Ok(Self::layered(flags, env, &FileSettings { path: named, values: from_file }))
     }
 
-    /// What flags alone say, wherever they are given: no file is read, and no environment.
+    /// Returns the settings given by flags alone, without a file and without the environment.
     pub fn of_flags(flags: &BTreeMap<&'static str, String>) -> Self {
-        Self::layered(flags, |_| None, (Path::new(""), &BTreeMap::new()))
+        Self::layered(flags, |_| None, &FileSettings { path: Path::new(""), values: BTreeMap::new() })
     }
 
     fn layered(
         flags: &BTreeMap<&'static str, String>,
         env: impl Fn(&str) -> Option<String>,
-        (file, from_file): (&Path, &BTreeMap<String, String>),
+        file: &FileSettings<'_>,
     ) -> Self {
         let value = |field: &Field| {
             if let Some(value) = flags.get(field.name) {
@@ -175,15 +181,15 @@ impl Settings {
             if let Some(value) = env(field.env).filter(|value| !value.is_empty()) {
                 return (value, Origin::Env(field.env));
             }
-            match from_file.get(field.name) {
-                Some(value) => (value.clone(), Origin::File(file.to_owned())),
+            match file.values.get(field.name) {
+                Some(value) => (value.clone(), Origin::File(file.path.to_owned())),
                 None => (field.default.to_owned(), Origin::Default),
             }
         };
         Self(FIELDS.iter().map(|field| (field.name, value(field))).collect())
     }
 
-    /// Every setting as it may be shown.
+    /// Returns every setting without its passwords.
     pub fn shown(&self) -> Vec<Shown> {
         let shown = |field: &Field| {
             let (value, origin) = self.0.get(field.name)?;
@@ -208,10 +214,9 @@ impl Settings {
 
     fn number<T: std::str::FromStr>(&self, name: &'static str, what: &str) -> Result<T, Problem> {
         let (value, origin) = self.0.get(name).cloned().unwrap_or((String::new(), Origin::Default));
-        value
-            .trim()
-            .parse()
-            .map_err(|_| bad(format!("{name} is {value:?}, by {origin}")).hint(format!("write {what}")))
+        value.trim().parse().map_err(|_| {
+            bad(format!("invalid {name}: {value:?} ({origin})")).hint(format!("expected {what}"))
+        })
     }
 
     fn seconds(&self, name: &'static str) -> Result<Duration, Problem> {
@@ -222,34 +227,33 @@ impl Settings {
     fn proxies(&self) -> Result<Proxies, Problem> {
         let network = |text: &String| {
             text.parse::<Network>().map_err(|()| {
-                bad(format!("trusted_proxies has {text:?}"))
-                    .hint("write addresses or networks, as in 10.0.0.1, 192.168.0.0/16 or 2001:db8::/32")
+                bad(format!("invalid address in trusted_proxies: {text:?}"))
+                    .hint("expected addresses or networks, as in 10.0.0.1, 192.168.0.0/16 or 2001:db8::/32")
             })
         };
         let trusted = self.list("trusted_proxies").iter().map(network).collect::<Result<_, _>>()?;
         let header = self.text("forwarding_header").unwrap_or_default();
         let header = header.parse().map_err(|()| {
-            bad(format!("forwarding_header is {header:?}")).hint("write x-forwarded-for or forwarded")
+            bad(format!("invalid forwarding_header: {header:?}"))
+                .hint("expected x-forwarded-for or forwarded")
         })?;
         Ok(Proxies { trusted, header })
     }
 
     fn payload_bytes_max(&self) -> Result<usize, Problem> {
-        let (bytes, most) =
-            (self.number("payload_bytes_max", "a number of bytes")?, Limits::PAYLOAD_BYTES_MOST);
+        let bytes = self.number("payload_bytes_max", "a number of bytes")?;
+        let max = Limits::PAYLOAD_BYTES_MOST;
         match bytes {
-            bytes if bytes <= most => Ok(bytes),
-            bytes => Err(bad(format!("payload_bytes_max is {bytes}, and {most} is the most that it may be"))
-                .hint("keep what is larger elsewhere and pass a reference")),
+            bytes if bytes <= max => Ok(bytes),
+            bytes => Err(bad(format!("payload_bytes_max is {bytes}, more than the maximum of {max}"))
+                .hint("store larger data elsewhere and pass a reference")),
         }
     }
 
-    /// The memory for bodies: a key has half of it, and one body must fit into that.
+    /// Returns the memory for request bodies. One key may use half of it, and one body must fit into that half.
     fn bodies_bytes_max(&self) -> Result<u64, Problem> {
-        let (all, one): (u64, u64) = (
-            self.number("bodies_bytes_max", "a number of bytes")?,
-            self.number("body_bytes_max", "a number of bytes")?,
-        );
+        let all: u64 = self.number("bodies_bytes_max", "a number of bytes")?;
+        let one: u64 = self.number("body_bytes_max", "a number of bytes")?;
         match all / 2 >= one {
             true => Ok(all),
             false => Err(bad(format!("bodies_bytes_max is {all}, less than twice body_bytes_max ({one})"))
@@ -274,27 +278,36 @@ impl Settings {
 
     fn rates(&self) -> Result<KeyRates, Problem> {
         let others = self.rate("requests_per_second")?;
-        let or_so = |name| self.text(name).map_or(Ok(others), |_| self.rate(name));
-        let (starts, signals) = (or_so("starts_per_second")?, or_so("signals_per_second")?);
-        Ok(KeyRates { starts, signals, polls: or_so("polls_per_second")?, others })
+        let rate_or_default = |name| self.text(name).map_or(Ok(others), |_| self.rate(name));
+        Ok(KeyRates {
+            starts: rate_or_default("starts_per_second")?,
+            signals: rate_or_default("signals_per_second")?,
+            polls: rate_or_default("polls_per_second")?,
+            others,
+        })
     }
 
-    /// What a server goes by, if it makes sense.
+    /// Validates the settings.
     pub fn config(&self) -> Result<Config, Problem> {
         let tls = match (self.text("tls_cert"), self.text("tls_key")) {
             (Some(chain), Some(key)) => Some((PathBuf::from(chain), PathBuf::from(key))),
             (None, None) => None,
-            _ => return Err(bad("tls_cert and tls_key go together, and only one is there".to_owned())),
+            _ => {
+                return Err(bad("tls_cert and tls_key must be set together, but only one is set".to_owned()));
+            }
         };
         let mut namespaces = BTreeMap::new();
         for entry in self.list("namespaces") {
             let Some((name, url)) = entry.split_once('=') else {
-                return Err(bad(format!("namespaces has {:?}, which is not NAME=URL", hidden(&entry))));
+                return Err(bad(format!(
+                    "invalid entry in namespaces: {:?}; expected NAME=URL",
+                    hidden(&entry)
+                )));
             };
             let name = goldseam::core::QueueName::new(name.trim())
-                .map_err(|error| bad(format!("a namespace cannot have that name: {error}")))?;
+                .map_err(|error| bad(format!("invalid namespace name: {error}")))?;
             if name.as_str() == NAMESPACE_DEFAULT {
-                return Err(bad("namespace default is the main store; name it with store".to_owned()));
+                return Err(bad("namespace default is the main store; set its URL with `store`".to_owned()));
             }
             namespaces.insert(name.as_str().to_owned(), url.trim().to_owned());
         }
@@ -315,9 +328,9 @@ impl Settings {
             history_bytes_max: self.number("history_bytes_max", "a number of bytes")?,
             version_grace: self.seconds("version_grace_seconds")?,
             foreign_states: self.number("foreign_states", "true or false")?,
-            header_patience: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(10),
             keep_alive: self.seconds("keep_alive_seconds")?,
-            body_patience: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
             connections_max: self.number("connections_max", "a number")?,
             connections_per_address: self.at_least_one("connections_per_address")?,
             waits_max: self.at_least_one("waits_max")?,
@@ -336,7 +349,7 @@ impl Settings {
     }
 }
 
-/// URLs hold secrets: what is shown is where it listens, and for which store.
+/// URLs contain secrets, so only the listen address and the redacted URL of the main store are printed.
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let shown = (&self.listen, shown_url(&self.store));
@@ -345,8 +358,8 @@ impl std::fmt::Debug for Config {
 }
 
 impl Config {
-    /// What is kept out of everything that the server shows: values under the names of secrets, and the values that it knows
-    /// itself or that it is told to look up.
+    /// Builds the redactor: values under secret names, secrets in the server's own settings, and the values of the
+    /// variables in `secrets_from_env`.
     pub fn redactor(&self, env: impl Fn(&str) -> Option<String>) -> Result<Redactor, Problem> {
         let mut redactor = Redactor::new(Names::of(self.redact_keys.iter().map(String::as_str)));
         let others = [self.otlp.as_deref(), self.archive.as_deref()].into_iter().flatten();
@@ -354,28 +367,31 @@ impl Config {
         for name in &self.secrets_from_env {
             let why = match env(name).filter(|value| !value.trim().is_empty()) {
                 Some(value) => redactor.hide(&value).err().map(|why| why.to_string()),
-                None => Some("it is not set".to_owned()),
+                None => Some("the variable is not set".to_owned()),
             };
             if let Some(why) = why {
-                return Err(bad(format!("secrets_from_env names {name}, which cannot be hidden: {why}")));
+                return Err(bad(format!("cannot redact {name} from secrets_from_env: {why}")));
             }
         }
         Ok(redactor)
     }
 
-    /// Every namespace with the URL of its store.
+    /// Returns every namespace with the URL of its store.
     pub(crate) fn stores(&self) -> impl Iterator<Item = (&str, &str)> {
         let others = self.namespaces.iter().map(|(name, url)| (name.as_str(), url.as_str()));
         std::iter::once((NAMESPACE_DEFAULT, self.store.as_str())).chain(others)
     }
 
-    /// The bounds that runs live under.
+    /// Returns the engine limits.
     fn limits(&self) -> Limits {
-        let (payload_bytes_max, history_bytes_max) = (self.payload_bytes_max, self.history_bytes_max);
-        Limits { payload_bytes_max, history_bytes_max, ..Limits::default() }
+        Limits {
+            payload_bytes_max: self.payload_bytes_max,
+            history_bytes_max: self.history_bytes_max,
+            ..Limits::default()
+        }
     }
 
-    /// What the engine of a namespace goes by.
+    /// Returns the engine configuration of a namespace.
     pub(crate) fn engine(&self, namespace: &str) -> goldseam::Config {
         let recovery = goldseam::Recovery { version_grace: self.version_grace, ..Default::default() };
         goldseam::Config {
@@ -387,23 +403,23 @@ impl Config {
         }
     }
 
-    /// Where the pruned logs of a namespace go: every one but the main store's has a place of its own below.
+    /// Returns the archive of a namespace: a subdirectory of `archive`, except for the main store.
     pub(crate) fn archive_of(&self, namespace: &str) -> Option<String> {
-        let place = self.archive.as_deref()?;
+        let archive = self.archive.as_deref()?;
         if namespace == NAMESPACE_DEFAULT {
-            return Some(place.to_owned());
+            return Some(archive.to_owned());
         }
-        // The options of a bucket stand behind its prefix.
-        let is_bucket = place.starts_with("s3://");
-        let (place, options) = match place.split_once('?').filter(|_| is_bucket) {
-            Some((place, options)) => (place, format!("?{options}")),
-            None => (place, String::new()),
+        // The options of a bucket URL follow its prefix.
+        let is_bucket = archive.starts_with("s3://");
+        let (base, options) = match archive.split_once('?').filter(|_| is_bucket) {
+            Some((base, options)) => (base, format!("?{options}")),
+            None => (archive, String::new()),
         };
-        Some(format!("{}/{namespace}{options}", place.trim_end_matches('/')))
+        Some(format!("{}/{namespace}{options}", base.trim_end_matches('/')))
     }
 }
 
-/// The names that a word of `redact_keys` stands for.
+/// Expands one word of `redact_keys` to names.
 fn names_of(word: &str) -> Vec<String> {
     let names = match word {
         THE_USUAL => USUAL,
@@ -419,7 +435,7 @@ fn bad(detail: String) -> Problem {
         .hint("goldseam config show lists every setting and its origin")
 }
 
-/// `NAME=URL, …` without passwords.
+/// Removes the passwords from `NAME=URL, …`.
 fn hidden(entries: &str) -> String {
     let shown = |entry: &str| match entry.split_once('=') {
         Some((name, url)) => format!("{name}={}", shown_url(url)),
@@ -428,28 +444,30 @@ fn hidden(entries: &str) -> String {
     entries.split(',').map(shown).collect::<Vec<_>>().join(",")
 }
 
-/// The settings of a file: plain values, lists of texts, and the table of namespaces.
+/// Reads a configuration file: plain values, lists of strings, and the table of namespaces.
 fn read_file(path: &Path) -> Result<BTreeMap<String, String>, Problem> {
     let wrong = |what: String| bad(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(place_of(&text, &error)))?;
+    let table: toml::Table =
+        text.parse().map_err(|error: toml::de::Error| wrong(toml_error(&text, &error)))?;
     let mut settings = BTreeMap::new();
     for (name, value) in table {
         if !FIELDS.iter().any(|field| field.name == name) {
             let known: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
-            return Err(wrong(format!("there is no setting {name:?}; there are {}", known.join(", "))));
+            return Err(wrong(format!("unknown setting {name:?}; known settings: {}", known.join(", "))));
         }
-        let text = plain(&value).ok_or_else(|| wrong(format!("{name} cannot be {}", value.type_str())))?;
+        let text = plain(&value)
+            .ok_or_else(|| wrong(format!("{name} cannot have the type {}", value.type_str())))?;
         settings.insert(name, text);
     }
     Ok(settings)
 }
 
-/// Where a file is no TOML. The words of the parser quote the line, and that may hold a password.
-fn place_of(text: &str, error: &toml::de::Error) -> String {
+/// Names the line of a TOML error. The parser's message quotes the line, which may contain a password.
+fn toml_error(text: &str, error: &toml::de::Error) -> String {
     let end = error.span().map_or(0, |span| span.start);
     let line = text.get(..end).map_or(1, |before| before.matches('\n').count() + 1);
-    format!("line {line} is no TOML")
+    format!("invalid TOML in line {line}")
 }
 
 fn plain(value: &toml::Value) -> Option<String> {

@@ -1,7 +1,7 @@
-//! What a connection does now: waits for a request, reads its headers, or answers it. Each has a time limit of its own.
+//! The state of a connection (idle, reading headers, answering) and the time limit of each state.
 //!
-//! hyper counts the time since the last answer as time of the next headers: with its timer alone, the limit for slow
-//! headers would be the limit for idle connections, too. So hyper's timer is off, and [`Timed`] keeps both limits.
+//! hyper's header timer starts at the end of the previous response, so the limit for slow headers would also limit idle
+//! connections. hyper's timer is therefore off, and [`Timed`] enforces both limits.
 
 use std::io;
 use std::pin::Pin;
@@ -16,35 +16,35 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep};
 
-/// What one connection does, as its stream and its service see it.
+/// The state of one connection, shared by its stream and its service.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     begun: AtomicU64,
     answered: AtomicU64,
-    /// Whether headers have come in part.
+    /// Whether a part of the headers has arrived.
     is_heading: AtomicBool,
-    /// Whether the last request has a body that was not read to its end.
+    /// Whether the body of the last request was not read to its end.
     is_unread: AtomicBool,
-    /// The task of the connection.
+    /// Waker of the connection's task.
     task: Mutex<Option<Waker>>,
 }
 
 impl Activity {
-    /// A request begins; it is answered when the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+    /// Marks the start of a request, which ends when the guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>) -> InProgress {
         self.begun.fetch_add(1, Ordering::AcqRel);
         self.is_heading.store(false, Ordering::Release);
         self.is_unread.store(false, Ordering::Release);
-        UnderWay(Arc::clone(self))
+        InProgress(Arc::clone(self))
     }
 
-    /// Whether the other end may still be sending what is not going to be read.
+    /// Returns whether the client may still be sending data that the server will not read.
     pub(crate) fn has_unread(&self) -> bool {
         self.is_heading.load(Ordering::Acquire) || self.is_unread.load(Ordering::Acquire)
     }
 
-    /// Part of a request has come.
-    pub(crate) fn heading(&self) {
+    /// Marks that a part of the next request has arrived.
+    pub(crate) fn headers_started(&self) {
         self.is_heading.store(true, Ordering::Release);
     }
 
@@ -52,21 +52,21 @@ impl Activity {
         self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many requests were answered; none while one is under way.
-    fn rests_after(&self) -> Option<u64> {
+    /// Returns the number of answered requests, or `None` while a request is in progress.
+    fn answered_if_resting(&self) -> Option<u64> {
         let answered = self.answered.load(Ordering::Acquire);
         (answered == self.begun.load(Ordering::Acquire)).then_some(answered)
     }
 }
 
-/// A request that is under way.
+/// A request in progress.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<Activity>);
+pub(crate) struct InProgress(Arc<Activity>);
 
-impl Drop for UnderWay {
+impl Drop for InProgress {
     fn drop(&mut self) {
         self.0.answered.fetch_add(1, Ordering::AcqRel);
-        // hyper does not read again on its own after an answer, and the time of an idle connection begins with a read.
+        // hyper does not read again after a response without a wake-up, and the idle limit starts with a read.
         let task = self.0.task().take();
         if let Some(task) = task {
             task.wake();
@@ -74,7 +74,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// The body of a request: notes whether it was read to its end.
+/// A request body that records whether it was read to its end.
 #[derive(Debug)]
 pub(crate) struct RequestBody<B: hyper::body::Body + Unpin> {
     body: B,
@@ -118,7 +118,7 @@ impl<B: hyper::body::Body + Unpin> hyper::body::Body for RequestBody<B> {
     }
 }
 
-/// The body of an answer: holds what the request takes until all of it was sent.
+/// A response body that holds a value until all of it is sent.
 #[derive(Debug)]
 pub(crate) struct ResponseBody<T> {
     body: Body,
@@ -151,31 +151,32 @@ impl<T: Unpin> hyper::body::Body for ResponseBody<T> {
     }
 }
 
-/// How long a connection may wait.
+/// The time limits of a connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Bounds {
-    /// For the headers of a request, and for the first byte of the first.
+pub(crate) struct Limits {
+    /// For the headers of a request, and for the first byte of the first request.
     pub(crate) headers: Duration,
-    /// For the next request after an answer.
+    /// For the next request after a response.
     pub(crate) idle: Duration,
-    /// Places for connections that are free, and how many there are. While less than a quarter is free, an idle
-    /// connection has no more time than headers have.
-    pub(crate) room: (Arc<Semaphore>, usize),
+    /// Free connection slots. While fewer than a quarter are free, the header limit also applies to idle connections.
+    pub(crate) free_slots: Arc<Semaphore>,
+    /// Number of connection slots.
+    pub(crate) connections_max: usize,
 }
 
-impl Bounds {
+impl Limits {
     fn is_crowded(&self) -> bool {
-        self.room.0.available_permits() * 4 < self.room.1
+        self.free_slots.available_permits() * 4 < self.connections_max
     }
 }
 
-/// A stream of requests that ends when the next one, or its headers, take too long.
+/// A stream that fails when the next request or its headers take too long.
 #[derive(Debug)]
 pub(crate) struct Timed<T> {
     inner: T,
     activity: Arc<Activity>,
-    bounds: Bounds,
-    /// The wait that is going on.
+    limits: Limits,
+    /// The current wait.
     wait: Option<Wait>,
 }
 
@@ -188,8 +189,8 @@ struct Wait {
 }
 
 impl<T> Timed<T> {
-    pub(crate) fn new(inner: T, activity: Arc<Activity>, bounds: Bounds) -> Self {
-        Self { inner, activity, bounds, wait: None }
+    pub(crate) fn new(inner: T, activity: Arc<Activity>, limits: Limits) -> Self {
+        Self { inner, activity, limits, wait: None }
     }
 
     /// Whether the connection waits for the first byte of another request.
@@ -198,26 +199,26 @@ impl<T> Timed<T> {
     }
 
     fn wait(&self, after: u64) -> Wait {
-        let Bounds { headers, idle, .. } = self.bounds;
+        let Limits { headers, idle, .. } = self.limits;
         let first = if self.is_idle(after) { headers.min(idle) } else { headers };
         let timer = tokio::time::sleep(first);
         Wait { after, begun: timer.deadline() - first, timer: Box::pin(timer) }
     }
 
-    /// Ready when the connection has waited for too long. An idle one is looked at as often as headers would end.
+    /// Becomes ready when the wait exceeds its limit. Checks an idle connection at intervals of the header limit.
     fn is_over(&mut self, cx: &mut Context<'_>, after: u64) -> Poll<()> {
         let mut wait = match self.wait.take().filter(|wait| wait.after == after) {
             Some(wait) => wait,
             None => self.wait(after),
         };
         let is_idle = self.is_idle(after);
-        let end = wait.begun + self.bounds.idle;
+        let end = wait.begun + self.limits.idle;
         while wait.timer.as_mut().poll(cx).is_ready() {
             let now = wait.timer.deadline();
-            if !is_idle || now >= end || self.bounds.is_crowded() {
+            if !is_idle || now >= end || self.limits.is_crowded() {
                 return Poll::Ready(());
             }
-            wait.timer.as_mut().reset(end.min(now + self.bounds.headers));
+            wait.timer.as_mut().reset(end.min(now + self.limits.headers));
         }
         self.wait = Some(wait);
         Poll::Pending
@@ -233,10 +234,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for Timed<T> {
         let before = buffer.filled().len();
         let poll = Pin::new(&mut self.inner).poll_read(cx, buffer);
         *self.activity.task() = Some(cx.waker().clone());
-        let Some(after) = self.activity.rests_after() else { return poll };
+        let Some(after) = self.activity.answered_if_resting() else { return poll };
         if poll.is_ready() {
             if buffer.filled().len() > before && !self.activity.is_heading.load(Ordering::Acquire) {
-                self.activity.heading();
+                self.activity.headers_started();
                 if after > 0 {
                     self.wait = Some(self.wait(after));
                 }
@@ -244,7 +245,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Timed<T> {
             return poll;
         }
         ready!(self.is_over(cx, after));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the next request takes too long")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "timed out waiting for the next request")))
     }
 }
 
@@ -274,8 +275,13 @@ mod tests {
     fn timed(free: usize) -> (Timed<tokio::io::DuplexStream>, tokio::io::DuplexStream, Arc<Activity>) {
         let (near, far) = tokio::io::duplex(64);
         let activity = Arc::new(Activity::default());
-        let bounds = Bounds { headers: HEADERS, idle: IDLE, room: (Arc::new(Semaphore::new(free)), 8) };
-        (Timed::new(near, Arc::clone(&activity), bounds), far, activity)
+        let limits = Limits {
+            headers: HEADERS,
+            idle: IDLE,
+            free_slots: Arc::new(Semaphore::new(free)),
+            connections_max: 8,
+        };
+        (Timed::new(near, Arc::clone(&activity), limits), far, activity)
     }
 
     fn now() -> Instant {
@@ -289,19 +295,19 @@ mod tests {
         now() - begun
     }
 
-    /// Close to the limit: timers of tokio are as fine as a millisecond.
+    /// Compares with a tolerance, because tokio timers have a resolution of a millisecond.
     fn is(took: Duration, limit: Duration) -> bool {
         (limit..limit + Duration::from_millis(20)).contains(&took)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_without_a_request_has_the_time_of_headers() {
+    async fn header_limit_applies_before_the_first_request() {
         let (mut near, _far, _activity) = timed(8);
         assert!(is(ends_after(&mut near).await, HEADERS));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_idle_connection_has_longer_than_the_headers_of_its_next_request() {
+    async fn idle_limit_and_header_limit_are_separate() {
         let (mut near, mut far, activity) = timed(8);
         far.write_u8(b'G').await.unwrap();
         near.read_u8().await.unwrap();
@@ -325,18 +331,18 @@ mod tests {
             now() - begun
         };
         let took = tokio::select! { took = read => took, () = slow => unreachable!() };
-        assert!(is(took, HEADERS), "headers that come byte by byte have no more time: {took:?}");
+        assert!(is(took, HEADERS), "headers sent byte by byte get no extra time: {took:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_idle_connection_ends_sooner_while_places_are_scarce() {
+    async fn idle_connection_ends_sooner_when_slots_are_scarce() {
         let (mut near, _far, activity) = timed(1);
         drop(activity.begin());
         assert!(is(ends_after(&mut near).await, HEADERS));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_time_of_an_idle_connection_begins_with_the_end_of_the_answer() {
+    async fn idle_time_starts_at_the_end_of_the_response() {
         let (mut near, _far, activity) = timed(8);
         let request = activity.begin();
         let answer = async {
@@ -348,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_under_way_has_all_the_time() {
+    async fn request_in_progress_has_no_time_limit() {
         let (mut near, mut far, activity) = timed(8);
         let request = activity.begin();
         let later = async {

@@ -1,4 +1,4 @@
-//! Cursors of lists: opaque, good for one list in one namespace.
+//! Opaque list cursors, each valid for one list in one namespace.
 
 use goldseam_api::Problem;
 use goldseam_api::doc::Page;
@@ -16,27 +16,27 @@ pub(crate) struct Cursors<'a> {
 }
 
 impl App {
-    /// The cursors of a list.
+    /// Returns the cursors of a list.
     pub(crate) fn cursors<'a>(&'a self, list: &'static str, access: &'a Access) -> Cursors<'a> {
         Cursors { tokens: &self.tokens, list, namespace: &access.namespace.name }
     }
 }
 
 impl Cursors<'_> {
-    /// Turns what a caller sent into what the store gave out.
+    /// Replaces the caller's cursor by the store's cursor.
     pub(crate) fn open(&self, after: &mut Option<String>) -> Result<(), Problem> {
         if let Some(cursor) = after {
             let opened = self.tokens.open(self.list, self.namespace, cursor);
             *cursor = opened.ok_or_else(|| {
-                Problem::bad_request("this is no cursor of this list")
+                Problem::bad_request("invalid cursor")
                     .code("GS0608")
-                    .hint("pass `next` of the page before, as it was, or nothing")
+                    .hint("pass the previous page's `next` unchanged, or omit it")
             })?;
         }
         Ok(())
     }
 
-    /// The page as it goes out.
+    /// Replaces the store's cursor in a page by an opaque one.
     pub(crate) fn seal<T>(&self, mut page: Page<T>) -> Result<Page<T>, Problem> {
         if let Some(next) = &mut page.next {
             *next = self.tokens.seal(self.list, self.namespace, next)?;

@@ -1,22 +1,25 @@
-//! What a handler takes from a request; whatever is wrong with it becomes a problem that says so.
+//! Extractors of handlers. Invalid input becomes a problem that names the reason.
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
+use goldseam::RunId;
 use goldseam_api::{Caller, Problem};
 use serde::de::DeserializeOwned;
 
-use crate::auth::Principal;
 use crate::namespace::Namespace;
+use crate::principal::{Principal, unauthenticated};
 use crate::reply::ProblemResponse;
+use crate::strict_json;
+use crate::waits::Wait;
 
-/// Longest idempotency key.
+/// Maximum length of an idempotency key.
 pub(crate) const KEY_BYTES_MAX: usize = 200;
 
-/// A body of JSON, and of nothing else.
+/// A JSON body.
 #[derive(Debug)]
 pub(crate) struct Body<T>(pub(crate) T);
 
@@ -28,35 +31,39 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let is_json = kind.as_ref().and_then(|kind| kind.to_str().ok()).is_some_and(is_json);
         let bytes = bytes_of(request, state).await?;
         if !is_json {
-            return Err(Problem::new(415, "the body must be JSON")
-                .code("GS0609")
-                .hint("send content-type: application/json")
-                .into());
+            return Err(not_json());
         }
-        read(&bytes).map(Self)
+        parse(&bytes).map(Self)
     }
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> OptionalFromRequest<S> for Body<T> {
+/// A JSON body that may be omitted.
+#[derive(Debug)]
+pub(crate) struct OptionalBody<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalBody<T> {
     type Rejection = ProblemResponse;
 
-    /// None where there is no body at all.
-    async fn from_request(request: Request, state: &S) -> Result<Option<Self>, ProblemResponse> {
-        let has_kind = request.headers().contains_key(header::CONTENT_TYPE);
-        if has_kind {
-            return <Self as FromRequest<S>>::from_request(request, state).await.map(Some);
+    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
+        if request.headers().contains_key(header::CONTENT_TYPE) {
+            let Body(body) = Body::from_request(request, state).await?;
+            return Ok(Self(body));
         }
         match bytes_of(request, state).await?.is_empty() {
-            true => Ok(None),
-            false => Err(Problem::new(415, "the body must be JSON")
-                .code("GS0609")
-                .hint("send content-type: application/json")
-                .into()),
+            true => Ok(Self(T::default())),
+            false => Err(not_json()),
         }
     }
 }
 
-/// JSON by its own name only: what a form can send is refused.
+fn not_json() -> ProblemResponse {
+    Problem::new(415, "the body must be JSON")
+        .code("GS0609")
+        .hint("send content-type: application/json")
+        .into()
+}
+
+/// Accepts only `application/json`: content types that an HTML form can send are refused.
 fn is_json(kind: &str) -> bool {
     let (name, parameter) = kind.split_once(';').unwrap_or((kind, ""));
     name.trim().eq_ignore_ascii_case("application/json")
@@ -66,22 +73,21 @@ fn is_json(kind: &str) -> bool {
 async fn bytes_of<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ProblemResponse> {
     Bytes::from_request(request, state)
         .await
-        .map_err(|error| Problem::bad_request(format!("the body could not be read: {error}")).into())
+        .map_err(|error| Problem::bad_request(format!("cannot read the body: {error}")).into())
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ProblemResponse> {
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ProblemResponse> {
     if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
         return Err(bad("the body must be a JSON object, not an array"));
     }
-    crate::strict_json::read(bytes)
-        .map_err(|error| bad(&format!("the body is not what is expected here: {error}")))
+    strict_json::read(bytes).map_err(|error| bad(&format!("invalid body: {error}")))
 }
 
 fn bad(detail: &str) -> ProblemResponse {
-    Problem::bad_request(detail).code("GS0608").hint("GET /v1/openapi.json says what is expected").into()
+    Problem::bad_request(detail).code("GS0608").hint("GET /v1/openapi.json describes this request").into()
 }
 
-/// The part of the address after the question mark.
+/// The query of the URL.
 #[derive(Debug)]
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -92,11 +98,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
         let query = axum::extract::Query::<T>::from_request_parts(parts, state).await;
         query
             .map(|axum::extract::Query(query)| Self(query))
-            .map_err(|error| bad(&format!("the query is not what is expected here: {}", error.body_text())))
+            .map_err(|error| bad(&format!("invalid query: {}", error.body_text())))
     }
 }
 
-/// The names in the address.
+/// The parameters in the path of the URL.
 #[derive(Debug)]
 pub(crate) struct PathParam<T>(pub(crate) T);
 
@@ -104,30 +110,47 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
     type Rejection = ProblemResponse;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
-        let named = axum::extract::Path::<T>::from_request_parts(parts, state).await;
-        named.map(|axum::extract::Path(named)| Self(named)).map_err(|error| bad(&error.body_text()))
+        let params = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        params.map(|axum::extract::Path(params)| Self(params)).map_err(|error| bad(&error.body_text()))
     }
 }
 
-/// Where a request may look, and who makes it.
+/// The namespace that a request may use, and its caller.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
-    /// The namespace.
     pub(crate) namespace: Arc<Namespace>,
-    /// Who.
     pub(crate) principal: Arc<Principal>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Access {
     type Rejection = ProblemResponse;
 
-    /// Fails closed: a request that nobody vouched for sees nothing.
+    /// Fails closed: refuses a request that was not authenticated.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
-        parts.extensions.get::<Self>().cloned().ok_or_else(|| crate::auth::unauthenticated().into())
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| unauthenticated().into())
     }
 }
 
-/// Who changes something, with the idempotency key.
+/// The access of a request that may wait, and its wait slot.
+#[derive(Debug)]
+pub(crate) struct WaitingAccess {
+    pub(crate) access: Access,
+    pub(crate) wait: Arc<Wait>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for WaitingAccess {
+    type Rejection = ProblemResponse;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
+        let access = Access::from_request_parts(parts, state).await?;
+        let wait = parts.extensions.get::<Arc<Wait>>().cloned();
+        let wait =
+            wait.ok_or_else(|| Problem::new(500, "the route table does not list this route as waiting"))?;
+        Ok(Self { access, wait })
+    }
+}
+
+/// The caller of a change, with its idempotency key.
 #[derive(Debug)]
 pub(crate) struct CallerInfo(pub(crate) Caller);
 
@@ -137,17 +160,42 @@ impl<S: Send + Sync> FromRequestParts<S> for CallerInfo {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
         let Access { principal, .. } = Access::from_request_parts(parts, state).await?;
         let key = text(&parts.headers, "idempotency-key", KEY_BYTES_MAX)?;
-        // Names of keys are for people, and two keys may have the same one.
-        let own = |key: String| match &principal.key {
+        // Scoped by the key's id, because two keys may have the same name.
+        let scoped = |key: String| match &principal.key {
             Some(id) => format!("{id} {key}"),
             None => key,
         };
-        let (who, credential) = (Some(principal.name.clone()), principal.key.clone());
-        Ok(Self(Caller { who, key: key.map(own), credential }))
+        Ok(Self(Caller {
+            who: Some(principal.name.clone()),
+            key: key.map(scoped),
+            credential: principal.key.clone(),
+        }))
     }
 }
 
-/// A header as text, if it is there.
+/// A change of one run: its caller, the run and the body.
+#[derive(Debug)]
+pub(crate) struct RunCommand<B> {
+    pub(crate) access: Access,
+    pub(crate) caller: Caller,
+    pub(crate) run: RunId,
+    pub(crate) body: B,
+}
+
+impl<S: Send + Sync, B: FromRequest<S, Rejection = ProblemResponse>> FromRequest<S> for RunCommand<B> {
+    type Rejection = ProblemResponse;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
+        let (mut parts, body) = request.into_parts();
+        let access = Access::from_request_parts(&mut parts, state).await?;
+        let CallerInfo(caller) = CallerInfo::from_request_parts(&mut parts, state).await?;
+        let PathParam(run) = PathParam::from_request_parts(&mut parts, state).await?;
+        let body = B::from_request(Request::from_parts(parts, body), state).await?;
+        Ok(Self { access, caller, run, body })
+    }
+}
+
+/// Returns a header as text, if it is present.
 fn text(
     headers: &HeaderMap,
     name: &'static str,
@@ -158,7 +206,7 @@ fn text(
     match value {
         Some(text) => Ok(Some(text.to_owned())),
         None => Err(Problem::bad_request(format!(
-            "the header {name} must be 1 to {bytes_max} printable ASCII characters"
+            "the header {name} must have 1 to {bytes_max} printable ASCII characters"
         ))
         .code("GS0608")
         .limit(bytes_max as u64)

@@ -1,21 +1,21 @@
-//! Files that only the user of the server may read.
+//! File permission checks.
 
 use std::path::Path;
 
 use goldseam_api::Problem;
 
-/// Refuses a file that other users of this machine may read.
+/// Refuses a file that other users may read or write.
 #[cfg(unix)]
 pub(crate) fn check(setting: &str, file: &Path) -> Result<(), Problem> {
     use std::os::unix::fs::PermissionsExt as _;
     let shown = file.display();
     match std::fs::metadata(file) {
         Ok(about) if about.permissions().mode() & 0o077 != 0 => {
-            Err(Problem::new(500, format!("{setting} {shown} can be read or written by other users"))
+            Err(Problem::new(500, format!("{setting} {shown} is readable or writable by other users"))
                 .code("GS0610")
                 .hint(format!("chmod 600 {shown}")))
         }
-        // One that is missing is told when it is read.
+        // A missing file is reported when it is read.
         _ => Ok(()),
     }
 }

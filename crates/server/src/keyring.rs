@@ -1,4 +1,4 @@
-//! The keys as a running server knows them: read from the store again when they may have changed.
+//! The server's cached keys, reloaded from the store when they may have changed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,26 +11,26 @@ use goldseam_api::Problem;
 use crate::cached_read::CachedRead;
 use crate::keys::{self, Keys, Stored};
 
-/// A key that was revoked elsewhere opens nothing after so long.
+/// Maximum age of the cache for a new request: a key revoked elsewhere is refused after this time.
 const FRESH: Duration = Duration::from_secs(1);
-/// The same for what still waits with a key: looked at often enough to end within a second.
+/// Maximum age of the cache for a waiting request, which must end within a second of the revocation.
 const WATCHED: Duration = Duration::from_millis(500);
-/// Keys that nobody knows are looked for at once, but no more often than this.
+/// Minimum interval between two reloads for unknown keys.
 const UNKNOWN: Duration = Duration::from_millis(100);
 
-/// The keys as this server knows them.
+/// The server's cached keys.
 #[derive(Debug)]
 pub(crate) struct Keyring {
     pub(crate) keys: Keys,
     clock: Arc<dyn Clock>,
     known: CachedRead<Arc<Known>>,
-    /// When a key that nobody knew was last looked for.
+    /// Time of the last reload for an unknown key.
     sought_at: Mutex<Option<Duration>>,
 }
 
 #[derive(Debug)]
 struct Known {
-    /// One that cannot be read is a key all the same: it opens nothing, and it keeps the door shut.
+    /// Unreadable keys grant nothing but still make authentication mandatory.
     is_empty: bool,
     by_id: HashMap<String, Arc<Stored>>,
 }
@@ -41,20 +41,21 @@ impl Keyring {
         Self { keys, clock, known, sought_at: Mutex::default() }
     }
 
-    /// Whether there is any key at all: while there is none, nobody can be asked for one.
+    /// Returns whether no key exists. Without keys, the server cannot require one.
     pub(crate) async fn is_empty(&self) -> Result<bool, Problem> {
         Ok(self.known(FRESH).await?.is_empty)
     }
 
-    /// The key that a credential opens with, if it is one and valid now.
+    /// Returns the key of a credential if the credential is valid now.
     pub(crate) async fn check(&self, credential: &str) -> Result<Option<Arc<Stored>>, Problem> {
         let Some((id, secret)) = keys::parse(credential) else { return Ok(None) };
-        let (found, now) = (self.find(id).await?, self.clock.now());
+        let found = self.find(id).await?;
+        let now = self.clock.now();
         Ok(found.filter(|stored| stored.is_opened_by(secret) && stored.key.is_valid(now)))
     }
 
-    /// Whether a key that nobody knows is looked for now: guessing must not keep the store busy.
-    fn may_seek(&self) -> bool {
+    /// Returns whether an unknown key may cause a reload now. Guessed keys must not load the store.
+    fn may_reload(&self) -> bool {
         let now = self.clock.elapsed();
         let mut sought_at = self.sought_at.lock().unwrap_or_else(PoisonError::into_inner);
         let may = sought_at.is_none_or(|at| now.saturating_sub(at) > UNKNOWN);
@@ -64,32 +65,34 @@ impl Keyring {
         may
     }
 
-    /// Whether the key of a request that still waits is valid.
+    /// Returns whether the key of a waiting request is still valid.
     pub(crate) async fn is_still_valid(&self, id: &str) -> Result<bool, Problem> {
-        let (known, now) = (self.known(WATCHED).await?, self.clock.now());
+        let known = self.known(WATCHED).await?;
+        let now = self.clock.now();
         Ok(known.by_id.get(id).is_some_and(|stored| stored.key.is_valid(now)))
     }
 
-    /// Whether a key is known, not revoked and not expired.
+    /// Returns whether a key exists and is neither revoked nor expired.
     pub(crate) async fn is_valid(&self, id: &str) -> Result<bool, Problem> {
-        let (found, now) = (self.find(id).await?, self.clock.now());
+        let found = self.find(id).await?;
+        let now = self.clock.now();
         Ok(found.is_some_and(|stored| stored.key.is_valid(now)))
     }
 
-    /// When a key expires, if it does.
+    /// Returns the expiry of a key, if it has one.
     pub(crate) async fn expiry(&self, id: &str) -> Result<Option<Millis>, Problem> {
         Ok(self.find(id).await?.and_then(|stored| stored.key.expires_at))
     }
 
     async fn find(&self, id: &str) -> Result<Option<Arc<Stored>>, Problem> {
         let found = self.known(FRESH).await?.by_id.get(id).cloned();
-        match found.is_none() && self.may_seek() {
+        match found.is_none() && self.may_reload() {
             true => Ok(self.known(Duration::ZERO).await?.by_id.get(id).cloned()),
             false => Ok(found),
         }
     }
 
-    /// What is known is not true any more.
+    /// Drops the cached keys.
     pub(crate) async fn forget(&self) {
         self.known.forget().await;
     }

@@ -1,7 +1,7 @@
-//! Keys: who may do what, in which namespace. A key is a lock of a reserved name in the main store.
+//! API keys: each grants scopes in one namespace. A key is stored as a lock with a reserved name in the main store.
 //!
-//! Invariant: the secret itself is nowhere but in the hands of whoever made the key. The store has its hash, and
-//! [`Secret`] shows itself only to [`Secret::reveal`].
+//! Invariant: only the caller that created a key has its secret. The store has a hash, and [`Secret`] prints its text
+//! only through [`Secret::reveal`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,39 +19,39 @@ use subtle::ConstantTimeEq;
 
 use crate::hex;
 
-/// Names of all locks that are keys begin like this.
+/// Prefix of the lock names of keys.
 const PREFIX: &str = "goldseam.key.";
-/// Every key begins like this, so that one that leaked can be searched for.
+/// Prefix of every credential, so that a leaked one can be found by searching.
 const MARK: &str = "gsk";
-/// Keys read from the store at a time.
+/// Keys per page when reading from the store.
 const PAGE: u32 = 200;
-/// Longest name of a key.
+/// Maximum length of a key's name.
 pub(crate) const NAME_CHARS_MAX: usize = 100;
-/// Queues that a key may name.
+/// Maximum number of queues of a key.
 pub(crate) const QUEUES_MAX: usize = 100;
-/// How often a change of a key that others change too is tried.
+/// Attempts to change a key that other writers change at the same time.
 const TRIES: u32 = 5;
 
-/// A key as the store has it.
+/// The stored form of a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Kept {
     #[serde(flatten)]
     key: Key,
-    /// SHA-256 of the secret, in hexadecimal.
+    /// Hexadecimal SHA-256 of the secret.
     hash: String,
 }
 
-/// Text that must not be seen: it does not print.
+/// A text that `Debug` does not print.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides a text.
+    /// Wraps a text.
     pub fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The text itself, to be shown once or sent.
+    /// Returns the text, to be shown once or sent.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -63,18 +63,18 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A key together with the hash to compare with.
+/// A key and the hash of its secret.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) key: Key,
     hash: String,
 }
 
-/// The keys that a store has.
+/// The keys in a store.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) readable: Vec<Stored>,
-    /// How many there are that say nothing to this program: damaged ones, or those of a later version.
+    /// Number of keys that this build cannot decode: damaged, or written by a later version.
     pub(crate) unreadable: usize,
 }
 
@@ -83,7 +83,7 @@ impl Found {
         match read(lock) {
             Some(Kept { key, hash }) => self.readable.push(Stored { key, hash }),
             None => {
-                tracing::warn!(name = lock.name.as_str(), "a key cannot be read, and opens nothing");
+                tracing::warn!(name = lock.name.as_str(), "cannot decode key; it grants nothing");
                 self.unreadable += 1;
             }
         }
@@ -91,14 +91,14 @@ impl Found {
 }
 
 impl Stored {
-    /// Whether this is the key's secret; takes the same time whatever is wrong with it.
+    /// Compares the secret with the key's hash in constant time.
     pub(crate) fn is_opened_by(&self, secret: &str) -> bool {
         let hash = hash(secret);
         hash.as_bytes().ct_eq(self.hash.as_bytes()).into()
     }
 }
 
-/// The id and the secret of a credential; none if it does not look like one.
+/// Splits a credential into id and secret. Returns `None` if its form is invalid.
 pub(crate) fn parse(credential: &str) -> Option<(&str, &str)> {
     let (mark, rest) = credential.split_once('_')?;
     let (id, secret) = rest.split_once('_')?;
@@ -118,13 +118,13 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The keys of this store.
+    /// Returns the keys of a store.
     pub fn new(store: Arc<dyn Store>, entropy: Arc<dyn Entropy>) -> Self {
         Self { store, entropy }
     }
 
-    /// Makes a key. Its credential is told here and never again; asked again under the same idempotency key, another one is
-    /// not made.
+    /// Creates a key and returns its credential, which cannot be read again later. A repeat under the same idempotency
+    /// key is refused and creates no second key.
     pub async fn create(&self, new: NewKey, by: &Caller) -> Result<(Key, Secret), Problem> {
         let now = self.store.now().await?;
         let name = new.name.trim().to_owned();
@@ -160,39 +160,40 @@ impl Keys {
             Written::Done => Ok((key, Secret(format!("{MARK}_{id}_{secret}")))),
             Written::Lost(_) if once.is_some() => Err(Problem::new(
                 409,
-                format!("key {id} was made under this idempotency key, and its credential was told then"),
+                format!("key {id} was already created under this idempotency key; its credential is shown only once"),
             )
             .code("GS0603")
-            .hint(format!("if the answer was lost: goldseam key revoke {id}, and make another"))),
-            Written::Lost(_) => Err(Problem::new(409, "a key of this id is there already; try again")),
+            .hint(format!("if the response was lost: goldseam key revoke {id}, then create another key"))),
+            Written::Lost(_) => Err(Problem::new(409, "a key with this id already exists; try again")),
         }
     }
 
-    /// Every key that was ever made and can be read, in order of id.
+    /// Returns every readable key, including revoked and expired ones, in order of id.
     pub async fn list(&self) -> Result<Vec<Key>, Problem> {
         Ok(self.stored().await?.readable.into_iter().map(|stored| stored.key).collect())
     }
 
     pub(crate) async fn stored(&self) -> Result<Found, Problem> {
-        let (mut found, mut after) = (Found::default(), Some(LockName::new(PREFIX.trim_end_matches('.'))?));
+        let mut found = Found::default();
+        let mut after = Some(LockName::new(PREFIX.trim_end_matches('.'))?);
         loop {
             let filter = LockFilter { after: after.take(), limit: PAGE, ..LockFilter::default() };
             let page = self.store.locks(filter).await?;
             let ours = page.iter().take_while(|lock| lock.name.as_str().starts_with(PREFIX));
             let matched = ours.map(|lock| found.add(lock)).count();
             match page.last() {
-                // Names of other locks stand behind those of keys: a page of keys only has a next one.
+                // Other locks sort after the keys, so only a page full of keys has a next page.
                 Some(last) if matched == PAGE as usize => after = Some(last.name.clone()),
                 _ => return Ok(found),
             }
         }
     }
 
-    /// Revokes a key, for good. One that is revoked already stays as it is.
+    /// Revokes a key permanently. Does nothing if it is already revoked.
     pub async fn revoke(&self, id: &str, by: Option<&str>) -> Result<Key, Problem> {
         let missing = || {
-            Problem::not_found(format!("there is no key {}", id.chars().take(40).collect::<String>()))
-                .hint("goldseam key list lists them")
+            Problem::not_found(format!("key {} not found", id.chars().take(40).collect::<String>()))
+                .hint("goldseam key list shows all keys")
         };
         let name = lock_name(id).map_err(|_| missing())?;
         for _ in 0..TRIES {
@@ -202,37 +203,36 @@ impl Keys {
             if kept.key.revoked_at.is_some() {
                 return Ok(kept.key);
             }
-            let (now, expect) = (self.store.now().await?, Expect::Version(lock.version));
+            let now = self.store.now().await?;
+            let expect = Expect::Version(lock.version);
             kept.key.revoked_at = Some(now);
-            write(&mut lock, &kept, now, &format!("revoked by {}", by.unwrap_or("somebody")))?;
+            write(&mut lock, &kept, now, &format!("revoked by {}", by.unwrap_or("unknown")))?;
             if self.store.put_lock(lock, expect).await? == Written::Done {
                 return Ok(kept.key);
             }
         }
-        Err(Problem::new(503, "the key changed under every try to revoke it; try again"))
+        Err(Problem::new(503, "cannot revoke key: other writers changed it during every attempt; try again"))
     }
 
-    /// So many random numbers, in hexadecimal.
+    /// Returns `words` random 64-bit numbers in hexadecimal.
     fn random(&self, words: usize) -> String {
         (0..words).map(|_| format!("{:016x}", self.entropy.next())).collect()
     }
 }
 
-/// Queues narrow what a worker may claim: without the scope, or without any queue, there is nothing to narrow.
+/// Checks `queues`, which restricts the scope `worker` to at least one queue.
 fn check_queues(new: &NewKey) -> Result<(), Problem> {
     let Some(queues) = &new.queues else { return Ok(()) };
     if !new.scopes.contains(&Scope::Worker) {
-        return Err(Problem::bad_request(
-            "queues are for keys with the scope worker, and this one has it not",
-        )
-        .hint("add the scope worker, or name no queue"));
+        return Err(Problem::bad_request("`queues` requires the scope worker, which this key lacks")
+            .hint("add the scope worker, or omit `queues`"));
     }
     queues.iter().try_for_each(goldseam_api::open_queue)?;
     match queues.len() {
-        0 => Err(Problem::bad_request("a key for no queue at all can claim nothing")
-            .hint("name a queue, or leave queues out for all of them")),
+        0 => Err(Problem::bad_request("`queues` is empty, so the key could claim nothing")
+            .hint("name a queue, or omit `queues` to allow all")),
         1..=QUEUES_MAX => Ok(()),
-        _ => Err(Problem::bad_request(format!("a key may name {QUEUES_MAX} queues at the most"))
+        _ => Err(Problem::bad_request(format!("a key may name at most {QUEUES_MAX} queues"))
             .limit(QUEUES_MAX as u64)),
     }
 }

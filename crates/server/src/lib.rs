@@ -1,25 +1,23 @@
-//! A store, reachable over HTTP by any language and any operator.
+//! An HTTP server for Goldseam stores.
 //!
 //! # Layout
 //!
-//! | module | holds |
-//! |---|---|
-//! | [`config`] | what a server goes by, and where each value comes from |
-//! | [`keys`], `keyring`, `cached_read` | who may do what, in which namespace |
-//! | [`pass`] | one thing that whoever holds one may do, once |
-//! | [`token`] | opaque text that only servers of this store can have made |
-//! | `hardening`, `auth`, `rate` | what a request passes before anything is done for it |
-//! | `body_memory`, `concurrency`, `waits`, `address_slots`, `slots` | how much of the server one client may take |
-//! | `proxies` | the clients behind trusted proxies |
-//! | `routes`, `extract`, `reply` | every route, what it takes, what it answers |
-//! | `redact` | answers without secrets |
-//! | `stream` | logs as they grow |
-//! | `app`, `namespace` | what a running server has: one store per namespace |
-//! | `listen`, `connection`, `tls`, `file_mode`, `write_timeout`, `spawn` | connections |
-//! | [`meter`], `otlp` | numbers for Prometheus, traces for a collector |
+//! A module uses only modules of its own row or of rows above it.
 //!
-//! Invariant: a request sees the namespace of its credential and no other: the guard picks the store, and nothing that
-//! a request carries is asked for one.
+//! | modules | hold |
+//! |---|---|
+//! | `spawn`, `slots`, `reply`, `strict_json`, `file_mode`, `tls`, [`proxies`](Proxies), `cached_read`, `connection`, `write_timeout` | tools without knowledge of the server |
+//! | `address_slots`, `rate`, `body_memory`, `waits`, [`meter`], `follower_slots` | limits of clients, and metrics |
+//! | [`config`], [`keys`], `keyring`, [`token`], [`pass`] | settings, keys, signatures, passes |
+//! | `route_table`, `principal` | the properties of every route; the authenticated caller |
+//! | `fan_out`, `namespace`, `extract` | one store with its engine and followers; input of handlers |
+//! | `readiness`, `otlp`, `app`, `cursor` | the state of a running server; traces |
+//! | `hardening`, `auth`, `concurrency`, `redact`, `key_watch` | checks around every request |
+//! | `stream`, `routes` | handlers and the OpenAPI description |
+//! | `listen` | listeners and connections |
+//!
+//! Invariant: a request reaches the namespace of its credential and no other. Authentication picks the store, and no input
+//! of a request names one.
 
 pub mod config;
 pub mod keys;
@@ -36,16 +34,22 @@ mod concurrency;
 mod connection;
 mod cursor;
 mod extract;
+mod fan_out;
 mod file_mode;
+mod follower_slots;
 mod hardening;
+mod key_watch;
 mod keyring;
 mod listen;
 mod namespace;
 mod otlp;
+mod principal;
 mod proxies;
 mod rate;
+mod readiness;
 mod redact;
 mod reply;
+mod route_table;
 mod routes;
 mod slots;
 mod spawn;
@@ -55,9 +59,9 @@ mod tls;
 mod waits;
 mod write_timeout;
 
-pub use auth::Principal;
 pub use config::Config;
 pub use listen::{Running, serve};
+pub use principal::Principal;
 pub use proxies::{Forwarding, Network, Proxies};
 pub use rate::{KeyRates, Rate};
 pub use routes::openapi;

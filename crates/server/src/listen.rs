@@ -1,4 +1,4 @@
-//! Connections: HTTP/1.1 only, each with patience for its headers and for its other end, no more than a bound.
+//! Listeners and connections: HTTP/1.1 only, with time limits and a maximum number of connections.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -25,41 +25,41 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::address_slots::{AddressSlots, Connection};
+use crate::address_slots::{AddressSlot, AddressSlots};
 use crate::app::App;
-use crate::auth::Peer;
 use crate::config::Config;
-use crate::connection::{Activity, Bounds, RequestBody, ResponseBody, Timed};
+use crate::connection::{Activity, Limits, RequestBody, ResponseBody, Timed};
+use crate::principal::Peer;
 use crate::spawn::spawn;
 use crate::write_timeout::WriteTimeout;
-use crate::{meter, routes, tls, waits};
+use crate::{key_watch, meter, routes, tls};
 
-/// How long a handshake may take.
-const TLS_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the other end may take nothing in.
-const WRITE_PATIENCE: Duration = Duration::from_secs(30);
-/// All headers of a request together.
+/// Time limit of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of a write without progress.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum size of all headers of a request.
 const HEADER_BYTES_MAX: usize = 32 * 1024;
-/// How many there may be.
+/// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
-/// Connections at once to the listener for health and numbers: probes are few, and short.
+/// Maximum number of concurrent connections to the health listener.
 const HEALTH_CONNECTIONS_MAX: usize = 64;
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub struct Running {
-    /// Where it listens.
+    /// The listen address.
     pub address: SocketAddr,
-    /// Whether it asks for keys.
+    /// Whether requests need a key.
     pub asks_for_keys: bool,
-    /// Where it answers about its health alone, if it was told to.
+    /// The address of the health listener, if configured.
     pub health_address: Option<SocketAddr>,
     app: Arc<App>,
     accepting: JoinHandle<()>,
     health: Option<Health>,
 }
 
-/// The listener for health and numbers.
+/// The listener for health and metrics.
 #[derive(Debug)]
 struct Health {
     closing: watch::Sender<bool>,
@@ -67,26 +67,26 @@ struct Health {
 }
 
 impl Running {
-    /// Where it can be reached.
+    /// Returns the base URL.
     pub fn url(&self) -> String {
         let scheme = if self.app.config.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// Says that the server is not ready, so that balancers send requests elsewhere, and still accepts connections for
-    /// `drain_seconds`. Requests are answered; each answer closes its connection.
+    /// Makes `/readyz` answer 503 while connections are accepted for `drain_seconds`, so that load balancers move on. Each
+    /// response closes its connection.
     pub async fn drain(&self) {
         self.app.draining.store(true, Ordering::Relaxed);
         tokio::time::sleep(self.app.config.drain).await;
     }
 
-    /// Takes no more requests, lets those under way finish, tells followers to come back, and leaves every store: what
-    /// this process had is handed over, and counts as no attempt. The listener for health answers until then.
+    /// Stops accepting requests, waits for running ones, ends the followers' streams and closes every store. Releases all
+    /// runs of this process, which counts no attempt. The health listener answers until then.
     pub async fn shutdown(self) {
         self.app.draining.store(true, Ordering::Relaxed);
         self.app.leaving.send_replace(true);
         let _ = self.accepting.await;
-        self.app.leave().await;
+        self.app.close().await;
         if let Some(Health { closing, accepting }) = self.health {
             closing.send_replace(true);
             let _ = accepting.await;
@@ -94,71 +94,81 @@ impl Running {
     }
 }
 
-/// Listens on an address.
+/// Binds a listener.
 async fn bind(address: &str, setting: &str) -> Result<(TcpListener, SocketAddr), Problem> {
     let failed = |error: std::io::Error| {
-        Problem::new(500, format!("{address} cannot be listened on: {error}"))
+        Problem::new(500, format!("cannot listen on {address}: {error}"))
             .code("GS0610")
-            .hint(format!("choose another address: {setting}"))
+            .hint(format!("choose another address with {setting}"))
     };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
 }
 
-/// Opens the stores, listens, and answers.
+/// Opens the stores and starts the server.
 pub async fn serve(config: Config) -> Result<Running, Problem> {
     meter::install();
     let (listener, address) = bind(&config.listen, "--listen").await?;
-    let beside = match &config.health_listen {
+    let health_listener = match &config.health_listen {
         Some(health) => Some(bind(health, "health_listen").await?),
         None => None,
     };
-    let acceptor = config.tls.as_ref().map(|(chain, key)| tls::acceptor(chain, key)).transpose()?;
-    let (most, per_address) = (config.connections_max, config.connections_per_address);
-    let (router, scopes) = routes::build();
-    let app = Arc::new(App::open(config, address.ip().is_loopback(), scopes).await?);
+    let tls = config.tls.as_ref().map(|(chain, key)| tls::acceptor(chain, key)).transpose()?;
+    let main_limits =
+        ConnectionLimits { all: config.connections_max, per_address: config.connections_per_address };
+    let app = Arc::new(App::open(config, address.ip().is_loopback()).await?);
     let asks_for_keys = !app.is_open().await?;
-    let accepting = |router, address: SocketAddr, (most, per_address)| Accepting {
+    let acceptor_of = |router, address: SocketAddr, limits: ConnectionLimits| Acceptor {
         service: routes::layered(router, Arc::clone(&app)),
         app: Arc::clone(&app),
-        acceptor: acceptor.clone(),
+        tls: tls.clone(),
         is_loopback: address.ip().is_loopback(),
-        connections_max: most,
-        addresses: AddressSlots::new(per_address),
+        connections_max: limits.all,
+        addresses: AddressSlots::new(limits.per_address),
     };
-    let health_address = beside.as_ref().map(|(_, address)| *address);
-    let health = beside.map(|(listener, address)| {
+    let health_address = health_listener.as_ref().map(|(_, address)| *address);
+    let health = health_listener.map(|(listener, address)| {
         let closing = watch::Sender::new(false);
-        let health =
-            accepting(routes::build_health(), address, (HEALTH_CONNECTIONS_MAX, HEALTH_CONNECTIONS_MAX));
+        let limits = ConnectionLimits { all: HEALTH_CONNECTIONS_MAX, per_address: HEALTH_CONNECTIONS_MAX };
+        let health = acceptor_of(routes::build_health(), address, limits);
         Health { accepting: spawn(health.run(listener, closing.subscribe())), closing }
     });
-    let main = accepting(router, address, (most, per_address));
+    let main = acceptor_of(routes::build(), address, main_limits);
     let accepting = spawn(main.run(listener, app.leaving.subscribe()));
-    spawn(waits::watch(Arc::clone(&app)));
+    spawn(key_watch::run(Arc::clone(&app)));
     Ok(Running { address, asks_for_keys, health_address, app, accepting, health })
 }
 
-struct Accepting {
+/// The connection limits of a listener.
+struct ConnectionLimits {
+    all: usize,
+    per_address: usize,
+}
+
+struct Acceptor {
     service: Router,
     app: Arc<App>,
-    acceptor: Option<TlsAcceptor>,
-    /// Whether only this machine can reach it.
+    tls: Option<TlsAcceptor>,
+    /// Whether only this machine can reach the listener.
     is_loopback: bool,
     connections_max: usize,
     addresses: AddressSlots,
 }
 
-impl Accepting {
+impl Acceptor {
     async fn run(self, listener: TcpListener, mut leaving: watch::Receiver<bool>) {
         let graceful = GracefulShutdown::new();
-        let room = Arc::new(Semaphore::new(self.connections_max));
-        let (headers, idle) = (self.app.config.header_patience, self.app.config.keep_alive);
-        let bounds = Bounds { headers, idle, room: (Arc::clone(&room), self.connections_max) };
+        let slots = Arc::new(Semaphore::new(self.connections_max));
+        let limits = Limits {
+            headers: self.app.config.header_timeout,
+            idle: self.app.config.keep_alive,
+            free_slots: Arc::clone(&slots),
+            connections_max: self.connections_max,
+        };
         loop {
             let next = async {
-                let permit = Arc::clone(&room).acquire_owned().await;
+                let permit = Arc::clone(&slots).acquire_owned().await;
                 (permit, listener.accept().await)
             };
             let (permit, accepted) = tokio::select! {
@@ -167,18 +177,23 @@ impl Accepting {
             };
             let Ok(permit) = permit else { break };
             match accepted {
-                Ok((stream, peer)) => match self.place(peer.ip()) {
-                    Ok(connection) => {
-                        let (activity, bounds) = (Arc::default(), bounds.clone());
-                        let (watcher, leaving) = (graceful.watcher(), leaving.clone());
-                        let talk = Talk { activity, bounds, watcher, leaving };
-                        self.converse(stream, peer.ip(), (permit, connection), talk);
+                Ok((stream, peer)) => match self.address_slot(peer.ip()) {
+                    Ok(address_slot) => {
+                        let connection = Connection {
+                            peer: peer.ip(),
+                            activity: Arc::default(),
+                            limits: limits.clone(),
+                            watcher: graceful.watcher(),
+                            leaving: leaving.clone(),
+                            _slots: (permit, address_slot),
+                        };
+                        self.serve(stream, connection);
                     }
                     Err(problem) => self.refuse(&stream, &problem),
                 },
-                // Out of descriptors, mostly: others must end first.
+                // Usually out of file descriptors: other connections must end first.
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be taken");
+                    tracing::warn!(%error, "failed to accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -186,56 +201,53 @@ impl Accepting {
         drop(listener);
         let finish = self.app.config.finish;
         if tokio::time::timeout(finish, graceful.shutdown()).await.is_err() {
-            tracing::warn!("some requests did not end in time");
+            tracing::warn!("running requests exceeded finish_seconds; closing their connections");
         }
     }
 
-    /// A place for a connection of this address. A trusted proxy needs none: its clients are counted by request.
-    fn place(&self, peer: IpAddr) -> Result<Option<Connection>, Problem> {
+    /// Takes a connection slot of this address. A trusted proxy needs none: its clients are counted by request.
+    fn address_slot(&self, peer: IpAddr) -> Result<Option<AddressSlot>, Problem> {
         match self.app.config.proxies.trust(peer) {
             true => Ok(None),
             false => self.addresses.take(peer).map(Some),
         }
     }
 
-    /// Tells an address that it has too many connections, if that can be said without a handshake.
+    /// Answers 429 to an address with too many connections, unless that needs a TLS handshake.
     fn refuse(&self, stream: &TcpStream, problem: &Problem) {
-        tracing::debug!(limit = problem.limit, "an address has too many connections");
-        if self.acceptor.is_none() {
+        tracing::debug!(limit = problem.limit, "refused a connection: too many from this address");
+        if self.tls.is_none() {
             let body = serde_json::to_string(problem).unwrap_or_default();
             let head = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close";
             let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-            // The buffer of a new connection is empty: all of it fits, or the other end is gone.
+            // The send buffer of a new connection is empty: the response fits, or the peer is gone.
             let _ = stream.try_write(answer.as_bytes());
         }
     }
 
-    /// Answers one connection until it ends.
-    fn converse(
-        &self,
-        stream: TcpStream,
-        peer: IpAddr,
-        place: (OwnedSemaphorePermit, Option<Connection>),
-        talk: Talk,
-    ) {
+    /// Serves one connection until it ends.
+    fn serve(&self, stream: TcpStream, connection: Connection) {
         let _ = stream.set_nodelay(true);
-        let (router, app, activity) =
-            (self.service.clone(), Arc::clone(&self.app), Arc::clone(&talk.activity));
-        let service = Service { router, app, peer, is_loopback: self.is_loopback, activity };
-        let acceptor = self.acceptor.clone();
+        let service = Service {
+            router: self.service.clone(),
+            app: Arc::clone(&self.app),
+            peer: connection.peer,
+            is_loopback: self.is_loopback,
+            activity: Arc::clone(&connection.activity),
+        };
+        let tls = self.tls.clone();
         spawn(async move {
-            let _place = place;
-            let stream = WriteTimeout::new(stream, WRITE_PATIENCE, Arc::clone(&talk.activity));
-            match acceptor {
-                None => answer(stream, service, talk).await,
+            let stream = WriteTimeout::new(stream, WRITE_TIMEOUT, Arc::clone(&connection.activity));
+            match tls {
+                None => serve_http(stream, service, connection).await,
                 Some(acceptor) => {
-                    let mut leaving = talk.leaving.clone();
+                    let mut leaving = connection.leaving.clone();
                     let handshake = tokio::select! {
-                        handshake = tokio::time::timeout(TLS_PATIENCE, acceptor.accept(stream)) => handshake,
+                        handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => handshake,
                         _ = leaving.wait_for(|leaving| *leaving) => return,
                     };
                     if let Ok(Ok(stream)) = handshake {
-                        answer(stream, service, talk).await;
+                        serve_http(stream, service, connection).await;
                     }
                 }
             }
@@ -243,15 +255,18 @@ impl Accepting {
     }
 }
 
-/// What a connection is answered by.
-struct Talk {
+/// An accepted connection.
+struct Connection {
+    peer: IpAddr,
     activity: Arc<Activity>,
-    bounds: Bounds,
+    limits: Limits,
     watcher: Watcher,
     leaving: watch::Receiver<bool>,
+    /// Freed when the connection ends.
+    _slots: (OwnedSemaphorePermit, Option<AddressSlot>),
 }
 
-/// The routes, as one connection sees them: every request says where it came from.
+/// The service of one connection, which adds the peer to every request.
 #[derive(Debug, Clone)]
 struct Service {
     router: Router,
@@ -271,34 +286,35 @@ impl tower::Service<Request<Incoming>> for Service {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let under_way = self.activity.begin();
+        let in_progress = self.activity.begin();
         let mut request = request.map(|body| Body::new(RequestBody::new(body, Arc::clone(&self.activity))));
         let client = self.app.config.proxies.client(self.peer, request.headers());
         let is_behind_proxy = client != self.peer.to_canonical();
         request.extensions_mut().insert(Peer { client, is_behind_proxy, is_loopback: self.is_loopback });
-        let (answered, app) = (self.router.call(request), Arc::clone(&self.app));
+        let response = self.router.call(request);
+        let app = Arc::clone(&self.app);
         Box::pin(async move {
-            let mut response = answered.await?;
+            let mut response = response.await?;
             if app.is_draining() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok(response.map(|body| Body::new(ResponseBody::new(body, under_way))))
+            Ok(response.map(|body| Body::new(ResponseBody::new(body, in_progress))))
         })
     }
 }
 
-async fn answer<T>(stream: T, service: Service, talk: Talk)
+async fn serve_http<T>(stream: T, service: Service, connection: Connection)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = Timed::new(stream, talk.activity, talk.bounds);
-    let connection = http1::Builder::new()
+    let stream = Timed::new(stream, connection.activity, connection.limits);
+    let http = http1::Builder::new()
         .header_read_timeout(None)
         .max_buf_size(HEADER_BYTES_MAX)
         .max_header_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    if let Err(error) = talk.watcher.watch(connection).await {
-        tracing::debug!(%error, "a connection ended badly");
+    if let Err(error) = connection.watcher.watch(http).await {
+        tracing::debug!(%error, "connection ended with an error");
     }
 }

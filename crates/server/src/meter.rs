@@ -1,4 +1,4 @@
-//! Numbers for Prometheus: what the engine counts, and what the server adds.
+//! Prometheus metrics of the engine and the server.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,97 +7,97 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
+use goldseam::engine::Clock;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use crate::NAMESPACE_DEFAULT;
-use crate::app::App;
 
-/// Requests, by method, route and status.
+/// Requests by method, route and status.
 pub const REQUESTS: &str = "goldseam_http_requests_total";
-/// How long answers took, by route.
+/// Response times by route.
 pub const SECONDS: &str = "goldseam_http_request_seconds";
-/// Requests that are being answered, without streams.
+/// Requests in progress, without streams.
 pub const UNDER_WAY: &str = "goldseam_http_requests_under_way";
-/// Followers of logs that are connected.
+/// Connected log followers.
 pub const FOLLOWERS: &str = "goldseam_http_followers";
 
-/// Bounds of the buckets of every histogram, in seconds.
+/// Bucket bounds of every histogram, in seconds.
 const BOUNDS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0, 3600.0];
 
-/// Where this process's numbers go. None if somebody else has chosen another place for them.
+/// The recorder of this process; `None` if the program installed another recorder.
 static HANDLE: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
-/// Begins to count; what was counted before in this process is lost.
+/// Installs the recorder. Metrics recorded before are lost.
 pub fn install() -> Option<&'static PrometheusHandle> {
     let handle = HANDLE.get_or_init(|| {
         let builder = PrometheusBuilder::new().set_buckets(&BOUNDS).ok()?;
         let handle = builder.install_recorder().ok()?;
         describe_counter!(REQUESTS, "Requests by method, route and status");
-        describe_histogram!(SECONDS, "How long answers took, by route");
-        describe_gauge!(UNDER_WAY, "Requests that are being answered, without streams");
-        describe_gauge!(FOLLOWERS, "Followers of logs that are connected");
+        describe_histogram!(SECONDS, "Response time in seconds, by route");
+        describe_gauge!(UNDER_WAY, "Requests in progress, without streams");
+        describe_gauge!(FOLLOWERS, "Connected log followers");
         Some(handle)
     });
     handle.as_ref()
 }
 
-/// What was counted in a namespace, as Prometheus reads it.
+/// Renders the metrics of a namespace in the Prometheus text format.
 pub(crate) fn render(namespace: &str) -> Option<String> {
     let handle = install()?;
     handle.run_upkeep();
-    Some(only(namespace, &handle.render()))
+    Some(filter(namespace, &handle.render()))
 }
 
-/// The lines of one namespace. What belongs to none is the server's own, and goes with the main one.
-fn only(namespace: &str, text: &str) -> String {
+/// Keeps the lines of one namespace. Lines without a namespace belong to the server and go to the main namespace.
+fn filter(namespace: &str, text: &str) -> String {
     let own = format!("namespace=\"{namespace}\"");
-    let is_seen = |line: &&str| match line.contains("namespace=\"") {
+    let is_visible = |line: &&str| match line.contains("namespace=\"") {
         true => line.contains(&own),
         false => line.starts_with('#') || namespace == NAMESPACE_DEFAULT,
     };
-    text.lines().filter(is_seen).flat_map(|line| [line, "\n"]).collect()
+    text.lines().filter(is_visible).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Counts a request. Routes are named as they are written, never as they were asked for: labels stay few.
-pub(crate) async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let began = app.clock.elapsed();
-    let method = known(request.method());
-    let under_way = Counted::begin(UNDER_WAY);
+/// Counts a request. The label is the route's template, not the requested path, so the number of labels is bounded.
+pub(crate) async fn count(State(clock): State<Arc<dyn Clock>>, request: Request, next: Next) -> Response {
+    let began = clock.elapsed();
+    let method = label(request.method());
+    let in_progress = GaugeGuard::increment(UNDER_WAY);
     let response = next.run(request).await;
-    drop(under_way);
+    drop(in_progress);
     let route = response.extensions().get::<MatchedPath>().map_or("none", |path| path.as_str()).to_owned();
     let status = response.status().as_str().to_owned();
-    let took = app.clock.elapsed().saturating_sub(began);
-    counted(method, route, status, took);
+    let took = clock.elapsed().saturating_sub(began);
+    record(method, route, status, took);
     response
 }
 
-/// A method, if it is one that anything answers to: anybody can make up others without end.
-fn known(method: &Method) -> &'static str {
+/// Returns the label of a method. Unknown methods share one label, because clients can invent any number of them.
+fn label(method: &Method) -> &'static str {
     let all = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     let names = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
     all.iter().position(|known| known == method).map_or("other", |at| names[at])
 }
 
-fn counted(method: &'static str, route: String, status: String, took: Duration) {
+fn record(method: &'static str, route: String, status: String, took: Duration) {
     histogram!(SECONDS, "route" => route.clone()).record(took.as_secs_f64());
     counter!(REQUESTS, "method" => method, "route" => route, "status" => status).increment(1);
 }
 
-/// Somebody, for as long as he is there.
+/// Increments a gauge until dropped.
 #[derive(Debug)]
-pub(crate) struct Counted(&'static str);
+pub(crate) struct GaugeGuard(&'static str);
 
-impl Counted {
-    pub(crate) fn begin(gauge: &'static str) -> Self {
+impl GaugeGuard {
+    pub(crate) fn increment(gauge: &'static str) -> Self {
         gauge!(gauge).increment(1.0);
         Self(gauge)
     }
 }
 
-impl Drop for Counted {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         gauge!(self.0).decrement(1.0);
     }
@@ -108,10 +108,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_sees_its_own_numbers_and_the_main_one_the_servers_too() {
+    fn namespaces_see_their_metrics_and_the_main_one_the_servers() {
         let text = "# TYPE depth gauge\ndepth{queue=\"a\",namespace=\"default\"} 1\n\
             depth{queue=\"b\",namespace=\"other\"} 2\nrequests{route=\"none\"} 3\n";
-        let lines = |namespace| only(namespace, text).lines().map(str::to_owned).collect::<Vec<_>>();
+        let lines = |namespace| filter(namespace, text).lines().map(str::to_owned).collect::<Vec<_>>();
         let all: Vec<&str> = text.lines().collect();
         assert_eq!(lines("default"), [all[0], all[1], all[3]]);
         assert_eq!(lines("other"), [all[0], all[2]]);
@@ -119,8 +119,8 @@ mod tests {
     }
 
     #[test]
-    fn a_method_that_somebody_made_up_is_counted_with_all_others() {
-        assert_eq!(known(&Method::DELETE), "DELETE");
-        assert_eq!(known(&Method::from_bytes(b"MADE-UP-1").unwrap()), "other");
+    fn unknown_methods_share_one_label() {
+        assert_eq!(label(&Method::DELETE), "DELETE");
+        assert_eq!(label(&Method::from_bytes(b"MADE-UP-1").unwrap()), "other");
     }
 }

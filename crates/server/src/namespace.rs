@@ -1,4 +1,4 @@
-//! A namespace: a store of its own, and everything that a server does on it.
+//! A namespace: its store, its engine and the limits of its requests.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -9,51 +9,61 @@ use goldseam::{Client, Engine, Redactor};
 use goldseam_api::Local;
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::concurrency::RequestSlots;
-use crate::stream::FanOut;
+use crate::fan_out::FanOut;
+use crate::slots::RequestSlots;
 use crate::token::Tokens;
 
-/// Queues are counted at most this often.
+/// Minimum interval between two counts of the queues.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
-/// And for at most one part of so many of the time.
+/// Counting takes at most one part in this many of the time.
 const COUNT_SHARE: u32 = 20;
-/// What tokens of executions are for.
+/// Token purpose of executions.
 const EXECUTION: &str = "execution";
 
 /// A namespace of a running server.
 #[derive(Debug)]
 pub(crate) struct Namespace {
-    /// Its name.
     pub(crate) name: String,
-    /// What can be done to its store.
+    /// The operations on its store.
     pub(crate) api: Local,
-    /// Where its pruned logs go; none: nothing is pruned.
+    /// The archive of pruned logs; prunes are refused without it.
     pub(crate) archive: Option<Box<dyn Archive>>,
-    /// Its followers.
-    pub(crate) tails: Arc<FanOut>,
-    /// When its requests are answered.
+    pub(crate) fan_out: Arc<FanOut>,
     pub(crate) request_slots: RequestSlots,
     client: Client,
-    /// When its queues were last counted, and how long that took.
-    counted: AsyncMutex<Option<(Duration, Duration)>>,
-    /// The node that heals it; it has no workflows. None once the server has left.
+    last_count: AsyncMutex<Option<LastCount>>,
+    /// The node that heals the store and has no workflows; `None` after shutdown.
     engine: Mutex<Option<Engine>>,
-    /// The workers in other processes that it speaks for, from the first request of one on.
+    /// The remote workers of this server, created with the first worker request.
     workers: OnceLock<RemoteWorkers>,
-    /// Of one key, at once.
     workers_per_key: usize,
 }
 
-/// Tokens of the executions of one namespace.
+/// The options of a namespace.
+pub(crate) struct NamespaceOptions<'a> {
+    pub(crate) archive: Option<Box<dyn Archive>>,
+    pub(crate) request_slots: RequestSlots,
+    pub(crate) redactor: &'a Redactor,
+    pub(crate) workers_per_key: usize,
+}
+
+/// The last count of the queues.
+#[derive(Debug, Clone, Copy)]
+struct LastCount {
+    at: Duration,
+    took: Duration,
+}
+
+/// The execution tokens of one namespace.
 #[derive(Debug)]
-struct Sealed {
+struct ExecutionTokens {
     tokens: Tokens,
     namespace: String,
 }
 
-impl remote::Tokens for Sealed {
+impl remote::Tokens for ExecutionTokens {
     fn seal(&self, text: &str) -> String {
-        // A text is always JSON.
+        // A string always serialises to JSON.
         self.tokens.seal(EXECUTION, &self.namespace, &text).unwrap_or_default()
     }
 
@@ -63,61 +73,63 @@ impl remote::Tokens for Sealed {
 }
 
 impl Namespace {
-    pub(crate) fn new(
-        name: String,
-        engine: Engine,
-        archive: Option<Box<dyn Archive>>,
-        (request_slots, redactor, workers_per_key): (RequestSlots, &Redactor, usize),
-    ) -> Self {
-        // Whoever asks is not this process: what they hold is not let go of when this server's node dies.
+    pub(crate) fn new(name: String, engine: Engine, options: NamespaceOptions<'_>) -> Self {
+        // Requests come from other processes: their claims must not end when this server's node dies.
         let own = engine.client();
         let limits = goldseam::Limits::clone(&own.ledger().limits);
         let client = Client::new(Arc::clone(own.store())).with_limits(limits);
-        let client = client.counted_as(&name).hiding(redactor.clone());
-        let (api, tails) = (Local::new(client.clone()), FanOut::new(client.clone()));
-        let (engine, workers) = (Mutex::new(Some(engine)), OnceLock::new());
-        let counted = AsyncMutex::default();
-        Self { name, api, archive, tails, request_slots, client, counted, engine, workers, workers_per_key }
+        let client = client.counted_as(&name).hiding(options.redactor.clone());
+        Self {
+            name,
+            api: Local::new(client.clone()),
+            archive: options.archive,
+            fan_out: FanOut::new(client.clone()),
+            request_slots: options.request_slots,
+            client,
+            last_count: AsyncMutex::default(),
+            engine: Mutex::new(Some(engine)),
+            workers: OnceLock::new(),
+            workers_per_key: options.workers_per_key,
+        }
     }
 
-    /// The client beneath.
+    /// Returns the client of its store.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Counts its queues for whoever reads the numbers, unless that was done a moment ago. A store that takes long, or
-    /// that asks for it, is counted more rarely.
+    /// Updates the queue metrics unless they are recent. A slow store, or one with a slow pace, is counted less often.
     pub(crate) async fn count_queues(&self, now: Duration) {
-        let mut counted = self.counted.lock().await;
+        let mut last = self.last_count.lock().await;
         let pause =
             |took: Duration| COUNT_EVERY.max(took * COUNT_SHARE).max(self.client.store().pace().sweep);
-        if counted.is_some_and(|(at, took)| now.saturating_sub(at) < pause(took)) {
+        if last.is_some_and(|last| now.saturating_sub(last.at) < pause(last.took)) {
             return;
         }
         let clock = &self.client.ledger().clock;
         let began = clock.elapsed();
         if let Err(error) = self.client.queue().stats().await {
-            tracing::warn!(%error, namespace = self.name, "the queues could not be counted");
+            tracing::warn!(%error, namespace = self.name, "failed to count the queues");
         }
-        *counted = Some((now, clock.elapsed().saturating_sub(began)));
+        *last = Some(LastCount { at: now, took: clock.elapsed().saturating_sub(began) });
     }
 
-    /// The workers in other processes that it speaks for.
+    /// Returns the remote workers of this server.
     pub(crate) fn workers(&self, tokens: &Tokens) -> &RemoteWorkers {
         self.workers.get_or_init(|| {
-            let sealed = Sealed { tokens: tokens.clone(), namespace: self.name.clone() };
+            let tokens = ExecutionTokens { tokens: tokens.clone(), namespace: self.name.clone() };
             let options = RemoteOptions { workers_per_key: self.workers_per_key, ..RemoteOptions::default() };
-            RemoteWorkers::new(&self.client, options, Arc::new(sealed))
+            RemoteWorkers::new(&self.client, options, Arc::new(tokens))
         })
     }
 
-    /// The same, if there ever was one.
-    pub(crate) fn workers_here(&self) -> Option<&RemoteWorkers> {
+    /// Returns the remote workers if a worker request was ever served.
+    pub(crate) fn existing_workers(&self) -> Option<&RemoteWorkers> {
         self.workers.get()
     }
 
-    /// Leaves the store. Workers cannot reach this process any more: what they have is given back for them.
-    pub(crate) async fn leave(&self) {
+    /// Closes the store. Releases the executions of remote workers, which can no longer reach this process.
+    pub(crate) async fn close(&self) {
         if let Some(workers) = self.workers.get() {
             workers.shutdown(Duration::ZERO).await;
         }

@@ -1,8 +1,8 @@
-//! Traces, made from the log: a run is a trace, its steps are spans.
+//! Traces built from the log: a run is a trace, its steps are spans.
 //!
-//! Invariant: the ids of a trace and of its spans follow from the run and the step alone. So a trace is one whoever
-//! executed the run, through crashes and recoveries, and sending something twice changes nothing. How far it was sent is
-//! kept in the store: a server that comes back goes on from there.
+//! Invariant: the ids of a trace and its spans depend only on the run and the step. A run therefore has one trace through
+//! crashes and recoveries, and sending a span twice changes nothing. The store keeps the position of the last sent event,
+//! where a restarted server continues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,24 +22,27 @@ use tokio::sync::watch;
 
 use crate::{hex, keys};
 
-/// The lock that says how far traces were sent.
+/// The lock that holds the feed position up to which traces were sent.
 const NAME: &str = "goldseam.otlp";
-/// Events looked at together.
+/// Events per page.
 const PAGE: u32 = 500;
-/// Nothing new is looked for more often than this.
+/// Interval between two reads of an idle feed.
 const LOOK: Duration = Duration::from_secs(1);
-/// A collector that fails is tried again after so long.
+/// Pause after a failure.
 const FAILED: Duration = Duration::from_secs(5);
-/// How long a collector may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit of a request to the collector.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The code of a place that the store does not have.
-const NO_SUCH_PLACE: &str = "GS0612";
+/// The error code of an unknown feed position.
+const UNKNOWN_POSITION: &str = "GS0612";
 
-/// The record of how far was sent, and the place that it names.
-type Kept = (Option<Lock>, Option<String>);
+/// The stored progress: the lock and the feed position in it.
+struct Progress {
+    lock: Option<Lock>,
+    position: Option<String>,
+}
 
-/// Sends the traces of one namespace.
+/// The sender of one namespace's traces.
 #[derive(Debug)]
 pub(crate) struct Tracer {
     pub(crate) client: Client,
@@ -49,28 +52,30 @@ pub(crate) struct Tracer {
     pub(crate) redactor: Arc<Redactor>,
 }
 
-/// A client for a collector.
+/// Builds the HTTP client for the collector.
 pub(crate) fn http() -> Result<reqwest::Client, Problem> {
-    let built = reqwest::Client::builder().timeout(PATIENCE).build();
-    built.map_err(|error| Problem::new(500, format!("traces cannot be sent: {error}")).code("GS0610"))
+    let built = reqwest::Client::builder().timeout(TIMEOUT).build();
+    built.map_err(|error| {
+        Problem::new(500, format!("cannot create the HTTP client for traces: {error}")).code("GS0610")
+    })
 }
 
 impl Tracer {
-    /// Sends for as long as the server runs. What fails is tried again; nothing else waits for it.
+    /// Sends traces until the server shuts down. Retries failures without delaying anything else.
     pub(crate) async fn run(self, mut leaving: watch::Receiver<bool>) {
         tokio::select! {
-            () = self.send_on() => {}
+            () = self.send_all() => {}
             _ = leaving.wait_for(|leaving| *leaving) => {}
         }
     }
 
-    async fn send_on(&self) {
+    async fn send_all(&self) {
         loop {
             let pause = match self.send_page().await {
                 Ok(true) => continue,
                 Ok(false) => LOOK,
                 Err(problem) => {
-                    tracing::warn!(%problem, namespace = self.namespace, "traces could not be sent");
+                    tracing::warn!(%problem, namespace = self.namespace, "failed to send traces");
                     FAILED
                 }
             };
@@ -78,78 +83,80 @@ impl Tracer {
         }
     }
 
-    /// Sends what the next page of the feed ends. Whether there was one.
+    /// Sends the spans that end in the next page of the feed. Returns whether there was a page.
     async fn send_page(&self) -> Result<bool, Problem> {
         let store = Arc::clone(self.client.store());
-        let Some(feed) = store.feed() else { return Err(no_order()) };
-        let Some((lock, place)) = self.place(&*store, feed).await? else { return Ok(false) };
-        let page = match feed.fed(place.as_deref(), PAGE).await {
-            Err(StoreError::Refused { code: NO_SUCH_PLACE, .. }) => {
-                return self.begin_again(&*store, (feed, lock)).await;
+        let Some(feed) = store.feed() else { return Err(no_feed()) };
+        let Some(Progress { lock, position }) = self.progress(&*store, feed).await? else { return Ok(false) };
+        let page = match feed.fed(position.as_deref(), PAGE).await {
+            Err(StoreError::Refused { code: UNKNOWN_POSITION, .. }) => {
+                return self.skip_to_latest(&*store, feed, lock).await;
             }
             page => page?,
         };
         let Some(last) = page.last().map(|fed| fed.place.clone()) else { return Ok(false) };
         let mut spans = Vec::new();
-        for (run, since) in moved(&page) {
+        for (run, since) in runs_in(&page) {
             match self.spans(&run, since).await {
                 Ok(found) => spans.extend(found),
-                Err(error) if passes(&error) => return Err(error.into()),
-                // What is damaged must not hold up all the others.
+                Err(error) if is_transient(&error) => return Err(error.into()),
+                // A damaged run must not stop the traces of all others.
                 Err(error) => {
-                    let (run, namespace) = (run.as_str(), &self.namespace);
-                    tracing::warn!(%error, run, namespace, "a run cannot be traced, and is left out");
+                    let run = run.as_str();
+                    tracing::warn!(%error, run, namespace = self.namespace, "skipped trace of unreadable run");
                 }
             }
         }
         if !spans.is_empty() {
             self.post(spans).await?;
         }
-        self.keep(&*store, lock, &last).await?;
+        self.save(&*store, lock, &last).await?;
         Ok(true)
     }
 
-    /// The place that was kept is not of this store, as after a restore from a backup: goes on with what comes.
-    async fn begin_again(
+    /// Continues at the end of the feed, because the stored position is unknown, as after a restore from a backup.
+    async fn skip_to_latest(
         &self,
         store: &dyn Store,
-        (feed, lock): (&dyn Feed, Option<Lock>),
+        feed: &dyn Feed,
+        lock: Option<Lock>,
     ) -> Result<bool, Problem> {
         let Some(latest) = feed.latest().await? else { return Ok(false) };
         tracing::warn!(
             namespace = self.namespace,
-            "the place of traces is not of this store; going on from now"
+            "stored trace position is unknown to this store; continuing with new events"
         );
-        self.keep(store, lock, &latest).await?;
+        self.save(store, lock, &latest).await?;
         Ok(true)
     }
 
-    /// How far was sent. None at first: what was there before traces were asked for is not sent.
-    async fn place(&self, store: &dyn Store, feed: &dyn Feed) -> Result<Option<Kept>, Problem> {
+    /// Reads the stored progress. Returns `None` on the first start and skips the existing events.
+    async fn progress(&self, store: &dyn Store, feed: &dyn Feed) -> Result<Option<Progress>, Problem> {
         let filter = LockFilter { name: Some(LockName::new(NAME)?), limit: 1, ..LockFilter::default() };
         let lock = store.locks(filter).await?.into_iter().next();
-        if let Some(place) = lock.as_ref().and_then(|lock| lock.holder.clone()) {
-            return Ok(Some((lock, Some(place))));
+        let position = lock.as_ref().and_then(|lock| lock.holder.clone());
+        if position.is_some() {
+            return Ok(Some(Progress { lock, position }));
         }
-        let Some(latest) = feed.latest().await? else { return Ok(Some((lock, None))) };
-        self.keep(store, lock, &latest).await?;
+        let Some(latest) = feed.latest().await? else { return Ok(Some(Progress { lock, position: None })) };
+        self.save(store, lock, &latest).await?;
         Ok(None)
     }
 
-    /// Remembers how far was sent. If another server was faster, it has sent the same.
-    async fn keep(&self, store: &dyn Store, lock: Option<Lock>, place: &str) -> Result<(), Problem> {
+    /// Stores the progress. If another server was faster, it has sent the same spans.
+    async fn save(&self, store: &dyn Store, lock: Option<Lock>, position: &str) -> Result<(), Problem> {
         let (expect, mut lock) = match lock {
             Some(lock) => (Expect::Version(lock.version), lock),
             None => (Expect::Absent, keys::empty(LockName::new(NAME)?, store.now().await?)),
         };
-        lock.holder = Some(place.to_owned());
+        lock.holder = Some(position.to_owned());
         lock.version += 1;
         lock.fence += 1;
         let (Written::Done | Written::Lost(_)) = store.put_lock(lock, expect).await?;
         Ok(())
     }
 
-    /// What ended in a run at or after a moment, as spans.
+    /// Returns the spans of a run that ended at or after `since`.
     async fn spans(&self, run: &RunId, since: Millis) -> Result<Vec<Value>, EngineError> {
         let history = self.client.readable(run).await?;
         let summary = self.client.get(run).await?;
@@ -158,19 +165,28 @@ impl Tracer {
         let trace = trace_id(&self.namespace, run);
         let root = span_id(&trace, "");
         let ended = timeline::rows(&seen).into_iter().filter(|row| row.ended.is_some_and(|end| end >= since));
-        let mut spans: Vec<Value> = ended.map(|row| step(&trace, &root, &row)).collect();
+        let mut spans: Vec<Value> = ended.map(|row| step_span(&trace, &root, &row)).collect();
         let recovered = history.iter().filter(|recorded| recorded.at >= since);
-        spans.extend(recovered.filter_map(|recorded| seam(&trace, &root, recorded)));
+        spans.extend(recovered.filter_map(|recorded| recovery_span(&trace, &root, recorded)));
         if let Some(end) = summary.finished_at.filter(|_| summary.status.is_terminal()) {
             let attributes = [
                 attribute("goldseam.run", run.as_str()),
                 attribute("goldseam.workflow", &version::label(&summary.workflow, summary.version)),
                 attribute("goldseam.recoveries", &summary.recoveries.to_string()),
             ];
-            let failed = summary.status != Status::Completed;
-            let name = summary.workflow.as_str();
-            let times = (summary.created_at, end);
-            spans.push(span((&trace, &root, None), name, times, &attributes, failed));
+            spans.push(
+                Span {
+                    trace: &trace,
+                    id: &root,
+                    parent: None,
+                    name: summary.workflow.as_str(),
+                    start: summary.created_at,
+                    end,
+                    attributes: &attributes,
+                    failed: summary.status != Status::Completed,
+                }
+                .to_json(),
+            );
         }
         Ok(spans)
     }
@@ -185,8 +201,7 @@ impl Tracer {
         let url = format!("{}/v1/traces", self.url.trim_end_matches('/'));
         let body = self.redactor.json(&document.to_string()).into_owned();
         let request = self.http.post(url).header("content-type", "application/json").body(body);
-        let failed =
-            |what: String| Problem::new(503, format!("the collector did not take the traces: {what}"));
+        let failed = |what: String| Problem::new(503, format!("the collector refused the traces: {what}"));
         let answer = request.send().await.map_err(|error| failed(error.without_url().to_string()))?;
         match answer.status().is_success() {
             true => Ok(()),
@@ -195,8 +210,8 @@ impl Tracer {
     }
 }
 
-/// Whether what could not be read now may be readable later.
-fn passes(error: &EngineError) -> bool {
+/// Returns whether a later read may succeed.
+fn is_transient(error: &EngineError) -> bool {
     match error {
         EngineError::Store(error) => !matches!(error, StoreError::Damaged { .. }),
         EngineError::Patience { .. } => true,
@@ -204,20 +219,20 @@ fn passes(error: &EngineError) -> bool {
     }
 }
 
-fn no_order() -> Problem {
-    Problem::new(501, "traces are made in the order of everything, and this store knows none").code("GS0612")
+fn no_feed() -> Problem {
+    Problem::new(501, "traces need a feed, which this store does not have").code("GS0612")
 }
 
-/// The runs of a page, each with the moment of its first event there.
-fn moved(page: &[Fed]) -> BTreeMap<RunId, Millis> {
-    let mut moved = BTreeMap::new();
+/// Returns the runs of a page, each with the time of its earliest event there.
+fn runs_in(page: &[Fed]) -> BTreeMap<RunId, Millis> {
+    let mut runs = BTreeMap::new();
     for fed in page {
         if let Ok(recorded) = goldseam::core::codec::decode(fed.record.seq, &fed.record.body) {
-            let first = moved.entry(fed.run.clone()).or_insert(recorded.at);
+            let first = runs.entry(fed.run.clone()).or_insert(recorded.at);
             *first = recorded.at.min(*first);
         }
     }
-    moved
+    runs
 }
 
 fn trace_id(namespace: &str, run: &RunId) -> String {
@@ -232,33 +247,41 @@ fn attribute(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": value } })
 }
 
-/// Nanoseconds, as text: they do not fit into a number of JSON.
+/// Converts to nanoseconds, as text because they do not fit into a JSON number.
 fn nanos(at: Millis) -> String {
     (i128::from(at.0.max(0)) * 1_000_000).to_string()
 }
 
-fn span(
-    (trace, id, parent): (&str, &str, Option<&str>),
-    name: &str,
-    (from, to): (Millis, Millis),
-    attributes: &[Value],
+/// A span in the OTLP data model.
+struct Span<'a> {
+    trace: &'a str,
+    id: &'a str,
+    parent: Option<&'a str>,
+    name: &'a str,
+    start: Millis,
+    end: Millis,
+    attributes: &'a [Value],
     failed: bool,
-) -> Value {
-    json!({
-        "traceId": trace,
-        "spanId": id,
-        "parentSpanId": parent.unwrap_or_default(),
-        "name": name,
-        "kind": 1,
-        "startTimeUnixNano": nanos(from),
-        "endTimeUnixNano": nanos(to.max(from)),
-        "attributes": attributes,
-        "status": { "code": if failed { 2 } else { 1 } },
-    })
 }
 
-/// A step that ended.
-fn step(trace: &str, root: &str, row: &Row) -> Value {
+impl Span<'_> {
+    fn to_json(&self) -> Value {
+        json!({
+            "traceId": self.trace,
+            "spanId": self.id,
+            "parentSpanId": self.parent.unwrap_or_default(),
+            "name": self.name,
+            "kind": 1,
+            "startTimeUnixNano": nanos(self.start),
+            "endTimeUnixNano": nanos(self.end.max(self.start)),
+            "attributes": self.attributes,
+            "status": { "code": if self.failed { 2 } else { 1 } },
+        })
+    }
+}
+
+/// Returns the span of a finished step.
+fn step_span(trace: &str, root: &str, row: &Row) -> Value {
     let mut attributes = vec![
         attribute("goldseam.step", &row.path),
         attribute("goldseam.kind", row.kind.as_str()),
@@ -266,16 +289,35 @@ fn step(trace: &str, root: &str, row: &Row) -> Value {
     ];
     attributes.extend(row.note.as_deref().map(|note| attribute("goldseam.note", note)));
     let id = span_id(trace, &format!("{}/{}/{}", row.kind.as_str(), row.path, row.began.0));
-    let times = (row.began, row.ended.unwrap_or(row.began));
-    span((trace, &id, Some(root)), &row.path, times, &attributes, row.state == State::Failed)
+    let span = Span {
+        trace,
+        id: &id,
+        parent: Some(root),
+        name: &row.path,
+        start: row.began,
+        end: row.ended.unwrap_or(row.began),
+        attributes: &attributes,
+        failed: row.state == State::Failed,
+    };
+    span.to_json()
 }
 
-/// A recovery.
-fn seam(trace: &str, root: &str, recorded: &Recorded) -> Option<Value> {
+/// Returns the span of a recovery.
+fn recovery_span(trace: &str, root: &str, recorded: &Recorded) -> Option<Value> {
     let Event::RunRecovered(recovered) = &recorded.event else { return None };
     let attributes =
         [attribute("goldseam.rule", &recovered.rule), attribute("goldseam.evidence", &recovered.evidence)];
     let id = span_id(trace, &format!("recovered/{}", recorded.seq));
     let name = format!("recovered by {}", recovered.rule);
-    Some(span((trace, &id, Some(root)), &name, (recorded.at, recorded.at), &attributes, false))
+    let span = Span {
+        trace,
+        id: &id,
+        parent: Some(root),
+        name: &name,
+        start: recorded.at,
+        end: recorded.at,
+        attributes: &attributes,
+        failed: false,
+    };
+    Some(span.to_json())
 }

@@ -1,10 +1,10 @@
-//! Passes: one thing that whoever holds one may do, once, until it expires: answer one question, or send one signal.
+//! Passes: a pass lets its holder answer one question or send one signal, once, until it expires.
 //!
-//! Nothing is kept for a pass. Its ticket says what it allows and is sealed; its secret follows from the ticket. A
-//! person's page shows both; a program signs with the secret, so that a ticket in the log of some proxy opens nothing.
-//! That it was used stands in the run's own log.
+//! The store keeps nothing per pass. The signed ticket says what the pass allows, and the secret is derived from the
+//! ticket. A person presents both; a program signs with the secret, so a ticket in a proxy's log grants nothing. The
+//! run's log records the use.
 //!
-//! Invariant: there are never more than two secrets that tickets are sealed with: the present one and the one before.
+//! Invariant: tickets are signed with at most two secrets, the current and the previous one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,67 +25,67 @@ use crate::keys::Secret;
 use crate::token::{self, FileSecret, Tokens};
 use crate::{hex, unhex};
 
-/// The lock that holds what passes are sealed with: the present secret, the one before, and which change made it and when.
+/// The lock that holds the current and the previous secret, and the id and time of the last rotation.
 const NAME: &str = "goldseam.pass";
-/// What the seal of a ticket is for.
+/// Token purpose of a ticket.
 const PURPOSE: &str = "pass";
-/// Every pass begins like this, so that one that leaked can be searched for.
+/// Prefix of every pass, so that a leaked one can be found by searching.
 const MARK: &str = "gsp_";
-/// For how long a pass is valid unless said otherwise.
+/// Default validity of a pass.
 const VALID: Duration = Duration::from_secs(7 * 24 * 3600);
-/// For how long it may be.
+/// Maximum validity of a pass.
 pub(crate) const VALID_MAX: Duration = Duration::from_secs(90 * 24 * 3600);
-/// A signature this old, or this far ahead, is none.
+/// Maximum difference between the time in a signature and the server's clock.
 pub(crate) const WINDOW: Duration = Duration::from_secs(300);
-/// What passes are sealed with is read again after so long.
+/// Maximum age of the cached secrets.
 const FRESH: Duration = Duration::from_secs(1);
-/// How often a change that others make too is tried.
+/// Attempts to rotate while other writers rotate at the same time.
 const TRIES: u32 = 5;
 
-/// Whether a credential is meant to be a pass.
-pub(crate) fn is_one(credential: &str) -> bool {
+/// Returns whether a credential has the form of a pass.
+pub(crate) fn is_pass(credential: &str) -> bool {
     credential.starts_with(MARK)
 }
 
-/// What a pass allows.
+/// The action that a pass allows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Allows {
-    /// To answer the question that has been open since then, and not one that is asked again under its name.
+    /// To answer the question opened at `since`, but not a later question of the same name.
     Answer { question: Path, since: Millis },
     /// To send a signal.
     Signal { name: SignalName },
 }
 
-/// A pass, as its ticket says it.
+/// The content of a ticket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pass {
     pub(crate) id: String,
     pub(crate) namespace: String,
     pub(crate) run: RunId,
     pub(crate) allows: Allows,
-    /// Who made it.
+    /// Name of its creator.
     pub(crate) by: Option<String>,
-    /// The key that it was made with: revoking that ends it.
+    /// The key that created it. Revoking the key ends the pass.
     #[serde(default)]
     pub(crate) key: Option<String>,
     pub(crate) expires_at: Millis,
 }
 
-/// Who makes a pass.
+/// The creator of a pass.
 #[derive(Debug, Clone, Default)]
 pub struct Maker {
-    /// A user's name, or the name of a key.
+    /// Name of the user or of the key.
     pub who: Option<String>,
-    /// The id of that key; none for whoever has the store itself.
+    /// Id of the key; `None` with direct access to the store.
     pub key: Option<String>,
-    /// When that key expires, and every pass of it.
+    /// Expiry of the key, which also limits its passes.
     pub key_expires_at: Option<Millis>,
-    /// Makes a repeat the same pass: used twice, it does one thing.
+    /// Id of the pass if the request has an idempotency key: a repeat returns the same pass.
     pub once: Option<String>,
 }
 
-/// A pass whose ticket was opened.
+/// A pass whose ticket was verified.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenedPass {
     pub(crate) pass: Pass,
@@ -93,12 +93,12 @@ pub(crate) struct OpenedPass {
 }
 
 impl OpenedPass {
-    /// Whether this is the secret of the pass.
+    /// Compares the secret with the secret of the pass in constant time.
     fn is_opened_by(&self, secret: &str) -> bool {
         self.secret.reveal().as_bytes().ct_eq(secret.as_bytes()).into()
     }
 
-    /// Whether `signature` was made with the secret of the pass, for this body, not long ago.
+    /// Returns whether `signature` was made with the secret of the pass for this path and body within [`WINDOW`].
     pub(crate) fn is_signed(&self, signature: &str, path: &str, body: &[u8], now: Millis) -> bool {
         let Some((time, mac)) = parse_signature(signature) else { return false };
         let age = now.0.abs_diff(time.saturating_mul(1_000));
@@ -108,7 +108,7 @@ impl OpenedPass {
     }
 }
 
-/// The time, in seconds, and the code of `t=…,v1=…`.
+/// Parses `t=SECONDS,v1=HMAC`.
 fn parse_signature(text: &str) -> Option<(i64, Vec<u8>)> {
     let (time, mac) = text.split_once(',')?;
     Some((time.trim().strip_prefix("t=")?.parse().ok()?, unhex(mac.trim().strip_prefix("v1=")?)?))
@@ -116,24 +116,24 @@ fn parse_signature(text: &str) -> Option<(i64, Vec<u8>)> {
 
 fn mac_of(secret: &str, time: i64, path: &str, body: &[u8]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())
-        .unwrap_or_else(|_| unreachable!("a key of any length will do"));
+        .unwrap_or_else(|_| unreachable!("HMAC accepts keys of any length"));
     mac.update(format!("{time}.POST.{path}.{}", hex(&Sha256::digest(body))).as_bytes());
     mac
 }
 
-/// Makes passes and reads them.
+/// Creates and verifies passes.
 #[derive(Debug)]
 pub struct Passes {
     store: Arc<dyn Store>,
     entropy: Arc<dyn Entropy>,
     clock: Arc<dyn Clock>,
     own: FileSecret,
-    /// What tickets are sealed with: the present one, and the one before.
+    /// The current and the previous signer of tickets.
     known: CachedRead<Arc<[Tokens]>>,
 }
 
 impl Passes {
-    /// The passes of this store's servers, which all have the same file with a secret, or none.
+    /// Returns the passes of a store. All servers of the store must have the same `secret_file`, or none.
     pub fn new(
         store: Arc<dyn Store>,
         entropy: Arc<dyn Entropy>,
@@ -144,7 +144,7 @@ impl Passes {
         Self { store, entropy, clock, own, known }
     }
 
-    /// Makes a pass for a run of the namespace that `api` reaches.
+    /// Creates a pass for a run of the namespace that `api` serves.
     pub async fn make(
         &self,
         (namespace, api): (&str, &dyn Api),
@@ -158,7 +158,7 @@ impl Passes {
                 Allows::Answer { question, since }
             }
             (None, Some(name)) => {
-                // There must be such a run.
+                // Fails if the run does not exist.
                 api.questions_of(run).await?;
                 Allows::Signal { name }
             }
@@ -166,7 +166,7 @@ impl Passes {
         };
         let valid = new.valid_for_ms.map_or(VALID, Duration::from_millis);
         if valid > VALID_MAX {
-            return Err(Problem::bad_request("a pass may be valid for 90 days at most")
+            return Err(Problem::bad_request("a pass may be valid for at most 90 days")
                 .code("GS0608")
                 .limit(u64::try_from(VALID_MAX.as_millis()).unwrap_or(u64::MAX)));
         }
@@ -174,8 +174,7 @@ impl Passes {
         let random = || format!("{:016x}{:016x}", self.entropy.next(), self.entropy.next());
         let id = by.once.unwrap_or_else(random);
         let namespace = namespace.to_owned();
-        let (run, by, key) = (run.clone(), by.who, by.key);
-        let pass = Pass { id, namespace, run, allows, by, key, expires_at };
+        let pass = Pass { id, namespace, run: run.clone(), allows, by: by.who, key: by.key, expires_at };
         let tokens = self.tokens().await?;
         let Some(present) = tokens.first() else { return Err(no_secret()) };
         let ticket = present.seal(PURPOSE, "", &pass)?;
@@ -189,14 +188,14 @@ impl Passes {
         })
     }
 
-    /// The pass that a credential is, if it is one and valid now.
+    /// Returns the pass of a credential if the credential is valid now.
     pub(crate) async fn check(&self, credential: &str) -> Result<Option<OpenedPass>, Problem> {
         let parts = credential.strip_prefix(MARK).and_then(|rest| rest.split_once('_'));
         let Some((ticket, secret)) = parts else { return Ok(None) };
         Ok(self.open(ticket).await?.filter(|opened| opened.is_opened_by(secret)))
     }
 
-    /// The pass of a ticket, if it is one and valid now. A ticket alone proves nothing.
+    /// Returns the pass of a ticket if the ticket is valid now. A ticket alone authorises nothing.
     pub(crate) async fn open(&self, ticket: &str) -> Result<Option<OpenedPass>, Problem> {
         let open = |tokens: &[Tokens]| {
             tokens.iter().find_map(|tokens| {
@@ -208,14 +207,15 @@ impl Passes {
         Ok(opened.filter(|opened| self.clock.now() < opened.pass.expires_at))
     }
 
-    /// Seals with something new from now on. What was sealed before is good until this is done once more, and a repeat under
-    /// the same idempotency key does nothing.
+    /// Generates a new signing secret. Existing passes stay valid until the next rotation. A repeat under the same
+    /// idempotency key does nothing.
     pub async fn rotate(&self, by: &Caller) -> Result<Rotated, Problem> {
         let once = by.command_id("rotate passes", "").unwrap_or_else(|| "-".to_owned());
         for _ in 0..TRIES {
             token::secrets(&*self.store, &*self.entropy, NAME, &self.own).await?;
             let mut lock = token::read(&*self.store, &LockName::new(NAME)?).await?.ok_or_else(no_secret)?;
-            let (now, expect) = (self.store.now().await?, Expect::Version(lock.version));
+            let now = self.store.now().await?;
+            let expect = Expect::Version(lock.version);
             let kept = lock.holder.take().unwrap_or_default();
             let mut words = kept.split(' ');
             let before = words.next().unwrap_or_default();
@@ -224,13 +224,17 @@ impl Passes {
                 return Ok(Rotated { rotated_at: Millis(at) });
             }
             lock.holder = Some(format!("{} {before} {once}@{}", token::random(&*self.entropy), now.0));
-            (lock.fence, lock.version) = (lock.fence + 1, lock.version + 1);
+            lock.fence += 1;
+            lock.version += 1;
             if self.store.put_lock(lock, expect).await? == Written::Done {
                 self.known.forget().await;
                 return Ok(Rotated { rotated_at: now });
             }
         }
-        Err(Problem::new(503, "what passes are sealed with changed under every try; try again"))
+        Err(Problem::new(
+            503,
+            "cannot rotate the pass secret: other servers changed it during every attempt; try again",
+        ))
     }
 
     async fn tokens(&self) -> Result<Arc<[Tokens]>, Problem> {
@@ -240,13 +244,13 @@ impl Passes {
 }
 
 fn neither() -> Problem {
-    Problem::bad_request("a pass allows exactly one thing")
+    Problem::bad_request("a pass allows exactly one action")
         .code("GS0608")
-        .hint("name the question in `answer`, or the signal in `signal`")
+        .hint("set either `answer` to a question or `signal` to a signal name")
 }
 
 fn no_secret() -> Problem {
-    Problem::new(503, "the store has nothing to seal passes with")
+    Problem::new(503, "the store has no secret to sign passes with")
 }
 
 #[cfg(test)]
@@ -258,8 +262,15 @@ mod tests {
     fn opened() -> OpenedPass {
         let allows = Allows::Signal { name: SignalName::new("paid").unwrap() };
         let run = "r".parse().unwrap();
-        let (id, namespace) = ("1".to_owned(), "default".to_owned());
-        let pass = Pass { id, namespace, run, allows, by: None, key: None, expires_at: Millis::NEVER };
+        let pass = Pass {
+            id: "1".to_owned(),
+            namespace: "default".to_owned(),
+            run,
+            allows,
+            by: None,
+            key: None,
+            expires_at: Millis::NEVER,
+        };
         OpenedPass { pass, secret: Secret::new("s".to_owned()) }
     }
 
@@ -268,15 +279,16 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_good_for_its_body_its_path_and_five_minutes() {
-        let (opened, now) = (opened(), Millis(1_000_000_000));
+    fn signature_is_valid_for_its_body_and_path_for_5_minutes() {
+        let opened = opened();
+        let now = Millis(1_000_000_000);
         let holds = |signature: &str, path: &str, body: &[u8], now: Millis| {
             opened.is_signed(signature, path, body, now)
         };
         let good = signed("s", 1_000_000, PATH, b"{}");
         assert!(holds(&good, PATH, b"{}", now));
         assert!(holds(&good, PATH, b"{}", Millis(1_000_300_000)), "five minutes later");
-        assert!(holds(&good, PATH, b"{}", Millis(999_700_000)), "by a clock that is behind");
+        assert!(holds(&good, PATH, b"{}", Millis(999_700_000)), "signed by a clock that is 5 minutes ahead");
         assert!(!holds(&good, PATH, b"{}", Millis(1_000_300_001)), "too old");
         assert!(!holds(&good, PATH, b"{}", Millis(999_699_999)), "too early");
         assert!(!holds(&good, PATH, b"{ }", now), "another body");

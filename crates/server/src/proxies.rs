@@ -1,7 +1,7 @@
-//! Clients behind proxies: whose address a request has that came through a proxy of ours.
+//! Client addresses behind trusted proxies.
 //!
-//! Invariant: nothing that a request carries is believed unless its connection comes from a trusted proxy, and of that
-//! no more than trusted proxies have written: the list is read from its end, up to the first address that is not trusted.
+//! Invariant: forwarding headers count only on a connection from a trusted proxy, and only the part that trusted proxies
+//! wrote: the list is read from its end up to the first address that is not trusted.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Addresses that begin with the same bits.
+/// A network in CIDR notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -35,7 +35,7 @@ impl Network {
 impl FromStr for Network {
     type Err = ();
 
-    /// Reads `ADDRESS` or `ADDRESS/BITS`.
+    /// Parses `ADDRESS` or `ADDRESS/BITS`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits.parse().map_err(|_| ())?)),
@@ -50,8 +50,8 @@ impl FromStr for Network {
     }
 }
 
-/// The header in which proxies say whose request it is. Only one is read: a proxy passes the other on as the client
-/// sent it.
+/// The header in which proxies name the client. Only one is read, because a proxy passes the other on as the client sent
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarding {
     /// `X-Forwarded-For: CLIENT, PROXY, …`
@@ -72,7 +72,7 @@ impl FromStr for Forwarding {
     }
 }
 
-/// The proxies that are believed, and where they say whose request it is.
+/// The trusted proxies and their forwarding header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxies {
     /// Their addresses.
@@ -82,13 +82,13 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// Whether what comes from this address is believed.
+    /// Returns whether this address is a trusted proxy.
     pub(crate) fn trust(&self, address: IpAddr) -> bool {
         self.trusted.iter().any(|network| network.contains(address))
     }
 
-    /// The client that asks through a connection from `peer`: the peer itself, unless that is trusted and names another.
-    /// What cannot be read ends the list, as what stands before it was written by others.
+    /// Returns the client of a connection from `peer`: the peer, unless it is a trusted proxy that names another address.
+    /// An unreadable entry ends the list, because the entries before it are not trusted either.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         if !self.trust(client) {
@@ -111,7 +111,7 @@ impl Proxies {
         client
     }
 
-    /// The address in one entry of the header.
+    /// Parses the address in one entry of the header.
     fn address(&self, entry: &str) -> Option<IpAddr> {
         let node = match self.header {
             Forwarding::XForwardedFor => entry,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_contain_their_addresses_and_no_others() {
+    fn network_contains_only_its_addresses() {
         let contains = |network: &str, address: &str| {
             network.parse::<Network>().unwrap().contains(address.parse().unwrap())
         };
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_last_address_that_a_trusted_proxy_names() {
+    fn client_is_the_last_address_named_by_a_trusted_proxy() {
         let ask = |peer: &str, lines: &[&str]| {
             let mut headers = HeaderMap::new();
             for line in lines {
@@ -162,7 +162,11 @@ mod tests {
         assert_eq!(ask("203.0.113.9", &["198.51.100.1"]), "203.0.113.9", "the peer is not trusted");
         assert_eq!(ask("10.0.0.1", &[]), "10.0.0.1");
         assert_eq!(ask("::ffff:10.0.0.1", &["198.51.100.1"]), "198.51.100.1");
-        assert_eq!(ask("10.0.0.1", &["6.6.6.6, 198.51.100.1, 10.0.0.2"]), "198.51.100.1", "what it claims");
+        assert_eq!(
+            ask("10.0.0.1", &["6.6.6.6, 198.51.100.1, 10.0.0.2"]),
+            "198.51.100.1",
+            "the client's own claim is ignored"
+        );
         assert_eq!(ask("10.0.0.1", &["6.6.6.6, 198.51.100.1", "192.0.2.7"]), "198.51.100.1", "two lines");
         assert_eq!(ask("10.0.0.1", &["10.0.0.3, 10.0.0.2"]), "10.0.0.3", "all of them are trusted");
         assert_eq!(ask("10.0.0.1", &["198.51.100.1:4711"]), "198.51.100.1");
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_of_rfc_7239_is_read_if_it_is_named() {
+    fn reads_forwarded_header_of_rfc_7239_if_configured() {
         let ask = |line: &[u8]| {
             let mut headers = HeaderMap::new();
             headers.insert(header::FORWARDED, axum::http::HeaderValue::from_bytes(line).unwrap());
@@ -182,7 +186,7 @@ mod tests {
         };
         assert_eq!(ask(b"for=198.51.100.1"), "198.51.100.1");
         assert_eq!(ask(b"for=6.6.6.6, For=\"[2001:dead::1]:4711\";proto=http;by=10.0.0.1"), "2001:dead::1");
-        assert_eq!(ask(b"for=\", for=198.51.100.1"), "198.51.100.1", "a quote that was left open");
+        assert_eq!(ask(b"for=\", for=198.51.100.1"), "198.51.100.1", "an unclosed quote");
         for bad in [&b"for=_hidden"[..], b"for=unknown", b"by=10.0.0.1", b"198.51.100.1", b"for=\xff", b"for"]
         {
             assert_eq!(ask(bad), "10.0.0.1");

@@ -1,4 +1,4 @@
-//! Rate limits: buckets that fill with time, per key and per namespace by kind of request and, for wrong keys, per address.
+//! Rate limits by token bucket: per key and namespace by kind of request, and per address for failed authentications.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,26 +8,23 @@ use std::time::Duration;
 
 use goldseam::engine::Clock;
 use goldseam_api::Problem;
-use goldseam_api::doc::key::Scope;
 
-use crate::address_slots::counted_as;
-use crate::auth::Need;
-use crate::extract::Access;
+use crate::address_slots::network_of;
 
-/// Buckets kept; past it those that are full again go.
+/// Number of buckets above which full ones are dropped.
 const BUCKETS_MAX: usize = 10_000;
 
-/// So many at once, and so many in a second after that.
+/// A rate limit with a burst.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// In a second.
+    /// Sustained rate.
     pub per_second: f64,
-    /// At once.
+    /// Maximum burst.
     pub burst: f64,
 }
 
 impl Rate {
-    /// So many in a second, and twice as many at once.
+    /// Returns a rate with a burst of two seconds.
     pub(crate) fn of(per_second: f64) -> Self {
         Self { per_second, burst: per_second * 2.0 }
     }
@@ -37,48 +34,38 @@ impl Rate {
     }
 }
 
-/// Requests that are counted apart: who polls too often does not use up what starts may.
+/// A kind of request with its own rate limit, so that frequent polls do not use up the rate of starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Starts a run.
     Start,
     /// Sends a signal or an answer.
     Signal,
-    /// A worker's.
+    /// A worker's request.
     Poll,
     /// Anything else.
     Other,
 }
 
 impl Kind {
-    /// The kind of a request that needs this; none: there is no such route.
-    pub(crate) fn of(need: Option<Need>) -> Self {
-        match need {
-            Some(Need::Scope(Scope::Start)) => Self::Start,
-            Some(Need::Scope(Scope::Signal) | Need::Pass | Need::Signature) => Self::Signal,
-            Some(Need::Scope(Scope::Worker)) => Self::Poll,
-            Some(Need::Scope(Scope::Read | Scope::Operate | Scope::Admin)) | None => Self::Other,
-        }
-    }
-
-    fn word(self) -> &'static str {
+    fn plural(self) -> &'static str {
         match self {
             Self::Start => "starts",
             Self::Signal => "signals and answers",
-            Self::Poll => "requests of workers",
+            Self::Poll => "worker requests",
             Self::Other => "requests",
         }
     }
 }
 
-/// What one key may ask, by kind. All keys of a namespace together may ask twice that.
+/// The rates of one key by kind of request. All keys of a namespace together have twice these rates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KeyRates {
-    /// Starts of runs.
+    /// Run starts.
     pub starts: Rate,
     /// Signals and answers.
     pub signals: Rate,
-    /// Requests of workers.
+    /// Worker requests.
     pub polls: Rate,
     /// Anything else.
     pub others: Rate,
@@ -95,54 +82,60 @@ impl KeyRates {
     }
 }
 
-/// All buckets of a server.
+/// The rate limits of a server.
 #[derive(Debug)]
 pub(crate) struct Rates {
     clock: Arc<dyn Clock>,
     rates: KeyRates,
     failure: Rate,
     by_key: Buckets<(String, Kind)>,
-    by_space: Buckets<(String, Kind)>,
+    by_namespace: Buckets<(String, Kind)>,
     failures: Buckets<IpAddr>,
 }
 
 impl Rates {
     pub(crate) fn new(clock: Arc<dyn Clock>, rates: KeyRates, failure: Rate) -> Self {
-        let (by_key, by_space, failures) = Default::default();
-        Self { clock, rates, failure, by_key, by_space, failures }
+        Self {
+            clock,
+            rates,
+            failure,
+            by_key: Buckets::default(),
+            by_namespace: Buckets::default(),
+            failures: Buckets::default(),
+        }
     }
 
-    /// Counts a request of somebody who is known.
-    pub(crate) fn request(&self, by: &Access, kind: Kind) -> Result<(), Problem> {
-        let (now, rate) = (self.clock.elapsed(), self.rates.get(kind));
-        let key = by.principal.key.as_ref().unwrap_or(&by.principal.name).clone();
-        if !self.by_key.take((key, kind), rate, now) {
-            return Err(too_many("this key", kind.word(), rate));
+    /// Counts an authenticated request.
+    pub(crate) fn request(&self, key: &str, namespace: &str, kind: Kind) -> Result<(), Problem> {
+        let now = self.clock.elapsed();
+        let rate = self.rates.get(kind);
+        if !self.by_key.take((key.to_owned(), kind), rate, now) {
+            return Err(too_many("this key", kind.plural(), rate));
         }
         let rate = rate.doubled();
-        match self.by_space.take((by.namespace.name.clone(), kind), rate, now) {
+        match self.by_namespace.take((namespace.to_owned(), kind), rate, now) {
             true => Ok(()),
-            false => Err(too_many("this namespace", kind.word(), rate)),
+            false => Err(too_many("this namespace", kind.plural(), rate)),
         }
     }
 
-    /// Counts a wrong key.
+    /// Counts a failed authentication.
     pub(crate) fn failure(&self, peer: IpAddr) -> Result<(), Problem> {
-        match self.failures.take(counted_as(peer), self.failure, self.clock.elapsed()) {
+        match self.failures.take(network_of(peer), self.failure, self.clock.elapsed()) {
             true => Ok(()),
-            false => Err(too_many("this address", "wrong keys", self.failure)),
+            false => Err(too_many("this address", "failed authentications", self.failure)),
         }
     }
 }
 
 fn too_many(who: &str, what: &str, rate: Rate) -> Problem {
-    Problem::new(429, format!("too many {what}: {who} may have {} in a second", rate.per_second))
+    Problem::new(429, format!("too many {what}: {who} is limited to {} per second", rate.per_second))
         .code("GS0607")
-        .hint("slow down, and come back in a second")
+        .hint("slow down and retry after a second")
         .limit(rate.per_second as u64)
 }
 
-/// What is left of a rate, and when that was so.
+/// A token bucket.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     rate: Rate,
@@ -167,7 +160,7 @@ impl<K> Default for Buckets<K> {
 }
 
 impl<K: Hash + Eq> Buckets<K> {
-    /// Takes one, if there is one left.
+    /// Takes a token if one is left.
     fn take(&self, key: K, rate: Rate, now: Duration) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= BUCKETS_MAX && !all.contains_key(&key) {
@@ -190,8 +183,9 @@ mod tests {
     const RATE: Rate = Rate { per_second: 2.0, burst: 3.0 };
 
     #[test]
-    fn a_burst_passes_and_then_only_as_much_as_time_gives() {
-        let (buckets, start) = (Buckets::default(), Duration::from_secs(1));
+    fn allows_a_burst_and_then_the_sustained_rate() {
+        let buckets = Buckets::default();
+        let start = Duration::from_secs(1);
         assert_eq!((0..5).filter(|_| buckets.take(1, RATE, start)).count(), 3);
         let later = start + Duration::from_millis(500);
         assert!(buckets.take(1, RATE, later));
@@ -199,15 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn one_key_does_not_use_up_what_another_may() {
-        let (buckets, start) = (Buckets::default(), Duration::from_secs(1));
+    fn keys_have_separate_buckets() {
+        let buckets = Buckets::default();
+        let start = Duration::from_secs(1);
         while buckets.take(1, RATE, start) {}
         assert!(buckets.take(2, RATE, start));
     }
 
     #[test]
-    fn buckets_that_are_full_again_are_forgotten_and_others_are_not() {
-        let (buckets, start) = (Buckets::default(), Duration::from_secs(1));
+    fn only_full_buckets_are_dropped() {
+        let buckets = Buckets::default();
+        let start = Duration::from_secs(1);
         for key in 0..BUCKETS_MAX {
             buckets.take(key, RATE, start);
         }

@@ -1,63 +1,54 @@
-//! Answers without secrets: what people look at, and every problem.
+//! Redaction of JSON responses.
 //!
-//! Invariant: what a program needs as data goes out as it is. A view is listed here by its route; results, questions, tasks,
-//! claims, histories for workers, and everything of a pass are no views.
+//! Invariant: problems are always redacted, and so is every JSON document unless its route sends data for programs
+//! (`Route::data`).
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header;
+use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use goldseam::Redactor;
 
-use crate::app::App;
+use crate::route_table;
 
-/// Routes whose documents are for people.
-const VIEWS: &[&str] = &[
-    "/v1/runs",
-    "/v1/runs/{run}",
-    "/v1/runs/{run}/history",
-    "/v1/runs/{run}/why",
-    "/v1/runs/{run}/branches",
-    "/v1/runs/{run}/diff",
-    "/v1/runs/{run}/recover",
-    "/v1/runs/{run}/resume",
-    "/v1/recoveries",
-    "/v1/sweep",
-    "/v1/doctor",
-];
-
-/// Takes the secrets out of an answer, if it is for people. Streams are filtered event by event, where they are made.
-pub(crate) async fn answers(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Removes secrets from JSON responses. Streams are redacted event by event where they are built.
+pub(crate) async fn responses(
+    State(redactor): State<Arc<Redactor>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let method = request.method().clone();
     let response = next.run(request).await;
-    match is_for_people(&response) {
-        true => hidden(&app, response).await,
+    match is_redacted(&method, &response) {
+        true => redact(&redactor, response).await,
         false => response,
     }
 }
 
-fn is_for_people(response: &Response) -> bool {
+fn is_redacted(method: &Method, response: &Response) -> bool {
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let route = response.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let path = response.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     match kind {
         Some("application/problem+json") => true,
-        Some("application/json") => route.is_some_and(|route| VIEWS.contains(&route)),
+        Some("application/json") => route_table::find(method, path).is_none_or(|route| route.redacts),
         _ => false,
     }
 }
 
-async fn hidden(app: &App, response: Response) -> Response {
+async fn redact(redactor: &Redactor, response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
-    // The body was made in memory: it is there in one piece, and has the size that it has.
+    // The body was built in memory, so its size is bounded already.
     let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
         return Response::from_parts(parts, Body::empty());
     };
-    let shown = match std::str::from_utf8(&bytes).map(|text| app.redactor.json(text)) {
-        Ok(Cow::Owned(shown)) => shown,
+    let redacted = match std::str::from_utf8(&bytes).map(|text| redactor.json(text)) {
+        Ok(Cow::Owned(redacted)) => redacted,
         _ => return Response::from_parts(parts, Body::from(bytes)),
     };
     parts.headers.remove(header::CONTENT_LENGTH);
-    Response::from_parts(parts, Body::from(shown))
+    Response::from_parts(parts, Body::from(redacted))
 }

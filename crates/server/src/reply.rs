@@ -1,11 +1,11 @@
-//! Answers: documents, and problems as `application/problem+json`.
+//! Responses: JSON documents, and problems as `application/problem+json`.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use goldseam_api::Problem;
 use serde::Serialize;
 
-/// A problem on its way out.
+/// A problem as a response.
 #[derive(Debug)]
 pub(crate) struct ProblemResponse(pub(crate) Problem);
 
@@ -20,11 +20,11 @@ impl IntoResponse for ProblemResponse {
         let Self(problem) = self;
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         if status.is_server_error() {
-            tracing::warn!(code = problem.code, detail = problem.detail, "a request failed");
+            tracing::warn!(code = problem.code, detail = problem.detail, "request failed");
         }
         let mut response = document(status, "application/problem+json", &problem);
-        if let Some(again) = retry_after(status) {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(again));
+        if let Some(seconds) = retry_after(status) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
         }
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -33,12 +33,12 @@ impl IntoResponse for ProblemResponse {
     }
 }
 
-/// When to come back, in seconds.
+/// Returns the `retry-after` header of a status, in seconds.
 fn retry_after(status: StatusCode) -> Option<&'static str> {
     matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE).then_some("1")
 }
 
-/// A document that was asked for.
+/// A JSON document as a response.
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
 
@@ -48,7 +48,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// What a handler gives back.
+/// The result of a handler.
 pub(crate) type JsonResult<T> = Result<Json<T>, ProblemResponse>;
 
 fn document<T: Serialize>(status: StatusCode, kind: &'static str, document: &T) -> Response {

@@ -1,10 +1,10 @@
-//! The one home of background work of a server.
+//! The only place where the server spawns background tasks.
 
 use std::future::Future;
 
 use tokio::task::JoinHandle;
 
-/// Runs `work` beside everything else.
+/// Spawns a background task.
 pub(crate) fn spawn<F>(work: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,

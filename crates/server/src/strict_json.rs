@@ -1,7 +1,7 @@
-//! Bodies are read strictly: where a document has an object, an array of its fields in their order is refused, at every depth,
-//! and no map of ours has a name twice. serde itself takes both.
+//! Strict JSON documents: an array in place of an object and duplicate names in a map are refused at every depth. serde
+//! accepts both.
 //!
-//! Invariant: payloads and schemas are user data. Nothing in them is looked at here.
+//! Invariant: payloads and schemas are user data and are not checked here.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::de::{
     Visitor,
 };
 
-/// The name under which serde_json asks for raw text.
+/// The name with which serde_json requests raw text.
 const RAW: &str = "$serde_json::private::RawValue";
 
 /// Reads a document.
@@ -23,21 +23,21 @@ pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_json::E
     Ok(document)
 }
 
-/// Anything of serde's, watched.
+/// A strict wrapper of a serde type.
 struct Strict<T>(T);
 
-/// A visitor, and what is asked of what it visits.
+/// A visitor and the check for the value it visits.
 struct Watched<V> {
     visitor: V,
     asked: Asked,
 }
 
-/// What a document wants at a place.
+/// The kind of value that a document expects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
-    /// An object with fields of its own.
+    /// An object with known fields.
     Object,
-    /// A map whose names are free, and each there once.
+    /// A map with free, unique names.
     Map,
     /// Anything else.
     Other,
@@ -47,8 +47,8 @@ fn watched<V>(visitor: V, asked: Asked) -> Watched<V> {
     Watched { visitor, asked }
 }
 
-/// Passes calls on whose visitors are watched like any.
-macro_rules! passed_on {
+/// Delegates calls with a checked visitor.
+macro_rules! delegate {
     ($($name:ident)*) => {
         $(fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
             self.0.$name(watched(visitor, Asked::Other))
@@ -59,14 +59,14 @@ macro_rules! passed_on {
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
     type Error = D::Error;
 
-    passed_on! {
+    delegate! {
         deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
         deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32
         deserialize_f64 deserialize_char deserialize_str deserialize_string deserialize_bytes
         deserialize_byte_buf deserialize_option deserialize_unit deserialize_seq deserialize_identifier
     }
 
-    /// User data: a schema, or a value that is passed over.
+    /// User data: a schema or an ignored value.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         self.0.deserialize_any(visitor)
     }
@@ -134,8 +134,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
     }
 }
 
-/// Passes values on that hold nothing else.
-macro_rules! plain {
+/// Delegates scalar values.
+macro_rules! delegate_scalars {
     ($($name:ident($kind:ty))*) => {
         $(fn $name<E: Error>(self, value: $kind) -> Result<V::Value, E> {
             self.visitor.$name(value)
@@ -150,7 +150,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Watched<V> {
         self.visitor.expecting(f)
     }
 
-    plain! {
+    delegate_scalars! {
         visit_bool(bool) visit_i64(i64) visit_i128(i128) visit_u64(u64) visit_u128(u128) visit_f64(f64)
         visit_str(&str) visit_borrowed_str(&'de str) visit_string(String) visit_bytes(&[u8])
         visit_borrowed_bytes(&'de [u8]) visit_byte_buf(Vec<u8>)
@@ -174,7 +174,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Watched<V> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<V::Value, A::Error> {
         match self.asked {
-            Asked::Object => Err(A::Error::custom("an array, where an object is expected")),
+            Asked::Object => Err(A::Error::custom("found an array, expected an object")),
             Asked::Map | Asked::Other => self.visitor.visit_seq(Strict(items)),
         }
     }
@@ -207,7 +207,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
     }
 }
 
-/// The fields of an object: serde itself refuses one that is there twice.
+/// The fields of an object. serde refuses duplicates.
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
     type Error = A::Error;
 
@@ -220,7 +220,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
     }
 }
 
-/// The entries of a map, each name once.
+/// The entries of a map with unique names.
 struct Unique<A> {
     entries: A,
     seen: BTreeSet<String>,
@@ -233,7 +233,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Unique<A> {
         let Some(name) = self.entries.next_key::<String>()? else { return Ok(None) };
         if !self.seen.insert(name.clone()) {
             let shown: String = name.chars().take(128).collect();
-            return Err(A::Error::custom(format_args!("the name {shown:?} is there twice")));
+            return Err(A::Error::custom(format_args!("duplicate name {shown:?}")));
         }
         let name: StringDeserializer<A::Error> = serde::de::IntoDeserializer::into_deserializer(name);
         seed.deserialize(name).map(Some)
@@ -295,8 +295,8 @@ mod tests {
     }
 
     #[test]
-    fn an_array_is_no_object_at_any_depth() {
-        let object = "an array, where an object is expected";
+    fn array_in_place_of_object_is_refused_at_any_depth() {
+        let object = "found an array, expected an object";
         refused::<NewRun>(r#"["greet","arr-1"]"#, object);
         refused::<NewRun>(r#"{"workflow":"greet","tags":[["a","b"]]}"#, "expected a map");
         for doing in [
@@ -311,15 +311,15 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_there_once_in_objects_and_maps_of_ours() {
+    fn duplicate_names_in_objects_and_maps_are_refused() {
         refused::<NewRun>(r#"{"workflow":"a","workflow":"b"}"#, "duplicate field");
-        refused::<NewRun>(r#"{"workflow":"a","tags":{"k":"1","k":"2"}}"#, "is there twice");
+        refused::<NewRun>(r#"{"workflow":"a","tags":{"k":"1","k":"2"}}"#, "duplicate name");
         let plans = r#"{"name":"w","workflows":[],"slots":1,"plans":{"a":[],"a":["b"]}}"#;
-        refused::<Register>(plans, "is there twice");
+        refused::<Register>(plans, "duplicate name");
     }
 
     #[test]
-    fn user_data_stays_as_it_is() {
+    fn user_data_is_not_checked() {
         let run: NewRun =
             read(br#"{"workflow":"a","input":[[1],{"k":1,"k":[2]}],"tags":{"k":"v"}}"#).unwrap();
         assert_eq!(run.input.as_str(), r#"[[1],{"k":1,"k":[2]}]"#);

@@ -1,4 +1,4 @@
-//! TLS by files: a chain of certificates and its key, both PEM.
+//! TLS from PEM files: a certificate chain and its private key.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::file_mode;
 
-/// What ends TLS here.
+/// Builds the TLS acceptor.
 pub(crate) fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, Problem> {
     let bad = |file: &Path, error: &dyn std::fmt::Display| {
-        Problem::new(500, format!("TLS cannot be spoken with {}: {error}", file.display()))
+        Problem::new(500, format!("cannot set up TLS with {}: {error}", file.display()))
             .code("GS0610")
-            .hint("tls_cert names a chain of certificates, tls_key its private key, both PEM")
+            .hint("set tls_cert to a certificate chain and tls_key to its private key, both in PEM format")
     };
     let certificates: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(chain).map_err(|error| bad(chain, &error))?.collect();

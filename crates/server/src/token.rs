@@ -1,4 +1,4 @@
-//! Opaque tokens: text that only this store's servers can have made, for one purpose and one namespace.
+//! Opaque tokens signed by the servers of one store, each for one purpose and one namespace.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use sha2::Sha256;
 
 use crate::{file_mode, hex, keys, unhex};
 
-/// The lock that holds what all servers of a store sign with.
+/// The lock that holds the signing secret shared by all servers of a store.
 const NAME: &str = "goldseam.secret";
-/// Bytes of a signature that are kept.
+/// Length of a truncated signature.
 const MAC_BYTES: usize = 16;
-/// Shortest `secret_file`.
+/// Minimum size of `secret_file`.
 const FILE_BYTES_MIN: usize = 32;
-/// Longest token.
+/// Maximum length of a token.
 const TOKEN_BYTES_MAX: usize = 4096;
 
-/// Makes and reads tokens.
+/// Creates and verifies tokens.
 #[derive(Clone)]
 pub struct Tokens {
     secret: Arc<[u8]>,
@@ -36,7 +36,8 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
-/// The content of `secret_file`. It is mixed into every secret of the store, so that the store alone is not enough to sign.
+/// The content of `secret_file`. It is mixed into every secret of the store: access to the store alone is not enough to
+/// sign.
 #[derive(Clone, Default)]
 pub struct FileSecret(Option<Arc<[u8]>>);
 
@@ -47,25 +48,25 @@ impl std::fmt::Debug for FileSecret {
 }
 
 impl FileSecret {
-    /// Reads the file, if one is named: 32 bytes or more that no other user can read. A line break at its end does not
-    /// count.
+    /// Reads the file, if one is named. It must have at least 32 bytes and no permissions for other users. A final line
+    /// break is ignored.
     pub fn read(file: Option<&Path>) -> Result<Self, Problem> {
         let Some(file) = file else { return Ok(Self(None)) };
         let bad = |what: String| {
-            Problem::new(500, format!("secret_file {} {what}", file.display()))
+            Problem::new(500, format!("cannot use secret_file {}: {what}", file.display()))
                 .code("GS0610")
-                .hint(format!("make one: (umask 077 && openssl rand -hex 32 > {})", file.display()))
+                .hint(format!("create one: (umask 077 && openssl rand -hex 32 > {})", file.display()))
         };
         file_mode::check("secret_file", file)?;
-        let content = std::fs::read(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
+        let content = std::fs::read(file).map_err(|error| bad(format!("cannot read it: {error}")))?;
         if content.len() < FILE_BYTES_MIN {
-            return Err(bad(format!("has {} bytes, fewer than {FILE_BYTES_MIN}", content.len())));
+            return Err(bad(format!("it has {} bytes, fewer than {FILE_BYTES_MIN}", content.len())));
         }
         let content = content.strip_suffix(b"\n").unwrap_or(&content);
         Ok(Self(Some(content.strip_suffix(b"\r").unwrap_or(content).into())))
     }
 
-    /// What is signed with, for a secret of the store.
+    /// Combines the file's secret with a secret of the store.
     fn mixed_into(&self, stored: Vec<u8>) -> Arc<[u8]> {
         let Some(own) = &self.0 else { return stored.into() };
         let mut mac = keyed(own);
@@ -75,10 +76,10 @@ impl FileSecret {
 }
 
 fn keyed(secret: &[u8]) -> Hmac<Sha256> {
-    Hmac::<Sha256>::new_from_slice(secret).unwrap_or_else(|_| unreachable!("a key of any length will do"))
+    Hmac::<Sha256>::new_from_slice(secret).unwrap_or_else(|_| unreachable!("HMAC accepts keys of any length"))
 }
 
-/// The secrets in a lock, the present one first; there is at least one.
+/// Reads the secrets in a lock, the current one first, and creates the first one if necessary.
 pub(crate) async fn secrets(
     store: &dyn Store,
     entropy: &dyn Entropy,
@@ -95,47 +96,49 @@ pub(crate) async fn secrets(
         }
         let mut lock = keys::empty(name.clone(), store.now().await?);
         lock.holder = Some(random(entropy));
-        (lock.fence, lock.version) = (1, 1);
+        lock.fence = 1;
+        lock.version = 1;
         if let Written::Lost(None) = store.put_lock(lock, Expect::Absent).await? {
-            return Err(Problem::new(503, "the store refuses to keep what servers sign with"));
+            return Err(Problem::new(503, "the store refuses to save the signing secret"));
         }
     }
 }
 
-/// A lock, if it is there.
+/// Reads a lock.
 pub(crate) async fn read(store: &dyn Store, name: &LockName) -> Result<Option<Lock>, Problem> {
     let filter = LockFilter { name: Some(name.clone()), limit: 1, ..LockFilter::default() };
     Ok(store.locks(filter).await?.into_iter().next())
 }
 
-/// A new secret.
+/// Generates a secret.
 pub(crate) fn random(entropy: &dyn Entropy) -> String {
     (0..4).map(|_| format!("{:016x}", entropy.next())).collect()
 }
 
 impl Tokens {
-    /// What this store's servers sign with; made if this is the first of them.
+    /// Reads the signing secret of a store, or creates it.
     pub async fn of(store: &dyn Store, entropy: &dyn Entropy, own: &FileSecret) -> Result<Self, Problem> {
         let mut secrets = secrets(store, entropy, NAME, own).await?;
         Ok(secrets.swap_remove(0))
     }
 
-    /// What follows from a text for whoever signs, and for nobody else.
+    /// Derives a secret from a text. It cannot be computed without the signing secret.
     pub(crate) fn derive(&self, purpose: &str, text: &str) -> String {
         hex(&self.mac(purpose, "derived", text.as_bytes()).finalize().into_bytes())
     }
 
-    /// A token with this content, good for this purpose in this namespace.
+    /// Returns a token with this content, valid for one purpose in one namespace.
     pub fn seal<T: Serialize>(&self, purpose: &str, namespace: &str, content: &T) -> Result<String, Problem> {
         let body = serde_json::to_vec(content).map_err(|error| Problem::new(500, error.to_string()))?;
         let mac = self.mac(purpose, namespace, &body).finalize().into_bytes();
         Ok(format!("{}.{}", hex(&body), hex(&mac[..MAC_BYTES])))
     }
 
-    /// What is in a token, if it was made for this purpose in this namespace.
+    /// Returns the content of a token that is valid for this purpose in this namespace.
     pub fn open<T: DeserializeOwned>(&self, purpose: &str, namespace: &str, token: &str) -> Option<T> {
         let (body, mac) = Some(token).filter(|token| token.len() <= TOKEN_BYTES_MAX)?.split_once('.')?;
-        let (body, mac) = (unhex(body)?, unhex(mac).filter(|mac| mac.len() == MAC_BYTES)?);
+        let body = unhex(body)?;
+        let mac = unhex(mac).filter(|mac| mac.len() == MAC_BYTES)?;
         self.mac(purpose, namespace, &body).verify_truncated_left(&mac).ok()?;
         serde_json::from_slice(&body).ok()
     }

@@ -1,74 +1,61 @@
-//! Requests that wait for something: long polls and streams. Each key has so many places, each namespace an equal share of
-//! the connections, and all of them end when their key does.
+//! Waiting requests: long polls and streams. Each key has a limit, each namespace an equal share of the connections, and all
+//! of them end with their key.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use goldseam_api::Problem;
 use tokio::sync::watch;
 
-use crate::app::App;
-use crate::auth;
-use crate::extract::Access;
 use crate::slots::{Slot, Slots};
-use crate::spawn::spawn;
 
-/// Keys of what waits, and of workers, are looked at this often.
-const LOOK_EVERY: Duration = Duration::from_millis(400);
-
-/// Everything that waits.
+/// All waiting requests.
 #[derive(Debug)]
-pub(crate) struct Waits {
-    /// By id of the key; none: no key was asked for.
+pub(crate) struct WaitSlots {
+    /// By id of the key; `None` for requests without a key.
     keys: Slots<Option<String>>,
     namespaces: Slots<String>,
     ends: Mutex<HashMap<Option<String>, watch::Sender<Option<Problem>>>>,
 }
 
-/// A request that waits; its place is free again when it is dropped.
+/// A waiting request. Its slots are freed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Wait {
-    _places: (Slot<Option<String>>, Slot<String>),
+    _slots: (Slot<Option<String>>, Slot<String>),
     ended: watch::Receiver<Option<Problem>>,
 }
 
-impl Waits {
-    /// Places for each key; those that wait leave a quarter of all connections to others.
+impl WaitSlots {
+    /// Creates the slots. Waiting requests leave a quarter of all connections to others.
     pub(crate) fn new(per_key: usize, connections: usize, namespaces: usize) -> Self {
         let share = connections / 4 * 3 / namespaces.max(1);
         Self { keys: Slots::new(per_key), namespaces: Slots::new(share.max(1)), ends: Mutex::default() }
     }
 
-    /// A place for a request, if its key and its namespace have one left.
-    pub(crate) fn take(&self, access: &Access) -> Result<Wait, Problem> {
-        self.take_for(access.principal.key.clone(), access.namespace.name.clone())
-    }
-
-    fn take_for(&self, key: Option<String>, namespace: String) -> Result<Wait, Problem> {
-        let of_space = self
-            .namespaces
-            .take(namespace)
-            .ok_or_else(|| too_many("this namespace has", self.namespaces.most()))?;
-        let of_key = self.keys.take(key.clone()).ok_or_else(|| too_many("this key has", self.keys.most()))?;
+    /// Takes a slot of the key and of the namespace if both are free.
+    pub(crate) fn take(&self, key: Option<String>, namespace: String) -> Result<Wait, Problem> {
+        let of_namespace = self.namespaces.take(namespace);
+        let of_namespace = of_namespace.ok_or_else(|| too_many("this namespace", self.namespaces.max()))?;
+        let of_key = self.keys.take(key.clone());
+        let of_key = of_key.ok_or_else(|| too_many("this key", self.keys.max()))?;
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         let end = ends.entry(key).or_insert_with(|| watch::Sender::new(None));
         if end.borrow().is_some() {
-            // The store did not answer for a while, and does now.
+            // The store failed to answer for a while and has recovered.
             *end = watch::Sender::new(None);
         }
-        Ok(Wait { _places: (of_key, of_space), ended: end.subscribe() })
+        Ok(Wait { _slots: (of_key, of_namespace), ended: end.subscribe() })
     }
 
-    /// The keys that something waits with.
-    fn keys(&self) -> BTreeSet<Option<String>> {
+    /// Returns the keys of all waiting requests.
+    pub(crate) fn keys(&self) -> BTreeSet<Option<String>> {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         ends.retain(|_, end| end.receiver_count() > 0);
         ends.keys().cloned().collect()
     }
 
-    /// Ends everything that waits with a key.
-    fn end(&self, key: &Option<String>, problem: &Problem) {
+    /// Ends all waiting requests of a key.
+    pub(crate) fn end(&self, key: &Option<String>, problem: &Problem) {
         if let Some(end) = self.ends.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
             end.send_replace(Some(problem.clone()));
         }
@@ -76,7 +63,7 @@ impl Waits {
 }
 
 impl Wait {
-    /// Why it may not wait any more, once that is so.
+    /// Waits until the request must end, and returns the reason.
     pub(crate) async fn ended(&self) -> Problem {
         let mut ended = self.ended.clone();
         let why = ended.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
@@ -86,73 +73,33 @@ impl Wait {
         }
     }
 
-    /// The same without waiting for it.
+    /// Returns the reason why the request must end, if any, without waiting.
     pub(crate) fn problem(&self) -> Option<Problem> {
         self.ended.borrow().clone()
     }
 }
 
-fn too_many(whose: &str, most: usize) -> Problem {
-    Problem::new(429, format!("{whose} {most} long polls and streams open already, as many as it may have"))
+fn too_many(whose: &str, max: usize) -> Problem {
+    Problem::new(429, format!("{whose} already has {max} open long polls and streams, the maximum"))
         .code("GS0607")
         .hint("close one first, or wait with fewer requests")
-        .limit(most as u64)
-}
-
-/// Ends what waits, and the workers, of every key that was revoked or has expired, until the server leaves. Nothing is read
-/// while nothing waits.
-pub(crate) async fn watch(app: Arc<App>) {
-    while tokio::time::timeout(LOOK_EVERY, app.left()).await.is_err() {
-        look(&app).await;
-    }
-}
-
-async fn look(app: &Arc<App>) {
-    let workers = app.namespaces().filter_map(|namespace| namespace.workers_here());
-    let keys: BTreeSet<_> =
-        app.waits.keys().into_iter().chain(workers.flat_map(|all| all.holders())).collect();
-    for key in keys {
-        let Some(problem) = over(app, key.as_deref()).await else { continue };
-        app.waits.end(&key, &problem);
-        // A store that does not answer is no reason to send workers away.
-        if problem.status == auth::unauthenticated().status {
-            let app = Arc::clone(app);
-            spawn(async move {
-                for workers in app.namespaces().filter_map(|namespace| namespace.workers_here()) {
-                    workers.dismiss(key.as_deref()).await;
-                }
-            });
-        }
-    }
-}
-
-/// Why nothing may wait with this key any more.
-async fn over(app: &App, key: Option<&str>) -> Option<Problem> {
-    let valid = match key {
-        Some(key) => app.keyring.is_still_valid(key).await,
-        None => app.is_open().await,
-    };
-    match valid {
-        Ok(true) => None,
-        Ok(false) => Some(auth::unauthenticated()),
-        Err(problem) => Some(problem),
-    }
+        .limit(max as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn take(waits: &Waits, key: &str, namespace: &str) -> Result<Wait, u64> {
-        waits.take_for(Some(key.to_owned()), namespace.to_owned()).map_err(|problem| {
+    fn take(waits: &WaitSlots, key: &str, namespace: &str) -> Result<Wait, u64> {
+        waits.take(Some(key.to_owned()), namespace.to_owned()).map_err(|problem| {
             assert_eq!(problem.status, 429);
             problem.limit.unwrap()
         })
     }
 
     #[test]
-    fn a_key_and_a_namespace_have_so_many_places_and_get_them_back() {
-        let waits = Waits::new(2, 8, 2);
+    fn keys_and_namespaces_have_limited_slots_and_free_them() {
+        let waits = WaitSlots::new(2, 8, 2);
         let first = take(&waits, "a", "default").unwrap();
         let second = take(&waits, "a", "default").unwrap();
         assert_eq!(take(&waits, "a", "default").unwrap_err(), 2, "of the key");
@@ -166,12 +113,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_with_a_key_ends_with_it_and_nothing_else_does() {
-        let waits = Waits::new(2, 8, 1);
-        let (ends, stays) = (take(&waits, "a", "default").unwrap(), take(&waits, "b", "default").unwrap());
-        waits.end(&Some("a".to_owned()), &auth::unauthenticated());
+    async fn a_wait_ends_with_its_key_only() {
+        let waits = WaitSlots::new(2, 8, 1);
+        let ends = take(&waits, "a", "default").unwrap();
+        let stays = take(&waits, "b", "default").unwrap();
+        waits.end(&Some("a".to_owned()), &Problem::new(401, "revoked"));
         assert_eq!(ends.ended().await.status, 401);
         assert!(stays.problem().is_none());
-        assert!(take(&waits, "a", "default").unwrap().problem().is_none(), "a new one is judged again");
+        assert!(take(&waits, "a", "default").unwrap().problem().is_none(), "a new request is checked again");
     }
 }

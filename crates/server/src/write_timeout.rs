@@ -1,5 +1,4 @@
-//! A connection that is given up when its other end takes nothing in for too long, and that hears its other end out
-//! before it is closed.
+//! A stream that fails when the peer does not read for too long, and that drains unread input before it closes.
 
 use std::io;
 use std::pin::Pin;
@@ -12,55 +11,55 @@ use tokio::time::Sleep;
 
 use crate::connection::Activity;
 
-/// How long an end that still sends is heard out after the last word to it.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// How much of what it sends is heard out.
-const FAREWELL_BYTES: usize = 4 * 1024 * 1024;
+/// How long a closing connection reads from a peer that is still sending.
+const DRAIN: Duration = Duration::from_secs(1);
+/// How many bytes a closing connection reads.
+const DRAIN_BYTES: usize = 4 * 1024 * 1024;
 
-/// Ends with an error when a write has been waiting for longer than patience.
+/// A stream whose writes fail after a time limit without progress.
 #[derive(Debug)]
 pub(crate) struct WriteTimeout<T> {
     inner: T,
-    patience: Duration,
+    limit: Duration,
     activity: Arc<Activity>,
     waiting: Option<Pin<Box<Sleep>>>,
-    farewell: Option<Pin<Box<Sleep>>>,
-    heard: usize,
+    drain_timer: Option<Pin<Box<Sleep>>>,
+    drained: usize,
 }
 
 impl<T> WriteTimeout<T> {
-    pub(crate) fn new(inner: T, patience: Duration, activity: Arc<Activity>) -> Self {
-        Self { inner, patience, activity, waiting: None, farewell: None, heard: 0 }
+    pub(crate) fn new(inner: T, limit: Duration, activity: Arc<Activity>) -> Self {
+        Self { inner, limit, activity, waiting: None, drain_timer: None, drained: 0 }
     }
 
-    /// What a write came to: progress ends the wait, a write that is still pending may have waited for too long.
-    fn judge<R>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+    /// Resets the timer if the write made progress, and fails if a pending write exceeded the limit.
+    fn check_timeout<R>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if poll.is_ready() {
             self.waiting = None;
             return poll;
         }
-        let patience = self.patience;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let limit = self.limit;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         ready!(waiting.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other end takes nothing in")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "timed out writing to the peer")))
     }
 }
 
 impl<T: AsyncRead + Unpin> WriteTimeout<T> {
-    /// Takes in what still comes until the other end closes or the farewell is over. A connection that is closed over
-    /// unread bytes is reset, and the answer that went before is lost with it: whoever sends a body that is refused
-    /// would see a broken connection instead of the reason.
-    fn hear_out(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let farewell = self.farewell.get_or_insert_with(|| Box::pin(tokio::time::sleep(FAREWELL)));
-        if farewell.as_mut().poll(cx).is_ready() {
+    /// Reads and drops input until the peer closes or the drain limits are reached. Closing a socket with unread bytes
+    /// resets the connection and discards the response: a client whose body is refused would see a broken connection
+    /// instead of the reason.
+    fn drain(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = self.drain_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(DRAIN)));
+        if timer.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
         let mut unread = [0; 16 * 1024];
         loop {
             let mut buffer = ReadBuf::new(&mut unread);
             let read = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer));
-            self.heard += buffer.filled().len();
-            if read.is_err() || buffer.filled().is_empty() || self.heard >= FAREWELL_BYTES {
+            self.drained += buffer.filled().len();
+            if read.is_err() || buffer.filled().is_empty() || self.drained >= DRAIN_BYTES {
                 return Poll::Ready(());
             }
         }
@@ -80,21 +79,21 @@ impl<T: AsyncRead + Unpin> AsyncRead for WriteTimeout<T> {
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.judge(cx, poll)
+        self.check_timeout(cx, poll)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_flush(cx);
-        self.judge(cx, poll)
+        self.check_timeout(cx, poll)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.farewell.is_none() {
+        if self.drain_timer.is_none() {
             let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
-            ready!(self.judge(cx, poll))?;
+            ready!(self.check_timeout(cx, poll))?;
         }
         match self.activity.has_unread() {
-            true => self.hear_out(cx).map(Ok),
+            true => self.drain(cx).map(Ok),
             false => Poll::Ready(Ok(())),
         }
     }
@@ -106,35 +105,35 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const LIMIT: Duration = Duration::from_secs(30);
 
-    /// A connection whose other end has sent part of a request.
-    fn patient(near: DuplexStream) -> WriteTimeout<DuplexStream> {
+    /// Returns a stream whose peer has sent a part of a request.
+    fn with_unread(near: DuplexStream) -> WriteTimeout<DuplexStream> {
         let activity = Arc::new(Activity::default());
-        activity.heading();
-        WriteTimeout::new(near, PATIENCE, activity)
+        activity.headers_started();
+        WriteTimeout::new(near, LIMIT, activity)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_with_nothing_unread_is_closed_at_once() {
+    async fn closes_at_once_without_unread_input() {
         let (near, _far) = tokio::io::duplex(16);
-        let mut near = WriteTimeout::new(near, PATIENCE, Arc::default());
+        let mut near = WriteTimeout::new(near, LIMIT, Arc::default());
         let ended = near.shutdown();
-        tokio::time::timeout(FAREWELL / 2, ended).await.unwrap().unwrap();
+        tokio::time::timeout(DRAIN / 2, ended).await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_that_takes_nothing_in_is_given_up() {
+    async fn write_fails_if_the_peer_does_not_read() {
         let (near, _far) = tokio::io::duplex(16);
-        let mut near = patient(near);
+        let mut near = with_unread(near);
         let error = near.write_all(&[0; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_still_sends_is_heard_out_before_the_end() {
+    async fn drains_input_before_closing() {
         let (near, mut far) = tokio::io::duplex(16);
-        let mut near = patient(near);
+        let mut near = with_unread(near);
         near.write_all(b"too large").await.unwrap();
         let sender = async {
             far.write_all(&[0; 64 * 1024]).await.unwrap();
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn not_much_is_heard_out_however_fast_it_comes() {
+    async fn drain_stops_at_the_byte_limit() {
         let (near, mut far) = tokio::io::duplex(64 * 1024);
         let sender = async {
             let mut sent = 0;
@@ -159,27 +158,27 @@ mod tests {
             sent
         };
         let ended = async {
-            let mut near = patient(near);
+            let mut near = with_unread(near);
             near.shutdown().await.unwrap();
         };
         let (sent, ()) = tokio::join!(sender, ended);
-        assert!((FAREWELL_BYTES..FAREWELL_BYTES + 256 * 1024).contains(&sent), "{sent}");
+        assert!((DRAIN_BYTES..DRAIN_BYTES + 256 * 1024).contains(&sent), "{sent}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_never_ends_is_not_heard_out_for_long() {
+    async fn drain_stops_at_the_time_limit() {
         let (near, _far) = tokio::io::duplex(16);
-        tokio::time::timeout(FAREWELL * 2, patient(near).shutdown()).await.unwrap().unwrap();
+        tokio::time::timeout(DRAIN * 2, with_unread(near).shutdown()).await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_that_is_slow_but_reads_is_waited_for() {
+    async fn slow_reader_is_not_cut_off() {
         let (near, mut far) = tokio::io::duplex(16);
-        let mut near = patient(near);
+        let mut near = with_unread(near);
         let slow = async {
             let mut piece = [0; 16];
             for _ in 0..4 {
-                tokio::time::sleep(PATIENCE * 3 / 4).await;
+                tokio::time::sleep(LIMIT * 3 / 4).await;
                 far.read_exact(&mut piece).await.unwrap();
             }
         };

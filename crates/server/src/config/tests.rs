@@ -13,7 +13,7 @@ fn origin_of(settings: &Settings, name: &str) -> (String, String) {
 }
 
 #[test]
-fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
+fn flags_override_environment_and_environment_overrides_file() {
     let (_dir, path) = file("listen = \"127.0.0.1:1\"\nbody_bytes_max = 7\nconnections_max = 9\n");
     let env = |name: &str| {
         let value = match name {
@@ -35,7 +35,7 @@ fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
 }
 
 #[test]
-fn settings_of_healing_reach_the_engine() {
+fn healing_settings_reach_the_engine() {
     let (_dir, path) = file("version_grace_seconds = 7\nforeign_states = true\n");
     let settings = |path: Option<&Path>| Settings::gather(&BTreeMap::new(), |_| None, path).unwrap();
     let engine = settings(Some(&path)).config().unwrap().engine("default");
@@ -49,7 +49,7 @@ fn settings_of_healing_reach_the_engine() {
 }
 
 #[test]
-fn a_file_has_namespaces_as_a_table_and_passwords_are_not_shown() {
+fn reads_namespaces_from_a_table_and_hides_passwords() {
     let (_dir, path) = file(
         "store = \"postgres://ada:secret-1@db/a\"\n[namespaces]\nshop = \"postgres://ada:secret-2@db/b\"\n",
     );
@@ -60,7 +60,7 @@ fn a_file_has_namespaces_as_a_table_and_passwords_are_not_shown() {
 }
 
 #[test]
-fn no_secret_is_shown_and_none_is_quoted_in_an_error() {
+fn neither_output_nor_errors_contain_secrets() {
     let flags = BTreeMap::from([("otlp", "http://ada:hush@collector:4318".to_owned())]);
     let shown = format!("{:?}", Settings::of_flags(&flags).shown());
     assert!(shown.contains("collector:4318") && !shown.contains("hush"), "{shown}");
@@ -81,7 +81,7 @@ fn no_secret_is_shown_and_none_is_quoted_in_an_error() {
 }
 
 #[test]
-fn secrets_of_the_environment_are_named_and_never_shown() {
+fn shows_names_but_not_values_of_secrets_from_env() {
     let env = |name: &str| (name == "BANK_KEY").then(|| "open-sesame".to_owned());
     let of = |names: &str| {
         let flags = BTreeMap::from([("secrets_from_env", names.to_owned())]);
@@ -98,7 +98,7 @@ fn secrets_of_the_environment_are_named_and_never_shown() {
 }
 
 #[test]
-fn the_names_of_secrets_are_a_setting_and_may_be_none() {
+fn redact_keys_replaces_or_extends_the_usual_names() {
     let has = |keys: Option<&str>, name: &str| {
         let flags = keys.map(|keys| ("redact_keys", keys.to_owned())).into_iter().collect();
         let config = Settings::of_flags(&flags).config().unwrap();
@@ -115,7 +115,7 @@ fn the_names_of_secrets_are_a_setting_and_may_be_none() {
 }
 
 #[test]
-fn each_namespace_has_an_archive_of_its_own() {
+fn each_namespace_has_its_own_archive() {
     let archive_of = |archive: &str, namespace: &str| {
         let flags = BTreeMap::from([("archive", archive.to_owned())]);
         let settings = Settings::gather(&flags, |_| None, None).unwrap();
@@ -132,30 +132,30 @@ fn each_namespace_has_an_archive_of_its_own() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_with_its_origin() {
-    let told = |text: &str| {
+fn invalid_settings_are_reported_with_their_source() {
+    let problem_in = |text: &str| {
         let (_dir, path) = file(text);
         let gathered = Settings::gather(&BTreeMap::new(), |_| None, Some(&path));
         gathered.and_then(|settings| settings.config()).unwrap_err()
     };
     for (text, words) in [
-        ("lisen = \"x\"", "there is no setting \"lisen\""),
-        ("body_bytes_max = \"many\"", "body_bytes_max is \"many\", by file"),
-        ("tls_cert = \"x\"", "go together"),
-        ("listen = 2026-11-16", "listen cannot be"),
+        ("lisen = \"x\"", "unknown setting \"lisen\""),
+        ("body_bytes_max = \"many\"", "invalid body_bytes_max: \"many\" (file"),
+        ("tls_cert = \"x\"", "must be set together"),
+        ("listen = 2026-11-16", "listen cannot have the type"),
         ("[namespaces]\ndefault = \"sqlite:x\"", "namespace default is the main store"),
-        ("[namespaces]\n\"a/b\" = \"sqlite:x\"", "a namespace cannot have that name"),
+        ("[namespaces]\n\"a/b\" = \"sqlite:x\"", "invalid namespace name"),
         ("requests_per_second = 0", "at least 1"),
         ("x", "server.toml"),
     ] {
-        let problem = told(text);
+        let problem = problem_in(text);
         assert!(problem.detail.contains(words), "{text}: {}", problem.detail);
         assert_eq!(problem.code.as_deref(), Some("GS0610"), "{text}");
     }
 }
 
 #[test]
-fn bounds_that_let_nothing_through_are_refused() {
+fn limits_that_allow_nothing_are_refused() {
     let refused = |name: &'static str, value: &str| {
         let flags = BTreeMap::from([(name, value.to_owned())]);
         let problem = Settings::gather(&flags, |_| None, None).unwrap().config().unwrap_err();
@@ -164,12 +164,12 @@ fn bounds_that_let_nothing_through_are_refused() {
     for name in ["connections_per_address", "waits_max", "workers_per_key", "requests_at_once"] {
         refused(name, "0");
     }
-    // One key has half of it, and one body must fit into that.
+    // One key may use half of it, and one body must fit into that half.
     refused("bodies_bytes_max", "4194303");
 }
 
 #[test]
-fn proxies_and_their_header_are_read_or_refused() {
+fn parses_proxies_and_forwarding_header_or_refuses_them() {
     let config = |name: &'static str, value: &str| {
         Settings::of_flags(&BTreeMap::from([(name, value.to_owned())])).config()
     };

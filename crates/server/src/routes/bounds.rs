@@ -1,7 +1,6 @@
-//! The bounds of what requests hold, as the description publishes them. Each comes from the constant that the handlers
-//! go by.
+//! The limits of request fields in the OpenAPI description. Each comes from the constant that the handlers enforce.
 //!
-//! A span or a number that the server brings within its bounds itself, as a worker's lease, has no bound here.
+//! A value that the server clamps, such as a worker's lease, has no limit here.
 
 use goldseam::Limits;
 use goldseam::core::id::ID_BYTES_MAX;
@@ -16,19 +15,19 @@ use super::retention::PLAN_MAX;
 use crate::keys::{NAME_CHARS_MAX, QUEUES_MAX};
 use crate::pass::VALID_MAX;
 
-/// A schema, one of its fields, and the field's bounds.
+/// A schema, one of its fields, and the field's limits.
 type Bound = (&'static str, &'static str, Value);
 
 fn id() -> Value {
     json!({ "minLength": 1, "maxLength": ID_BYTES_MAX, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$" })
 }
 
-/// A name for people, or a key: not empty, and no longer than any text.
+/// A non-empty name or key.
 fn name() -> Value {
     json!({ "minLength": 1, "maxLength": Limits::default().text_bytes_max })
 }
 
-/// A reason, or the like: it may be empty.
+/// A text that may be empty, such as a reason.
 fn text() -> Value {
     json!({ "maxLength": Limits::default().text_bytes_max })
 }
@@ -37,12 +36,12 @@ fn from_1() -> Value {
     json!({ "minimum": 1 })
 }
 
-fn up_to(most: u64) -> Value {
-    json!({ "maximum": most })
+fn up_to(max: u64) -> Value {
+    json!({ "maximum": max })
 }
 
-/// Bounds of the fields of bodies.
-fn of_bodies() -> Vec<Bound> {
+/// The limits of body fields.
+fn body_limits() -> Vec<Bound> {
     let tags = json!({ "maxProperties": Limits::default().tags_max, "propertyNames": { "type": "string",
         "minLength": 1, "maxLength": ID_BYTES_MAX, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$" },
         "additionalProperties": { "type": "string", "maxLength": Limits::default().text_bytes_max } });
@@ -91,9 +90,9 @@ fn of_bodies() -> Vec<Bound> {
     bounds
 }
 
-/// Adds the bounds to the schemas of bodies.
+/// Adds the limits to the schemas of bodies.
 pub(super) fn add_to_bodies(schemas: &mut Value) {
-    for (schema, field, bounds) in of_bodies() {
+    for (schema, field, bounds) in body_limits() {
         add(&mut schemas[schema]["properties"][field], bounds);
     }
     let wanted = json!({ "maxItems": WANTED_MAX });
@@ -106,10 +105,11 @@ pub(super) fn add_to_bodies(schemas: &mut Value) {
     }
 }
 
-/// Adds its bounds to a parameter of a path or a query.
+/// Adds the limits to a path or query parameter.
 pub(super) fn add_to_parameter(path: &str, parameter: &mut Value) {
-    let (place, name) = (parameter["in"].as_str(), parameter["name"].as_str().unwrap_or_default());
-    let bounds = match (place, name) {
+    let location = parameter["in"].as_str();
+    let name = parameter["name"].as_str().unwrap_or_default();
+    let bounds = match (location, name) {
         (Some("path"), "run" | "task" | "lock" | "worker" | "key") => id(),
         (Some("path"), "question") => json!({ "minLength": 1, "maxLength": PATH_BYTES_MAX }),
         (Some("path"), "code") => json!({ "pattern": "^[A-Z]+[0-9]+$", "maxLength": 16 }),
@@ -134,9 +134,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bound_is_published() {
+    fn every_limit_is_published() {
         let schemas = &crate::openapi()["components"]["schemas"];
-        for (schema, field, bounds) in of_bodies() {
+        for (schema, field, bounds) in body_limits() {
             let published = &schemas[schema]["properties"][field];
             for (name, bound) in bounds.as_object().unwrap() {
                 assert_eq!(published[name], *bound, "{schema}.{field}: {name}");

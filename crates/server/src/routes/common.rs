@@ -1,92 +1,82 @@
-//! What holds for many routes alike, and so stands in no route's own description: what the guard and the shield answer,
-//! how a problem is written, and which changes take an idempotency key.
+//! The parts of the OpenAPI description that follow from the route table and are the same for many routes: path parameters,
+//! idempotency keys, and the responses of authentication and the other checks.
 
 use axum::http::Method;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::{Content, ObjectBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder, Type};
 
-use crate::auth::PUBLIC;
 use crate::extract::KEY_BYTES_MAX;
+use crate::route_table;
 
 /// The media type of a problem.
 const PROBLEM: &str = "application/problem+json";
 
-/// Answers of every route that asks who comes.
-const ALWAYS: &[(&str, &str)] = &[
-    ("400", "the request makes no sense"),
-    ("401", "there is no valid key or pass"),
-    ("403", "the key, the pass or the page may not do this"),
-    ("421", "the server does not answer under that name"),
-    ("429", "too many requests"),
-    ("500", "internal server error"),
-    ("503", "the store does not answer now"),
-];
-/// Of those that name something in their path.
-const NAMED: &[(&str, &str)] = &[("404", "there is no such thing")];
-/// Of those that take a body.
-const WITH_BODY: &[(&str, &str)] = &[
-    ("408", "the body came too slowly"),
-    ("413", "it is too large"),
-    ("415", "it is not JSON, or compressed"),
-];
-/// Of those that change something.
-const CHANGING: &[(&str, &str)] = &[
-    ("409", "it cannot be done now, or the key or id came with something else before"),
-    ("507", "the store is full"),
-];
-/// Of those that read the log of a run.
-const READING: &[(&str, &str)] = &[("409", "the log is damaged")];
-/// Of those that ask for no key.
-const OPEN: &[(&str, &str)] = &[
-    ("400", "the request makes no sense"),
-    ("421", "the server does not answer under that name"),
-    ("429", "too many connections from one address"),
-];
+/// Statuses of every route that needs a credential.
+const ALWAYS: &[&str] = &["400", "401", "403", "421", "429", "500", "503"];
+/// Statuses of public routes.
+const PUBLIC: &[&str] = &["400", "421", "429"];
+/// Statuses of routes with a path parameter.
+const WITH_PARAMETER: &[&str] = &["404"];
+/// Statuses of routes with a body.
+const WITH_BODY: &[&str] = &["408", "413", "415"];
+/// Statuses of changes.
+const CHANGING: &[&str] = &["409", "507"];
+/// Statuses of routes that read the log of a run.
+const READING: &[&str] = &["409"];
 
-/// Adds to every description what no route says itself.
+/// Adds the common parts to every operation.
 pub(super) fn add_to(openapi: &mut OpenApi) {
     for (path, item) in &mut openapi.paths.paths {
         for (method, operation) in operations_mut(item) {
-            if PUBLIC.iter().any(|(public, at)| (public, *at) == (&method, path.as_str())) {
-                add(operation, OPEN);
-                written_as_problems(operation);
-                continue;
-            }
-            add(operation, ALWAYS);
-            if path.contains('{') {
-                add(operation, NAMED);
-            }
-            if operation.request_body.is_some() {
-                add(operation, WITH_BODY);
-            }
-            if method != Method::GET {
-                add(operation, CHANGING);
-            } else if path.starts_with("/v1/runs/{run}") {
-                add(operation, READING);
-            }
-            if takes_key(&method, path) {
-                operation.parameters.get_or_insert_default().push(RefOr::T(key()));
-            }
-            written_as_problems(operation);
+            add_parameters(operation, &method, path);
+            add_responses(operation, &method, path);
+            use_problem_type(operation);
         }
     }
 }
 
-/// Whether a repeat of a change is recognised by its idempotency key. What is told once, as keys and passes are, and what
-/// has tokens of its own, as workers do, is not.
-fn takes_key(method: &Method, path: &str) -> bool {
-    let of_run = path.strip_prefix("/v1/runs/{run}/").is_some_and(|what| what != "passes");
-    let of_task = path.strip_prefix("/v1/tasks/{task}/").is_some_and(|what| what != "heartbeat");
-    let other = matches!(path, "/v1/runs" | "/v1/tasks" | "/v1/locks/{lock}/acquire");
-    *method == Method::POST && (of_run || of_task || other)
+fn add_parameters(operation: &mut Operation, method: &Method, path: &str) {
+    let mut parameters: Vec<_> = path.split('/').filter_map(path_parameter).map(RefOr::T).collect();
+    parameters.append(operation.parameters.get_or_insert_default());
+    if route_table::find(method, path).is_some_and(|route| route.is_idempotent) {
+        parameters.push(RefOr::T(idempotency_key()));
+    }
+    operation.parameters = (!parameters.is_empty()).then_some(parameters);
 }
 
-fn key() -> Parameter {
+/// Returns the parameter of a path segment such as `{run}`.
+fn path_parameter(segment: &str) -> Option<Parameter> {
+    let name = segment.strip_prefix('{')?.strip_suffix('}')?;
+    let description = match name {
+        "run" => "Id of the run.",
+        "question" => "Path of the question, percent-encoded.",
+        "task" => "Id of the task.",
+        "lock" => "Name of the lock.",
+        "worker" => "Id of the worker.",
+        "key" => "Id of the key.",
+        "code" => "An error or rule code, such as GS0104.",
+        "ticket" => "The ticket from the response that created the pass.",
+        _ => "",
+    };
+    Some(
+        ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .description(Some(description))
+            .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+            .build(),
+    )
+}
+
+fn idempotency_key() -> Parameter {
     ParameterBuilder::new()
         .name("idempotency-key")
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
-        .description(Some("the same change under the same key is made once, and answered the same way again"))
+        .description(Some(
+            "Identifies the change. A repeat under the same key is not executed again and gets the original response.",
+        ))
         .schema(Some(
             ObjectBuilder::new()
                 .schema_type(Type::String)
@@ -96,18 +86,38 @@ fn key() -> Parameter {
         .build()
 }
 
-fn add(operation: &mut Operation, answers: &[(&str, &str)]) {
-    for (status, description) in answers {
+fn add_responses(operation: &mut Operation, method: &Method, path: &str) {
+    if route_table::is_public(method, path) {
+        add(operation, PUBLIC);
+        return;
+    }
+    add(operation, ALWAYS);
+    if path.contains('{') {
+        add(operation, WITH_PARAMETER);
+    }
+    if operation.request_body.is_some() {
+        add(operation, WITH_BODY);
+    }
+    if method != Method::GET {
+        add(operation, CHANGING);
+    } else if path.starts_with("/v1/runs/{run}") {
+        add(operation, READING);
+    }
+}
+
+/// Adds a problem response for each status that the operation does not describe.
+fn add(operation: &mut Operation, statuses: &[&str]) {
+    for status in statuses {
         let known = operation.responses.responses.entry((*status).to_owned());
         known.or_insert_with(|| {
             let problem = Content::new(Some(Ref::from_schema_name("Problem")));
-            RefOr::T(ResponseBuilder::new().description(*description).content(PROBLEM, problem).build())
+            RefOr::T(ResponseBuilder::new().content(PROBLEM, problem).build())
         });
     }
 }
 
-/// Whatever is wrong comes as a problem, and not as the document that was asked for.
-fn written_as_problems(operation: &mut Operation) {
+/// Sets the media type of every error response.
+fn use_problem_type(operation: &mut Operation) {
     for (status, response) in &mut operation.responses.responses {
         if let RefOr::T(response) = response
             && status.as_str() >= "400"

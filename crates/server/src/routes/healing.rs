@@ -1,4 +1,4 @@
-//! What is wrong, what was healed, and who works here.
+//! Recoveries, sweeps, the doctor, nodes and workflows.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Access, Body, CallerInfo, Query};
+use crate::extract::{Access, CallerInfo, OptionalBody, Query};
 use crate::reply::{Json, JsonResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
@@ -28,9 +28,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(changes))
 }
 
-/// What was healed, newest first.
-#[utoipa::path(get, path = "/v1/recoveries", tag = "healing", security(("key" = ["read"])), params(RecoveriesQuery),
-    responses((status = 200, body = Page<Healing>), (status = 400, body = Problem)))]
+/// Lists recoveries, newest first.
+#[utoipa::path(get, path = "/v1/recoveries", tag = "healing", params(RecoveriesQuery),
+    responses((status = 200, body = Page<Healing>)))]
 async fn recoveries(
     State(app): State<Arc<App>>,
     access: Access,
@@ -41,75 +41,67 @@ async fn recoveries(
     Ok(Json(app.cursors("recoveries", &access).seal(page)?))
 }
 
-/// What was healed, counted by rule.
-#[utoipa::path(get, path = "/v1/recoveries/stats", tag = "healing", security(("key" = ["read"])),
-    params(HealingStatsQuery),
-    responses((status = 200, body = Items<HealingStats>), (status = 400, body = Problem)))]
+/// Counts recoveries by rule.
+#[utoipa::path(get, path = "/v1/recoveries/stats", tag = "healing", params(HealingStatsQuery),
+    responses((status = 200, body = Items<HealingStats>)))]
 async fn stats(access: Access, Query(query): Query<HealingStatsQuery>) -> JsonResult<Items<HealingStats>> {
     Ok(Json(access.namespace.api.recovery_stats(query).await?))
 }
 
-/// Looks over the next batch of active runs, and heals those that are stalled.
-#[utoipa::path(post, path = "/v1/sweep", tag = "healing", security(("key" = ["operate"])),
-    request_body = Option<NewSweep>,
-    responses((status = 200, body = Sweep), (status = 400, body = Problem)))]
+/// Examines the next batch of active runs and heals the stalled ones.
+#[utoipa::path(post, path = "/v1/sweep", tag = "healing", request_body = Option<NewSweep>,
+    responses((status = 200, body = Sweep)))]
 async fn sweep(
     access: Access,
     CallerInfo(caller): CallerInfo,
-    body: Option<Body<NewSweep>>,
+    OptionalBody(new): OptionalBody<NewSweep>,
 ) -> JsonResult<Sweep> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(access.namespace.api.sweep(&caller, new).await?))
 }
 
-/// Examines the whole store by every rule; heals what can be healed if that is wanted. The answer has 500 findings at the
-/// most, the worst first, and counts of all by rule and fate; `rule` narrows it.
-#[utoipa::path(post, path = "/v1/doctor", tag = "healing", security(("key" = ["operate"])),
-    request_body = Option<NewCheckup>,
-    responses((status = 200, body = Checkup), (status = 400, body = Problem)))]
+/// Examines the whole store by every rule, and heals the findings if `fix` is set. The response has at most 500 findings,
+/// the most severe first, and counts of all findings by rule and outcome. `rule` selects one rule.
+#[utoipa::path(post, path = "/v1/doctor", tag = "healing", request_body = Option<NewCheckup>,
+    responses((status = 200, body = Checkup)))]
 async fn doctor(
     access: Access,
     CallerInfo(caller): CallerInfo,
-    body: Option<Body<NewCheckup>>,
+    OptionalBody(mut new): OptionalBody<NewCheckup>,
 ) -> JsonResult<Checkup> {
-    let mut new = body.map(|Body(new)| new).unwrap_or_default();
     match new.limit.get_or_insert(PAGE_MAX) {
         1..=PAGE_MAX => {}
         other => {
-            let words = format!("an answer holds 1 to {PAGE_MAX} findings, not {other}");
-            return Err(Problem::bad_request(words).limit(u64::from(PAGE_MAX)).into());
+            let detail = format!("`limit` must be 1 to {PAGE_MAX}, not {other}");
+            return Err(Problem::bad_request(detail).limit(u64::from(PAGE_MAX)).into());
         }
     }
     Ok(Json(access.namespace.api.doctor(&caller, new, &mut |_| ()).await?))
 }
 
-/// Engines that work on the store, or did.
-#[utoipa::path(get, path = "/v1/nodes", tag = "nodes", security(("key" = ["read"])),
-    responses((status = 200, body = Items<Node>), (status = 503, body = Problem)))]
+/// Lists the nodes of the store, live and dead.
+#[utoipa::path(get, path = "/v1/nodes", tag = "nodes", responses((status = 200, body = Items<Node>)))]
 async fn nodes(access: Access) -> JsonResult<Items<Node>> {
     Ok(Json(access.namespace.api.nodes().await?))
 }
 
-/// Workflows that live nodes have.
-#[utoipa::path(get, path = "/v1/workflows", tag = "nodes", security(("key" = ["read"])),
-    responses((status = 200, body = Items<Workflow>), (status = 503, body = Problem)))]
+/// Lists the workflows of live nodes.
+#[utoipa::path(get, path = "/v1/workflows", tag = "nodes", responses((status = 200, body = Items<Workflow>)))]
 async fn workflows(access: Access) -> JsonResult<Items<Workflow>> {
     Ok(Json(access.namespace.api.workflows().await?))
 }
 
-/// Returns once something may have changed since a mark, or after a while.
-#[utoipa::path(get, path = "/v1/changes", tag = "nodes", security(("key" = ["read"])),
-    params(ChangesQuery),
-    responses((status = 200, body = Mark), (status = 400, body = Problem)))]
+/// Returns when something may have changed since a mark, or after a while.
+#[utoipa::path(get, path = "/v1/changes", tag = "nodes", params(ChangesQuery),
+    responses((status = 200, body = Mark)))]
 async fn changes(
     State(app): State<Arc<App>>,
     access: Access,
     Query(query): Query<ChangesQuery>,
 ) -> JsonResult<Mark> {
-    let now = ChangesQuery { wait_ms: None, ..query };
+    let without_wait = ChangesQuery { wait_ms: None, ..query };
     let mark = tokio::select! {
         mark = access.namespace.api.changed(query) => mark?,
-        () = app.left() => access.namespace.api.changed(now).await?,
+        () = app.shutdown_started() => access.namespace.api.changed(without_wait).await?,
     };
     Ok(Json(mark))
 }

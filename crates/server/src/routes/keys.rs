@@ -1,4 +1,4 @@
-//! Keys: made, listed and revoked by whoever may.
+//! API keys: create, list and revoke them.
 
 use std::sync::Arc;
 
@@ -17,19 +17,17 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
 }
 
-/// The keys of this namespace.
-#[utoipa::path(get, path = "/v1/keys", tag = "keys", security(("key" = ["admin"])),
-    responses((status = 200, body = Items<Key>), (status = 403, body = Problem)))]
+/// Lists the keys of this namespace.
+#[utoipa::path(get, path = "/v1/keys", tag = "keys", responses((status = 200, body = Items<Key>)))]
 async fn list(State(app): State<Arc<App>>, access: Access) -> JsonResult<Items<Key>> {
     let mut items = app.keyring.keys.list().await?;
     items.retain(|key| key.namespace == access.namespace.name);
     Ok(Json(items.into()))
 }
 
-/// Makes a key for this namespace. Its credential is in the answer, and nowhere else.
-#[utoipa::path(post, path = "/v1/keys", tag = "keys", security(("key" = ["admin"])), request_body = NewKey,
-    responses((status = 200, body = MadeKey), (status = 400, body = Problem), (status = 403, body = Problem),
-        (status = 409, body = Problem)))]
+/// Creates a key for this namespace. Only this response contains its credential.
+#[utoipa::path(post, path = "/v1/keys", tag = "keys", request_body = NewKey,
+    responses((status = 200, body = MadeKey)))]
 async fn create(
     State(app): State<Arc<App>>,
     access: Access,
@@ -38,7 +36,7 @@ async fn create(
 ) -> JsonResult<MadeKey> {
     let own = access.namespace.name.clone();
     if new.namespace.as_ref().is_some_and(|namespace| *namespace != own) {
-        return Err(Problem::new(403, "a key can be made for one's own namespace only")
+        return Err(Problem::new(403, "a key may create keys for its own namespace only")
             .code("GS0602")
             .into());
     }
@@ -48,10 +46,8 @@ async fn create(
     Ok(Json(MadeKey { key, credential: credential.reveal().to_owned() }))
 }
 
-/// Revokes a key of this namespace, for good.
-#[utoipa::path(post, path = "/v1/keys/{key}/revoke", tag = "keys", security(("key" = ["admin"])),
-    params(("key" = String, Path, description = "its id")),
-    responses((status = 200, body = Key), (status = 404, body = Problem)))]
+/// Revokes a key of this namespace permanently.
+#[utoipa::path(post, path = "/v1/keys/{key}/revoke", tag = "keys", responses((status = 200, body = Key)))]
 async fn revoke(
     State(app): State<Arc<App>>,
     access: Access,
@@ -60,7 +56,7 @@ async fn revoke(
 ) -> JsonResult<Key> {
     let known = app.keyring.keys.list().await?;
     if !known.iter().any(|key| key.id == id && key.namespace == access.namespace.name) {
-        return Err(Problem::not_found("there is no such key").hint("goldseam key list lists them").into());
+        return Err(Problem::not_found("key not found").hint("goldseam key list shows all keys").into());
     }
     let key = app.keyring.keys.revoke(&id, caller.who.as_deref()).await?;
     app.keyring.forget().await;

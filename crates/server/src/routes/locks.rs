@@ -27,9 +27,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(release))
 }
 
-/// Lists locks, in order of name.
-#[utoipa::path(get, path = "/v1/locks", tag = "locks", security(("key" = ["read"])), params(LocksQuery),
-    responses((status = 200, body = Page<Lock>), (status = 400, body = Problem)))]
+/// Lists locks in order of name.
+#[utoipa::path(get, path = "/v1/locks", tag = "locks", params(LocksQuery),
+    responses((status = 200, body = Page<Lock>)))]
 async fn list(
     State(app): State<Arc<App>>,
     access: Access,
@@ -40,26 +40,22 @@ async fn list(
     Ok(Json(app.cursors("locks", &access).seal(page)?))
 }
 
-/// Locks that nobody alive holds.
-#[utoipa::path(get, path = "/v1/locks/stale", tag = "locks", security(("key" = ["read"])),
-    responses((status = 200, body = Items<StaleLock>), (status = 400, body = Problem)))]
+/// Lists stale locks: expired, or held through a dead node.
+#[utoipa::path(get, path = "/v1/locks/stale", tag = "locks",
+    responses((status = 200, body = Items<StaleLock>)))]
 async fn stale(access: Access) -> JsonResult<Items<StaleLock>> {
     Ok(Json(access.namespace.api.stale_locks().await?))
 }
 
-/// One lock.
-#[utoipa::path(get, path = "/v1/locks/{lock}", tag = "locks", security(("key" = ["read"])),
-    params(("lock" = String, Path, description = "the lock")),
-    responses((status = 200, body = Lock), (status = 400, body = Problem), (status = 404, body = Problem)))]
+/// Returns a lock.
+#[utoipa::path(get, path = "/v1/locks/{lock}", tag = "locks", responses((status = 200, body = Lock)))]
 async fn get(access: Access, PathParam(lock): PathParam<LockName>) -> JsonResult<Lock> {
     Ok(Json(access.namespace.api.lock(&lock).await?))
 }
 
-/// Takes a lock that is free or expired.
-#[utoipa::path(post, path = "/v1/locks/{lock}/acquire", tag = "locks", security(("key" = ["worker"])),
-    params(("lock" = String, Path, description = "the lock")),
-    request_body = NewHold,
-    responses((status = 200, body = Lock), (status = 400, body = Problem), (status = 409, body = Problem)))]
+/// Acquires a free or expired lock.
+#[utoipa::path(post, path = "/v1/locks/{lock}/acquire", tag = "locks", request_body = NewHold,
+    responses((status = 200, body = Lock)))]
 async fn acquire(
     access: Access,
     CallerInfo(caller): CallerInfo,
@@ -69,32 +65,26 @@ async fn acquire(
     Ok(Json(access.namespace.api.acquire_lock(&caller, &lock, new).await?))
 }
 
-/// Refuses the hold of another key: its holder and its fence can be read, and are no secret.
+/// Refuses a hold of another key. Holder and fence are no proof, because both can be read.
 async fn check_hold(access: &Access, name: &LockName, fence: u64) -> Result<(), Problem> {
     let Access { namespace, principal } = access;
     if principal.scopes.contains(&Scope::Operate) {
         return Ok(());
     }
-    // A lock that was taken again meanwhile has another fence, and is refused for that.
-    let held = namespace
-        .client()
-        .locks()
-        .get(name)
-        .await?
-        .filter(|lock| lock.fence == fence && lock.holder.is_some());
+    // A lock that was acquired again meanwhile has another fence, which the API refuses.
+    let lock = namespace.client().locks().get(name).await?;
+    let held = lock.filter(|lock| lock.fence == fence && lock.holder.is_some());
     match held.is_none_or(|lock| lock.credential() == principal.key.as_deref()) {
         true => Ok(()),
         false => Err(Problem::new(403, format!("lock {name} is held with another key"))
             .code("GS0602")
-            .hint("use the key that took it, or one with the scope operate")),
+            .hint("use the key that acquired it, or one with the scope operate")),
     }
 }
 
-/// Holds on to a lock.
-#[utoipa::path(post, path = "/v1/locks/{lock}/extend", tag = "locks", security(("key" = ["worker"])),
-    params(("lock" = String, Path, description = "the lock")),
-    request_body = Extension,
-    responses((status = 200, body = Lock), (status = 400, body = Problem), (status = 409, body = Problem)))]
+/// Extends the hold of a lock.
+#[utoipa::path(post, path = "/v1/locks/{lock}/extend", tag = "locks", request_body = Extension,
+    responses((status = 200, body = Lock)))]
 async fn extend(
     access: Access,
     CallerInfo(caller): CallerInfo,
@@ -105,11 +95,9 @@ async fn extend(
     Ok(Json(access.namespace.api.extend_lock(&caller, &lock, new).await?))
 }
 
-/// Lets a lock go.
-#[utoipa::path(post, path = "/v1/locks/{lock}/release", tag = "locks", security(("key" = ["worker"])),
-    params(("lock" = String, Path, description = "the lock")),
-    request_body = NewRelease,
-    responses((status = 200, body = Released), (status = 400, body = Problem), (status = 409, body = Problem)))]
+/// Releases a lock.
+#[utoipa::path(post, path = "/v1/locks/{lock}/release", tag = "locks", request_body = NewRelease,
+    responses((status = 200, body = Released)))]
 async fn release(
     access: Access,
     CallerInfo(caller): CallerInfo,

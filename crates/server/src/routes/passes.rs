@@ -1,9 +1,9 @@
-//! Passes: made by whoever has a key, used by whoever holds one.
+//! Passes: callers with a key create them, holders use them.
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
+use axum::http::request::Parts;
 use bytes::Bytes;
 use goldseam::{Payload, RunId};
 use goldseam_api::doc::change::{NewAnswer, NewSignal};
@@ -14,12 +14,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::auth::{self, Peer, PresentedPass};
+use crate::auth;
 use crate::extract::{Access, Body, CallerInfo, PathParam};
 use crate::pass::{Allows, Maker, Pass};
+use crate::principal::{Peer, PresentedPass, unauthenticated};
 use crate::reply::{Json, JsonResult};
 
-/// Where a program says that it has the secret.
+/// The header with the signature of a callback.
 const SIGNATURE: &str = "goldseam-signature";
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
@@ -30,10 +31,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(rotate))
 }
 
-/// Makes a pass: whoever holds it may answer one question of this run, or send it one signal, once.
-#[utoipa::path(post, path = "/v1/runs/{run}/passes", tag = "passes", security(("key" = ["signal"])), request_body = NewPass,
-    params(("run" = String, Path, description = "the run")),
-    responses((status = 200, body = MadePass), (status = 400, body = Problem), (status = 404, body = Problem)))]
+/// Creates a pass. Its holder may answer one question of this run or send it one signal, once.
+#[utoipa::path(post, path = "/v1/runs/{run}/passes", tag = "passes", request_body = NewPass,
+    responses((status = 200, body = MadePass)))]
 async fn create(
     State(app): State<Arc<App>>,
     access: Access,
@@ -41,7 +41,7 @@ async fn create(
     PathParam(run): PathParam<RunId>,
     Body(new): Body<NewPass>,
 ) -> JsonResult<MadePass> {
-    let space = (access.namespace.name.as_str(), &access.namespace.api as &dyn Api);
+    let namespace = (access.namespace.name.as_str(), &access.namespace.api as &dyn Api);
     let once = caller.command_id("create pass", run.as_str());
     let key = access.principal.key.clone();
     let key_expires_at = match &key {
@@ -49,85 +49,83 @@ async fn create(
         None => None,
     };
     let maker = Maker { who: caller.who, key, key_expires_at, once };
-    Ok(Json(app.passes.make(space, maker, &run, new).await?))
+    Ok(Json(app.passes.make(namespace, maker, &run, new).await?))
 }
 
-/// What the pass allows that this was asked with.
-#[utoipa::path(get, path = "/v1/pass", tag = "passes", security(("pass" = [])),
-    responses((status = 200, body = ShownPass), (status = 403, body = Problem), (status = 410, body = Problem)))]
-async fn show(access: Access, held: PresentedPass) -> JsonResult<ShownPass> {
-    let pass = &held.opened.pass;
+/// Shows what the presented pass allows.
+#[utoipa::path(get, path = "/v1/pass", tag = "passes",
+    responses((status = 200, body = ShownPass), (status = 410, body = Problem)))]
+async fn show(access: Access, presented: PresentedPass) -> JsonResult<ShownPass> {
+    let pass = &presented.opened.pass;
     let (question, signal) = match &pass.allows {
         Allows::Answer { question, since } => {
             let open = access.namespace.api.questions_of(&pass.run).await?.items;
             let is_it =
                 |open: &Question| (&open.open.input.path, open.open.input.since) == (question, *since);
-            (Some(open.into_iter().find(is_it).ok_or_else(over)?.open), None)
+            (Some(open.into_iter().find(is_it).ok_or_else(spent)?.open), None)
         }
         Allows::Signal { name } => (None, Some(name.clone())),
     };
     Ok(Json(ShownPass { run: pass.run.clone(), question, signal, expires_at: pass.expires_at }))
 }
 
-/// Uses the pass that this was asked with. The same again is answered the same way, something else is refused.
-#[utoipa::path(post, path = "/v1/pass", tag = "passes", security(("pass" = [])), request_body = UsePass,
-    responses((status = 200, body = UsedPass), (status = 400, body = Problem), (status = 403, body = Problem),
-        (status = 409, body = Problem), (status = 410, body = Problem), (status = 422, body = Problem)))]
-async fn spend(access: Access, held: PresentedPass, Body(usage): Body<UsePass>) -> JsonResult<UsedPass> {
-    used(&access, &held.opened.pass, usage).await
+/// Uses the presented pass. The same request again gets the same response, a different one is refused.
+#[utoipa::path(post, path = "/v1/pass", tag = "passes", request_body = UsePass,
+    responses((status = 200, body = UsedPass), (status = 410, body = Problem), (status = 422, body = Problem)))]
+async fn spend(access: Access, presented: PresentedPass, Body(usage): Body<UsePass>) -> JsonResult<UsedPass> {
+    use_pass(&access, &presented.opened.pass, usage).await
 }
 
-/// Uses a pass by a signature instead of showing it: for programs. The body is the payload itself.
+/// Uses a pass with a signature instead of its secret: for programs. The body is the payload.
 ///
-/// `goldseam-signature: t=SECONDS,v1=HMAC`, where HMAC is HMAC-SHA-256, in hexadecimal, with the secret of the pass as
-/// its key, over `SECONDS.POST.PATH.HASH`: the time now, the path of this request, and the SHA-256 of the body in
-/// hexadecimal. It is good for five minutes.
-#[utoipa::path(post, path = "/v1/callbacks/{ticket}", tag = "passes", security(("signature" = [])),
-    params(("ticket" = String, Path, description = "from the answer that made the pass")),
-    request_body = serde_json::Value,
-    responses((status = 200, body = UsedPass), (status = 400, body = Problem), (status = 401, body = Problem),
-        (status = 409, body = Problem), (status = 410, body = Problem), (status = 422, body = Problem)))]
+/// `goldseam-signature: t=SECONDS,v1=HMAC`, where HMAC is the hexadecimal HMAC-SHA-256 of `SECONDS.POST.PATH.HASH` with
+/// the secret of the pass as its key: the current time, the path of this request, and the hexadecimal SHA-256 of the body.
+/// A signature is valid for five minutes.
+#[utoipa::path(post, path = "/v1/callbacks/{ticket}", tag = "passes", request_body = serde_json::Value,
+    responses((status = 200, body = UsedPass), (status = 410, body = Problem), (status = 422, body = Problem)))]
 async fn callback(
     State(app): State<Arc<App>>,
-    (access, held, uri): (Access, PresentedPass, Uri),
-    axum::Extension(Peer { client, .. }): axum::Extension<Peer>,
-    headers: HeaderMap,
+    access: Access,
+    presented: PresentedPass,
+    parts: Parts,
     body: Bytes,
 ) -> JsonResult<UsedPass> {
-    let signature = headers.get(SIGNATURE).and_then(|signature| signature.to_str().ok()).unwrap_or_default();
-    if !held.opened.is_signed(signature, uri.path(), &body, app.clock.now()) {
-        return Err(auth::turned_away(&app, Some(client), auth::unauthenticated()).into());
+    let signature = parts.headers.get(SIGNATURE).and_then(|signature| signature.to_str().ok());
+    let signature = signature.unwrap_or_default();
+    if !presented.opened.is_signed(signature, parts.uri.path(), &body, app.clock.now()) {
+        let client = parts.extensions.get::<Peer>().map(|peer| peer.client);
+        return Err(auth::reject(&app, client, unauthenticated()).into());
     }
     let text = if body.is_empty() { b"null" } else { body.as_ref() };
-    let payload: Payload = serde_json::from_slice(text)
-        .map_err(|error| Problem::bad_request(format!("the body is no JSON: {error}")).code("GS0608"))?;
-    used(&access, &held.opened.pass, UsePass { payload, by: None }).await
+    let payload: Payload = serde_json::from_slice(text).map_err(|error| {
+        Problem::bad_request(format!("the body is not valid JSON: {error}")).code("GS0608")
+    })?;
+    use_pass(&access, &presented.opened.pass, UsePass { payload, by: None }).await
 }
 
-/// Makes passes with something new from now on. Those that were made before the last time open nothing any more.
-#[utoipa::path(post, path = "/v1/passes/rotate", tag = "passes", security(("key" = ["admin"])),
-    responses((status = 200, body = Rotated), (status = 403, body = Problem)))]
+/// Generates a new secret for passes. Existing passes stay valid until the next rotation.
+#[utoipa::path(post, path = "/v1/passes/rotate", tag = "passes", responses((status = 200, body = Rotated)))]
 async fn rotate(
     State(app): State<Arc<App>>,
     access: Access,
     CallerInfo(caller): CallerInfo,
 ) -> JsonResult<Rotated> {
     if access.namespace.name != crate::NAMESPACE_DEFAULT {
-        return Err(Problem::new(
-            403,
-            "passes of all namespaces are made with the same: ask in the main one",
-        )
-        .code("GS0602")
-        .into());
+        return Err(Problem::new(403, "only a key of the main namespace may rotate the pass secret")
+            .code("GS0602")
+            .hint("all namespaces share one pass secret; use a key of namespace default")
+            .into());
     }
     Ok(Json(app.passes.rotate(&caller).await?))
 }
 
-/// Does what a pass allows. Its id is the idempotency key, so that the run's log knows whether it was used.
-async fn used(access: &Access, pass: &Pass, UsePass { payload, by }: UsePass) -> JsonResult<UsedPass> {
+/// Does what a pass allows. Its id is the idempotency key, so the run's log shows whether it was used.
+async fn use_pass(access: &Access, pass: &Pass, usage: UsePass) -> JsonResult<UsedPass> {
+    let UsePass { payload, by } = usage;
     let key = Some(format!("pass {}", pass.id));
     let caller = Caller { who: Some(access.principal.name.clone()), key, ..Caller::default() };
-    let (api, run) = (&access.namespace.api, &pass.run);
+    let api = &access.namespace.api;
+    let run = &pass.run;
     let event = match &pass.allows {
         Allows::Signal { name } => {
             let new = NewSignal { name: name.to_string(), payload, id: None };
@@ -136,14 +134,14 @@ async fn used(access: &Access, pass: &Pass, UsePass { payload, by }: UsePass) ->
         Allows::Answer { question, since } => {
             let new = NewAnswer { answer: payload, since: Some(*since), by, id: None };
             let answered = api.answer(&caller, run, question, new).await;
-            answered.map_err(|problem| if problem.status == 404 { over() } else { problem })?.event
+            answered.map_err(|problem| if problem.status == 404 { spent() } else { problem })?.event
         }
     };
     Ok(Json(UsedPass { event, run: run.clone() }))
 }
 
-fn over() -> Problem {
-    Problem::new(410, "what this pass was for is over: it was used, or the question is not asked any more")
+fn spent() -> Problem {
+    Problem::new(410, "this pass was already used, or its question was closed")
         .code("GS0613")
-        .hint("ask whoever sent it for another one")
+        .hint("ask the sender of the pass for another one")
 }

@@ -18,14 +18,14 @@ use crate::reply::{Json, JsonResult};
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(list))
-        .routes(routes!(of_run))
+        .routes(routes!(list_of_run))
         .routes(routes!(get))
         .routes(routes!(answer))
 }
 
-/// Open questions of all runs.
-#[utoipa::path(get, path = "/v1/questions", tag = "questions", security(("key" = ["read"])), params(QuestionsQuery),
-    responses((status = 200, body = Page<Question>), (status = 400, body = Problem)))]
+/// Lists the open questions of all runs.
+#[utoipa::path(get, path = "/v1/questions", tag = "questions", params(QuestionsQuery),
+    responses((status = 200, body = Page<Question>)))]
 async fn list(
     State(app): State<Arc<App>>,
     access: Access,
@@ -36,27 +36,24 @@ async fn list(
     Ok(Json(app.cursors("questions", &access).seal(page)?))
 }
 
-/// Open questions of one run.
-#[utoipa::path(get, path = "/v1/runs/{run}/questions", tag = "questions", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run")),
-    responses((status = 200, body = Items<Question>), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn of_run(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Items<Question>> {
+/// Lists the open questions of a run.
+#[utoipa::path(get, path = "/v1/runs/{run}/questions", tag = "questions",
+    responses((status = 200, body = Items<Question>)))]
+async fn list_of_run(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Items<Question>> {
     Ok(Json(access.namespace.api.questions_of(&run).await?))
 }
 
-/// One open question.
-#[utoipa::path(get, path = "/v1/runs/{run}/questions/{question}", tag = "questions", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run"), ("question" = String, Path, description = "the question, percent-encoded")),
-    responses((status = 200, body = Question), (status = 400, body = Problem), (status = 404, body = Problem)))]
+/// Returns an open question.
+#[utoipa::path(get, path = "/v1/runs/{run}/questions/{question}", tag = "questions",
+    responses((status = 200, body = Question)))]
 async fn get(access: Access, PathParam((run, question)): PathParam<(RunId, Path)>) -> JsonResult<Question> {
     Ok(Json(access.namespace.api.question(&run, &question).await?))
 }
 
-/// Answers a question; durable once it is answered.
-#[utoipa::path(post, path = "/v1/runs/{run}/questions/{question}/answer", tag = "questions", security(("key" = ["signal"])),
-    params(("run" = String, Path, description = "the run"), ("question" = String, Path, description = "the question, percent-encoded")),
+/// Answers a question. The answer is durable when the response arrives.
+#[utoipa::path(post, path = "/v1/runs/{run}/questions/{question}/answer", tag = "questions",
     request_body = NewAnswer,
-    responses((status = 200, body = Answered), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = Answered), (status = 422, body = Problem)))]
 async fn answer(
     access: Access,
     CallerInfo(caller): CallerInfo,

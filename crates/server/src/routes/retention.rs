@@ -1,4 +1,4 @@
-//! Pruning: into the archive that the server's configuration names, and nowhere else.
+//! Prunes into the archive of the server's configuration.
 
 use std::sync::Arc;
 
@@ -11,49 +11,48 @@ use crate::app::App;
 use crate::extract::{Access, Body, CallerInfo, Query};
 use crate::reply::{Json, JsonResult};
 
-/// Most runs in a plan.
+/// Maximum number of runs in a plan.
 pub(super) const PLAN_MAX: u64 = 10_000;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(plan, prune))
 }
 
-/// How many are wanted: no more than this, and so many unless somebody says.
-fn up_to(limit: Option<u64>, max: u64) -> Result<Option<u64>, Problem> {
+/// Returns `limit`, or `max` if it is not set. Refuses more than `max`.
+fn checked_limit(limit: Option<u64>, max: u64) -> Result<Option<u64>, Problem> {
     match limit.unwrap_or(max) {
         limit if limit <= max => Ok(Some(limit)),
         limit => {
-            let told = format!("at most {max} runs are pruned or planned at a time, not {limit}");
-            Err(Problem::bad_request(told).limit(max))
+            let detail = format!("`limit` must be at most {max} runs, not {limit}");
+            Err(Problem::bad_request(detail).limit(max))
         }
     }
 }
 
-/// Which runs a prune would archive and remove, the oldest 10,000 of them at most. Changes nothing.
-#[utoipa::path(get, path = "/v1/prune", tag = "retention", security(("key" = ["read"])), params(PruneQuery),
-    responses((status = 200, body = PrunePlan), (status = 400, body = Problem)))]
+/// Lists the runs that a prune would archive and remove, oldest first and at most 10,000. Changes nothing.
+#[utoipa::path(get, path = "/v1/prune", tag = "retention", params(PruneQuery),
+    responses((status = 200, body = PrunePlan)))]
 async fn plan(access: Access, Query(query): Query<PruneQuery>) -> JsonResult<PrunePlan> {
-    let limit = up_to(query.limit, PLAN_MAX)?;
+    let limit = checked_limit(query.limit, PLAN_MAX)?;
     Ok(Json(access.namespace.api.plan_prune(PruneQuery { limit, ..query }).await?))
 }
 
-/// Archives runs that ended long ago where the server archives, then leaves a tombstone in place of each log.
+/// Archives runs that ended long ago and replaces each log by a tombstone.
 ///
-/// At most 500 at a time; `more` tells whether there are more. What was pruned is not pruned again, so a repeat is
-/// harmless under any idempotency key: the key only makes the id that stands in the tombstones.
-#[utoipa::path(post, path = "/v1/prune", tag = "retention", security(("key" = ["admin"])), request_body = NewPrune,
-    responses((status = 200, body = Pruned), (status = 400, body = Problem), (status = 409, body = Problem),
-        (status = 413, body = Problem), (status = 503, body = Problem)))]
+/// Prunes at most 500 runs; `more` says whether there are more. A pruned run is not pruned again, so a repeat is harmless
+/// under any idempotency key: the key only determines the id in the tombstones.
+#[utoipa::path(post, path = "/v1/prune", tag = "retention", request_body = NewPrune,
+    responses((status = 200, body = Pruned)))]
 async fn prune(
     access: Access,
     CallerInfo(caller): CallerInfo,
     Body(new): Body<NewPrune>,
 ) -> JsonResult<Pruned> {
-    let limit = up_to(new.limit, PRUNE_MAX)?;
+    let limit = checked_limit(new.limit, PRUNE_MAX)?;
     let Some(archive) = &access.namespace.archive else {
-        return Err(Problem::new(409, "this server has no archive, and nothing is removed without one")
+        return Err(Problem::new(409, "cannot prune: this server has no archive")
             .code("GS0614")
-            .hint("set archive in the server's configuration")
+            .hint("set `archive` in the server's configuration")
             .into());
     };
     let new = NewPrune { limit, ..new };

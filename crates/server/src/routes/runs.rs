@@ -1,4 +1,4 @@
-//! Runs: started, looked at, talked to, healed.
+//! Runs: start, read, signal and operate them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Access, Body, CallerInfo, PathParam, Query};
+use crate::extract::{Access, Body, CallerInfo, OptionalBody, PathParam, Query, RunCommand};
 use crate::reply::{Json, JsonResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
@@ -42,9 +42,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(recover))
 }
 
-/// Lists runs by what their cached rows say.
-#[utoipa::path(get, path = "/v1/runs", tag = "runs", security(("key" = ["read"])), params(RunsQuery),
-    responses((status = 200, body = Page<Summary>), (status = 400, body = Problem)))]
+/// Lists runs by their cached rows.
+#[utoipa::path(get, path = "/v1/runs", tag = "runs", params(RunsQuery),
+    responses((status = 200, body = Page<Summary>)))]
 async fn list(
     State(app): State<Arc<App>>,
     access: Access,
@@ -56,7 +56,7 @@ async fn list(
             return Err(hidden_tag(key).into());
         }
         if app.redactor.finds(value) {
-            // To say more would confirm the value.
+            // A result would confirm the value.
             return Ok(Json(Page::new(Vec::new(), None)));
         }
     }
@@ -64,20 +64,17 @@ async fn list(
     Ok(Json(app.cursors("runs", &access).seal(page)?))
 }
 
-/// A search by a tag whose values are hidden would confirm guesses.
+/// A search by a redacted tag would confirm guesses.
 fn hidden_tag(key: &str) -> Problem {
     let key: String = key.chars().take(128).collect();
-    Problem::bad_request(format!(
-        "runs cannot be listed by the tag {key}: its values are hidden (redact_keys)"
-    ))
-    .code("GS0608")
-    .hint("list runs by another tag, or by workflow, status and time")
+    Problem::bad_request(format!("cannot list runs by tag {key}: its values are redacted (redact_keys)"))
+        .code("GS0608")
+        .hint("list runs by another tag, or by workflow, status and time")
 }
 
-/// Queues a run for whoever has its workflow. The same id and input again: the same run.
-#[utoipa::path(post, path = "/v1/runs", tag = "runs", security(("key" = ["start"])),
-    request_body = NewRun,
-    responses((status = 200, body = Started), (status = 400, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
+/// Queues a run for a node that has its workflow. A repeat with the same id and input returns the same run.
+#[utoipa::path(post, path = "/v1/runs", tag = "runs", request_body = NewRun,
+    responses((status = 200, body = Started)))]
 async fn start(
     access: Access,
     CallerInfo(caller): CallerInfo,
@@ -86,26 +83,21 @@ async fn start(
     Ok(Json(access.namespace.api.start(&caller, new).await?))
 }
 
-/// Why a run is where it is, and what would move it.
-#[utoipa::path(get, path = "/v1/runs/{run}/why", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run")),
-    responses((status = 200, body = Explanation), (status = 400, body = Problem), (status = 404, body = Problem)))]
+/// Explains why a run is in its state and what would move it.
+#[utoipa::path(get, path = "/v1/runs/{run}/why", tag = "runs", responses((status = 200, body = Explanation)))]
 async fn why(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Explanation> {
     Ok(Json(access.namespace.api.why(&run).await?))
 }
 
-/// Everything about one run.
-#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run")),
-    responses((status = 200, body = Detail), (status = 400, body = Problem), (status = 404, body = Problem)))]
+/// Returns all details of a run.
+#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", responses((status = 200, body = Detail)))]
 async fn get(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Detail> {
     Ok(Json(access.namespace.api.detail(&run).await?))
 }
 
-/// A page of a run's log.
-#[utoipa::path(get, path = "/v1/runs/{run}/history", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run"), HistoryQuery),
-    responses((status = 200, body = History), (status = 400, body = Problem), (status = 404, body = Problem)))]
+/// Returns a page of a run's log.
+#[utoipa::path(get, path = "/v1/runs/{run}/history", tag = "runs", params(HistoryQuery),
+    responses((status = 200, body = History)))]
 async fn history(
     access: Access,
     PathParam(run): PathParam<RunId>,
@@ -114,36 +106,33 @@ async fn history(
     Ok(Json(access.namespace.api.history(&run, query).await?))
 }
 
-/// How a run ended; waits for it if that is wanted.
-#[utoipa::path(get, path = "/v1/runs/{run}/result", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run"), WaitQuery),
-    responses((status = 200, body = Ending), (status = 400, body = Problem), (status = 404, body = Problem)))]
+/// Returns the result of a run. With `wait_ms`, waits for the run to end.
+#[utoipa::path(get, path = "/v1/runs/{run}/result", tag = "runs", params(WaitQuery),
+    responses((status = 200, body = Ending)))]
 async fn result(
     State(app): State<Arc<App>>,
     access: Access,
     PathParam(run): PathParam<RunId>,
     Query(query): Query<WaitQuery>,
 ) -> JsonResult<Ending> {
-    let now = WaitQuery { wait_ms: None };
+    let without_wait = WaitQuery { wait_ms: None };
     let ending = tokio::select! {
         ending = access.namespace.api.result(&run, query) => ending?,
-        () = app.left() => access.namespace.api.result(&run, now).await?,
+        () = app.shutdown_started() => access.namespace.api.result(&run, without_wait).await?,
     };
     Ok(Json(ending))
 }
 
-/// The timelines of a run.
-#[utoipa::path(get, path = "/v1/runs/{run}/branches", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run")),
-    responses((status = 200, body = Items<BranchItem>), (status = 400, body = Problem), (status = 404, body = Problem)))]
+/// Lists the branches of a run.
+#[utoipa::path(get, path = "/v1/runs/{run}/branches", tag = "runs",
+    responses((status = 200, body = Items<BranchItem>)))]
 async fn branches(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Items<BranchItem>> {
     Ok(Json(access.namespace.api.branches(&run).await?))
 }
 
-/// Two timelines of a run, compared.
-#[utoipa::path(get, path = "/v1/runs/{run}/diff", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run"), DiffQuery),
-    responses((status = 200, body = Diff), (status = 400, body = Problem), (status = 404, body = Problem)))]
+/// Compares two branches of a run.
+#[utoipa::path(get, path = "/v1/runs/{run}/diff", tag = "runs", params(DiffQuery),
+    responses((status = 200, body = Diff)))]
 async fn diff(
     access: Access,
     PathParam(run): PathParam<RunId>,
@@ -152,149 +141,73 @@ async fn diff(
     Ok(Json(access.namespace.api.diff(&run, query).await?))
 }
 
-/// Sends a signal; durable once it is answered.
-#[utoipa::path(post, path = "/v1/runs/{run}/signal", tag = "runs", security(("key" = ["signal"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = NewSignal,
-    responses((status = 200, body = Signalled), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem)))]
-async fn signal(
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-    PathParam(run): PathParam<RunId>,
-    Body(new): Body<NewSignal>,
-) -> JsonResult<Signalled> {
-    Ok(Json(access.namespace.api.signal(&caller, &run, new).await?))
+/// Sends a signal. The signal is durable when the response arrives.
+#[utoipa::path(post, path = "/v1/runs/{run}/signal", tag = "runs", request_body = NewSignal,
+    responses((status = 200, body = Signalled), (status = 422, body = Problem)))]
+async fn signal(to: RunCommand<Body<NewSignal>>) -> JsonResult<Signalled> {
+    Ok(Json(to.access.namespace.api.signal(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Stops a run between two effects.
-#[utoipa::path(post, path = "/v1/runs/{run}/pause", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<Reason>,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn pause(
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-    PathParam(run): PathParam<RunId>,
-    body: Option<Body<Reason>>,
-) -> JsonResult<Done> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(access.namespace.api.pause(&caller, &run, new).await?))
+/// Pauses a run between two effects.
+#[utoipa::path(post, path = "/v1/runs/{run}/pause", tag = "runs", request_body = Option<Reason>,
+    responses((status = 200, body = Done)))]
+async fn pause(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Done> {
+    Ok(Json(to.access.namespace.api.pause(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Gives a run a new task, due now.
-#[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<Reason>,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn requeue(
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-    PathParam(run): PathParam<RunId>,
-    body: Option<Body<Reason>>,
-) -> JsonResult<Done> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(access.namespace.api.requeue(&caller, &run, new).await?))
+/// Gives a run a new advance task that is due now.
+#[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", request_body = Option<Reason>,
+    responses((status = 200, body = Done)))]
+async fn requeue(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Done> {
+    Ok(Json(to.access.namespace.api.requeue(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Moves a run to another version of its workflow, without a preflight. A run that a live node executes is refused: pause
 /// it first.
-#[utoipa::path(post, path = "/v1/runs/{run}/migrate", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = NewMigration,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn migrate(
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-    PathParam(run): PathParam<RunId>,
-    Body(new): Body<NewMigration>,
-) -> JsonResult<Done> {
-    Ok(Json(access.namespace.api.migrate(&caller, &run, new).await?))
+#[utoipa::path(post, path = "/v1/runs/{run}/migrate", tag = "runs", request_body = NewMigration,
+    responses((status = 200, body = Done)))]
+async fn migrate(to: RunCommand<Body<NewMigration>>) -> JsonResult<Done> {
+    Ok(Json(to.access.namespace.api.migrate(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Leaves a note in a run's log.
-#[utoipa::path(post, path = "/v1/runs/{run}/note", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn note(
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-    PathParam(run): PathParam<RunId>,
-    Body(new): Body<Reason>,
-) -> JsonResult<Done> {
-    Ok(Json(access.namespace.api.annotate(&caller, &run, new).await?))
+/// Adds a note to a run's log.
+#[utoipa::path(post, path = "/v1/runs/{run}/note", tag = "runs", request_body = Reason,
+    responses((status = 200, body = Done)))]
+async fn note(to: RunCommand<Body<Reason>>) -> JsonResult<Done> {
+    Ok(Json(to.access.namespace.api.annotate(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Lets a run go on. Looks for something to recover first, and says what it did.
-#[utoipa::path(post, path = "/v1/runs/{run}/resume", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<Reason>,
-    responses((status = 200, body = Resumed), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn resume(
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-    PathParam(run): PathParam<RunId>,
-    body: Option<Body<Reason>>,
-) -> JsonResult<Resumed> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(access.namespace.api.resume(&caller, &run, new).await?))
+/// Resumes a run. Recovers it first if necessary, and reports what was done.
+#[utoipa::path(post, path = "/v1/runs/{run}/resume", tag = "runs", request_body = Option<Reason>,
+    responses((status = 200, body = Resumed)))]
+async fn resume(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Resumed> {
+    Ok(Json(to.access.namespace.api.resume(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Takes back what has not settled, on a new branch.
-#[utoipa::path(post, path = "/v1/runs/{run}/reset", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<Reason>,
-    responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn reset(
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-    PathParam(run): PathParam<RunId>,
-    body: Option<Body<Reason>>,
-) -> JsonResult<Branched> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(access.namespace.api.reset(&caller, &run, new).await?))
+/// Undoes what has not settled, on a new branch.
+#[utoipa::path(post, path = "/v1/runs/{run}/reset", tag = "runs", request_body = Option<Reason>,
+    responses((status = 200, body = Branched)))]
+async fn reset(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Branched> {
+    Ok(Json(to.access.namespace.api.reset(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Goes back to the other side of the latest seam.
-#[utoipa::path(post, path = "/v1/runs/{run}/undo-recovery", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<Reason>,
-    responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn undo_recovery(
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-    PathParam(run): PathParam<RunId>,
-    body: Option<Body<Reason>>,
-) -> JsonResult<Branched> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(access.namespace.api.undo_recovery(&caller, &run, new).await?))
+/// Returns to the branch before the latest seam.
+#[utoipa::path(post, path = "/v1/runs/{run}/undo-recovery", tag = "runs", request_body = Option<Reason>,
+    responses((status = 200, body = Branched)))]
+async fn undo_recovery(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Branched> {
+    Ok(Json(to.access.namespace.api.undo_recovery(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Goes back to a step, on a new branch.
-#[utoipa::path(post, path = "/v1/runs/{run}/jump", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = NewJump,
-    responses((status = 200, body = Jumped), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
-async fn jump(
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-    PathParam(run): PathParam<RunId>,
-    Body(new): Body<NewJump>,
-) -> JsonResult<Jumped> {
-    Ok(Json(access.namespace.api.jump(&caller, &run, new).await?))
+#[utoipa::path(post, path = "/v1/runs/{run}/jump", tag = "runs", request_body = NewJump,
+    responses((status = 200, body = Jumped)))]
+async fn jump(to: RunCommand<Body<NewJump>>) -> JsonResult<Jumped> {
+    Ok(Json(to.access.namespace.api.jump(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Finds out what is wrong with a run, and heals it.
-#[utoipa::path(post, path = "/v1/runs/{run}/recover", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<NewRecovery>,
-    responses((status = 200, body = Recovery), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn recover(
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-    PathParam(run): PathParam<RunId>,
-    body: Option<Body<NewRecovery>>,
-) -> JsonResult<Recovery> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(access.namespace.api.recover(&caller, &run, new).await?))
+/// Diagnoses a run and heals it.
+#[utoipa::path(post, path = "/v1/runs/{run}/recover", tag = "runs", request_body = Option<NewRecovery>,
+    responses((status = 200, body = Recovery)))]
+async fn recover(to: RunCommand<OptionalBody<NewRecovery>>) -> JsonResult<Recovery> {
+    Ok(Json(to.access.namespace.api.recover(&to.caller, &to.run, to.body.0).await?))
 }

@@ -1,8 +1,7 @@
-//! A user's own tasks, and those of remote steps.
+//! Tasks of users and of remote steps.
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::State;
 use goldseam::core::TaskId;
 use goldseam::core::task::Task;
@@ -16,13 +15,15 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Access, Body, CallerInfo, PathParam, Query};
+use crate::extract::{Access, Body, CallerInfo, OptionalBody, PathParam, Query, WaitingAccess};
 use crate::reply::{Json, JsonResult};
 use crate::waits::Wait;
 
 mod token;
 
-/// A claim that waits looks after so long whether the server is leaving, or its key is not valid any more.
+use token::Proof;
+
+/// A waiting claim checks at this interval whether the server shuts down or its key has ended.
 const PIECE_MS: u64 = 500;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
@@ -39,9 +40,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(queues))
 }
 
-/// Lists tasks, in order of id.
-#[utoipa::path(get, path = "/v1/tasks", tag = "tasks", security(("key" = ["read"])), params(TasksQuery),
-    responses((status = 200, body = Page<Task>), (status = 400, body = Problem)))]
+/// Lists tasks in order of id.
+#[utoipa::path(get, path = "/v1/tasks", tag = "tasks", params(TasksQuery),
+    responses((status = 200, body = Page<Task>)))]
 async fn list(
     State(app): State<Arc<App>>,
     access: Access,
@@ -52,10 +53,9 @@ async fn list(
     Ok(Json(app.cursors("tasks", &access).seal(page)?))
 }
 
-/// Submits a task. A live task with the same key is returned instead of a second one.
-#[utoipa::path(post, path = "/v1/tasks", tag = "tasks", security(("key" = ["start"])),
-    request_body = NewTask,
-    responses((status = 200, body = Task), (status = 400, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
+/// Submits a task. Returns the live task with the same key, if there is one.
+#[utoipa::path(post, path = "/v1/tasks", tag = "tasks", request_body = NewTask,
+    responses((status = 200, body = Task)))]
 async fn submit(
     access: Access,
     CallerInfo(caller): CallerInfo,
@@ -64,28 +64,27 @@ async fn submit(
     Ok(Json(access.namespace.api.submit(&caller, new).await?))
 }
 
-/// One task.
-#[utoipa::path(get, path = "/v1/tasks/{task}", tag = "tasks", security(("key" = ["read"])),
-    params(("task" = String, Path, description = "the task")),
-    responses((status = 200, body = Task), (status = 400, body = Problem), (status = 404, body = Problem)))]
+/// Returns a task.
+#[utoipa::path(get, path = "/v1/tasks/{task}", tag = "tasks", responses((status = 200, body = Task)))]
 async fn get(access: Access, PathParam(task): PathParam<TaskId>) -> JsonResult<Task> {
     Ok(Json(access.namespace.api.task(&task).await?))
 }
 
-/// Claims tasks that are due, and waits for some if that is wanted. Each comes with a token: whoever has it, and nobody
-/// else, can bring the result.
-#[utoipa::path(post, path = "/v1/tasks/claim", tag = "tasks", security(("key" = ["worker"])), request_body = NewClaim,
-    responses((status = 200, body = Items<Claimed>), (status = 400, body = Problem), (status = 403, body = Problem)))]
+/// Claims tasks that are due. With `wait_ms`, waits for one. Each claimed task has a token, which the claimant sends with
+/// its result.
+#[utoipa::path(post, path = "/v1/tasks/claim", tag = "tasks", request_body = NewClaim,
+    responses((status = 200, body = Items<Claimed>)))]
 async fn claim(
     State(app): State<Arc<App>>,
-    access: Access,
-    (CallerInfo(caller), Extension(wait)): (CallerInfo, Extension<Arc<Wait>>),
+    WaitingAccess { access, wait }: WaitingAccess,
+    CallerInfo(caller): CallerInfo,
     Body(new): Body<NewClaim>,
 ) -> JsonResult<Items<Claimed>> {
     access.principal.may_claim_from(&[new.queue_name()?])?;
-    let mut claimed = claimed_in_time(&app, &access, (&caller, &wait, new)).await?;
+    let claim = WaitingClaim { app: &app, access: &access, caller: &caller, wait: &wait };
+    let mut claimed = claim.run(new).await?;
     if let Some(problem) = wait.problem() {
-        give_back(&access, &caller, claimed).await;
+        release_all(&access, &caller, claimed).await;
         return Err(problem.into());
     }
     for Claimed { task, token, .. } in &mut claimed.items {
@@ -94,27 +93,35 @@ async fn claim(
     Ok(Json(claimed))
 }
 
-/// Waits in short pieces, each to its end: a claim that is cut off has taken a task that nobody is told of.
-async fn claimed_in_time(
-    app: &App,
-    access: &Access,
-    (caller, wait, new): (&Caller, &Wait, NewClaim),
-) -> Result<Items<Claimed>, Problem> {
-    let mut left_ms = new.wait_ms.unwrap_or(0);
-    loop {
-        // What is too much is refused as a whole.
-        let piece_ms = if left_ms > WAIT_MS_MAX { left_ms } else { left_ms.min(PIECE_MS) };
-        let piece = NewClaim { wait_ms: Some(piece_ms), ..new.clone() };
-        let claimed = access.namespace.api.claim(caller, piece).await?;
-        left_ms -= piece_ms.min(left_ms);
-        if !claimed.items.is_empty() || left_ms == 0 || *app.leaving.borrow() || wait.problem().is_some() {
-            return Ok(claimed);
+/// A claim that may wait.
+struct WaitingClaim<'a> {
+    app: &'a App,
+    access: &'a Access,
+    caller: &'a Caller,
+    wait: &'a Wait,
+}
+
+impl WaitingClaim<'_> {
+    /// Waits in short pieces, none of which is interrupted: an interrupted claim may have claimed a task that no caller
+    /// knows of.
+    async fn run(&self, new: NewClaim) -> Result<Items<Claimed>, Problem> {
+        let mut left_ms = new.wait_ms.unwrap_or(0);
+        loop {
+            // A wait beyond the limit is passed on whole, so that the API refuses it.
+            let piece_ms = if left_ms > WAIT_MS_MAX { left_ms } else { left_ms.min(PIECE_MS) };
+            let piece = NewClaim { wait_ms: Some(piece_ms), ..new.clone() };
+            let claimed = self.access.namespace.api.claim(self.caller, piece).await?;
+            left_ms -= piece_ms.min(left_ms);
+            let must_end = *self.app.leaving.borrow() || self.wait.problem().is_some();
+            if !claimed.items.is_empty() || left_ms == 0 || must_end {
+                return Ok(claimed);
+            }
         }
     }
 }
 
-/// Gives back what was claimed with a key that is not valid any more.
-async fn give_back(access: &Access, caller: &Caller, claimed: Items<Claimed>) {
+/// Releases tasks that were claimed with a key that has ended meanwhile.
+async fn release_all(access: &Access, caller: &Caller, claimed: Items<Claimed>) {
     for Claimed { task, .. } in claimed.items {
         let hold = Hold { fence: Some(task.fence), token: None };
         if let Err(problem) = access.namespace.api.release(caller, &task.id, hold).await {
@@ -123,10 +130,9 @@ async fn give_back(access: &Access, caller: &Caller, claimed: Items<Claimed>) {
     }
 }
 
-/// Says that the claimant is alive, and how far it is if it gives `details`.
-#[utoipa::path(post, path = "/v1/tasks/{task}/heartbeat", tag = "tasks", security(("key" = ["worker"])),
-    params(("task" = String, Path, description = "the task")), request_body = NewHeartbeat,
-    responses((status = 200, body = Task), (status = 403, body = Problem), (status = 409, body = Problem)))]
+/// Reports that the claimant is alive, and its progress in `details`.
+#[utoipa::path(post, path = "/v1/tasks/{task}/heartbeat", tag = "tasks", request_body = NewHeartbeat,
+    responses((status = 200, body = Task)))]
 async fn heartbeat(
     State(app): State<Arc<App>>,
     access: Access,
@@ -134,14 +140,14 @@ async fn heartbeat(
     PathParam(task): PathParam<TaskId>,
     Body(mut new): Body<NewHeartbeat>,
 ) -> JsonResult<Task> {
-    new.fence = Some(token::fence(&app, &access, &task, (new.fence, new.token.take()))?);
+    let proof = Proof { fence: new.fence, token: new.token.take() };
+    new.fence = Some(token::fence(&app, &access, &task, proof)?);
     Ok(Json(access.namespace.api.heartbeat(&caller, &task, new).await?))
 }
 
-/// The work is done. A remote step's result is in its run's log once this is answered.
-#[utoipa::path(post, path = "/v1/tasks/{task}/complete", tag = "tasks", security(("key" = ["worker"])),
-    params(("task" = String, Path, description = "the task")), request_body = NewResult,
-    responses((status = 200, body = Task), (status = 403, body = Problem), (status = 409, body = Problem)))]
+/// Completes a task. The result of a remote step is in its run's log when the response arrives.
+#[utoipa::path(post, path = "/v1/tasks/{task}/complete", tag = "tasks", request_body = NewResult,
+    responses((status = 200, body = Task)))]
 async fn complete(
     State(app): State<Arc<App>>,
     access: Access,
@@ -149,14 +155,14 @@ async fn complete(
     PathParam(task): PathParam<TaskId>,
     Body(mut new): Body<NewResult>,
 ) -> JsonResult<Task> {
-    new.fence = Some(token::fence(&app, &access, &task, (new.fence, new.token.take()))?);
+    let proof = Proof { fence: new.fence, token: new.token.take() };
+    new.fence = Some(token::fence(&app, &access, &task, proof)?);
     Ok(Json(access.namespace.api.complete(&caller, &task, new).await?))
 }
 
-/// The work failed.
-#[utoipa::path(post, path = "/v1/tasks/{task}/fail", tag = "tasks", security(("key" = ["worker"])),
-    params(("task" = String, Path, description = "the task")), request_body = NewFailure,
-    responses((status = 200, body = Task), (status = 403, body = Problem), (status = 409, body = Problem)))]
+/// Reports that a task failed.
+#[utoipa::path(post, path = "/v1/tasks/{task}/fail", tag = "tasks", request_body = NewFailure,
+    responses((status = 200, body = Task)))]
 async fn fail(
     State(app): State<Arc<App>>,
     access: Access,
@@ -164,14 +170,14 @@ async fn fail(
     PathParam(task): PathParam<TaskId>,
     Body(mut new): Body<NewFailure>,
 ) -> JsonResult<Task> {
-    new.fence = Some(token::fence(&app, &access, &task, (new.fence, new.token.take()))?);
+    let proof = Proof { fence: new.fence, token: new.token.take() };
+    new.fence = Some(token::fence(&app, &access, &task, proof)?);
     Ok(Json(access.namespace.api.fail(&caller, &task, new).await?))
 }
 
-/// Gives a task back unharmed.
-#[utoipa::path(post, path = "/v1/tasks/{task}/release", tag = "tasks", security(("key" = ["worker"])),
-    params(("task" = String, Path, description = "the task")), request_body = Hold,
-    responses((status = 200, body = Task), (status = 403, body = Problem), (status = 409, body = Problem)))]
+/// Releases a claimed task. Counts no delivery.
+#[utoipa::path(post, path = "/v1/tasks/{task}/release", tag = "tasks", request_body = Hold,
+    responses((status = 200, body = Task)))]
 async fn release(
     State(app): State<Arc<App>>,
     access: Access,
@@ -179,14 +185,13 @@ async fn release(
     PathParam(task): PathParam<TaskId>,
     Body(mut new): Body<Hold>,
 ) -> JsonResult<Task> {
-    new.fence = Some(token::fence(&app, &access, &task, (new.fence, new.token.take()))?);
+    let proof = Proof { fence: new.fence, token: new.token.take() };
+    new.fence = Some(token::fence(&app, &access, &task, proof)?);
     Ok(Json(access.namespace.api.release(&caller, &task, new).await?))
 }
 
-/// Nobody wants the task any more.
-#[utoipa::path(post, path = "/v1/tasks/{task}/cancel", tag = "tasks", security(("key" = ["operate"])),
-    params(("task" = String, Path, description = "the task")),
-    responses((status = 200, body = Task), (status = 404, body = Problem), (status = 409, body = Problem)))]
+/// Cancels a task.
+#[utoipa::path(post, path = "/v1/tasks/{task}/cancel", tag = "tasks", responses((status = 200, body = Task)))]
 async fn cancel(
     access: Access,
     CallerInfo(caller): CallerInfo,
@@ -195,22 +200,19 @@ async fn cancel(
     Ok(Json(access.namespace.api.cancel_task(&caller, &task).await?))
 }
 
-/// Takes tasks back from claimants who are gone or silent, and frees stale locks.
-#[utoipa::path(post, path = "/v1/tasks/reclaim", tag = "tasks", security(("key" = ["operate"])),
-    request_body = Option<NewReclaim>,
-    responses((status = 200, body = Reclaimed), (status = 400, body = Problem)))]
+/// Reclaims the tasks of dead or silent claimants, and frees stale locks.
+#[utoipa::path(post, path = "/v1/tasks/reclaim", tag = "tasks", request_body = Option<NewReclaim>,
+    responses((status = 200, body = Reclaimed)))]
 async fn reclaim(
     access: Access,
     CallerInfo(caller): CallerInfo,
-    body: Option<Body<NewReclaim>>,
+    OptionalBody(new): OptionalBody<NewReclaim>,
 ) -> JsonResult<Reclaimed> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(access.namespace.api.reclaim(&caller, new).await?))
 }
 
-/// What stands in each queue.
-#[utoipa::path(get, path = "/v1/queues", tag = "tasks", security(("key" = ["read"])),
-    responses((status = 200, body = QueueStats), (status = 503, body = Problem)))]
+/// Counts the tasks of each queue.
+#[utoipa::path(get, path = "/v1/queues", tag = "tasks", responses((status = 200, body = QueueStats)))]
 async fn queues(access: Access) -> JsonResult<QueueStats> {
     Ok(Json(access.namespace.api.queues().await?))
 }

@@ -1,5 +1,5 @@
-//! Workers in other processes: they register, claim runs with their histories, and append what they did.
-//! `docs/protocol.md` is the whole of it.
+//! Remote workers: they register, claim runs with their histories, and append their results. `docs/protocol.md` describes
+//! the protocol.
 
 use std::sync::Arc;
 
@@ -41,24 +41,23 @@ fn workers<'a>(app: &App, access: &'a Access) -> &'a RemoteWorkers {
     access.namespace.workers(&app.tokens)
 }
 
-/// The credential of a request, as workers know it.
+/// Returns the credential of a request in the engine's terms.
 fn holder(access: &Access) -> Holder {
     let principal = &access.principal;
     let operates = principal.scopes.contains(&Scope::Operate);
     Holder { key: principal.key.clone(), queues: principal.queues.clone(), operates }
 }
 
-/// The same, for the key that this one of them was registered with: ids of nodes are no secret.
+/// Returns the workers if this one was registered with the key of the request. Node ids are not secret.
 fn workers_as<'a>(app: &App, access: &'a Access, worker: &NodeId) -> Result<&'a RemoteWorkers, Problem> {
     let workers = workers(app, access);
     workers.is_held_by(&holder(access), worker)?;
     Ok(workers)
 }
 
-/// Takes a worker in another process in: a node of the store from now on.
-#[utoipa::path(post, path = "/v1/workers", tag = "workers", security(("key" = ["worker"])), request_body = Register,
-    responses((status = 200, body = Registered), (status = 400, body = Problem), (status = 403, body = Problem),
-        (status = 503, body = Problem)))]
+/// Registers a remote worker, which becomes a node of the store.
+#[utoipa::path(post, path = "/v1/workers", tag = "workers", request_body = Register,
+    responses((status = 200, body = Registered)))]
 async fn register(
     State(app): State<Arc<App>>,
     access: Access,
@@ -71,10 +70,9 @@ async fn register(
     Ok(Json(workers.register_for(&holder(&access), new).await?))
 }
 
-/// A worker leaves: what it has is given back, and counts as no attempt.
-#[utoipa::path(delete, path = "/v1/workers/{worker}", tag = "workers", security(("key" = ["worker"])),
-    params(("worker" = String, Path, description = "its id")),
-    responses((status = 200, body = LeftWorker), (status = 404, body = Problem)))]
+/// Removes a worker. Releases its executions, which counts no attempt.
+#[utoipa::path(delete, path = "/v1/workers/{worker}", tag = "workers",
+    responses((status = 200, body = LeftWorker)))]
 async fn leave(
     State(app): State<Arc<App>>,
     access: Access,
@@ -84,10 +82,9 @@ async fn leave(
     Ok(Json(LeftWorker { worker }))
 }
 
-/// A worker says that it is alive, and is told what is new in the logs of its executions.
-#[utoipa::path(post, path = "/v1/workers/{worker}/heartbeat", tag = "workers", security(("key" = ["worker"])),
-    params(("worker" = String, Path, description = "its id")), request_body = Heartbeat,
-    responses((status = 200, body = Beaten), (status = 404, body = Problem)))]
+/// Reports that a worker is alive, and returns the news in the logs of its executions.
+#[utoipa::path(post, path = "/v1/workers/{worker}/heartbeat", tag = "workers", request_body = Heartbeat,
+    responses((status = 200, body = Beaten)))]
 async fn heartbeat(
     State(app): State<Arc<App>>,
     access: Access,
@@ -95,18 +92,19 @@ async fn heartbeat(
     Body(beat): Body<Heartbeat>,
 ) -> JsonResult<Beaten> {
     let workers = workers_as(&app, &access, &worker)?;
-    let now = Heartbeat { wait_ms: 0, ..beat.clone() };
-    let told = tokio::select! {
-        told = workers.heartbeat(&worker, beat) => told?,
-        () = app.left() => Beaten { leaving: true, ..workers.heartbeat(&worker, now).await? },
+    let without_wait = Heartbeat { wait_ms: 0, ..beat.clone() };
+    let beaten = tokio::select! {
+        beaten = workers.heartbeat(&worker, beat) => beaten?,
+        () = app.shutdown_started() => {
+            Beaten { leaving: true, ..workers.heartbeat(&worker, without_wait).await? }
+        }
     };
-    Ok(Json(told))
+    Ok(Json(beaten))
 }
 
-/// Gives a worker runs, each with the history that its branch sees.
-#[utoipa::path(post, path = "/v1/workers/{worker}/claim", tag = "workers", security(("key" = ["worker"])),
-    params(("worker" = String, Path, description = "its id")), request_body = Claim,
-    responses((status = 200, body = Claimed), (status = 404, body = Problem)))]
+/// Claims runs for a worker, each with the history that its branch sees.
+#[utoipa::path(post, path = "/v1/workers/{worker}/claim", tag = "workers", request_body = Claim,
+    responses((status = 200, body = Claimed)))]
 async fn claim(
     State(app): State<Arc<App>>,
     access: Access,
@@ -115,32 +113,29 @@ async fn claim(
 ) -> JsonResult<Claimed> {
     let workers = workers_as(&app, &access, &worker)?;
     let nothing = Claim { limit: 0, wait_ms: 0, ..claim.clone() };
-    let told = tokio::select! {
-        told = workers.claim(&worker, claim) => told?,
-        () = app.left() => Claimed { leaving: true, ..workers.claim(&worker, nothing).await? },
+    let claimed = tokio::select! {
+        claimed = workers.claim(&worker, claim) => claimed?,
+        () = app.shutdown_started() => Claimed { leaving: true, ..workers.claim(&worker, nothing).await? },
     };
-    Ok(Json(told))
+    Ok(Json(claimed))
 }
 
-/// Appends what a worker did to its run's log: all of it, or nothing, and once, however often it is sent.
-#[utoipa::path(post, path = "/v1/executions/append", tag = "workers", security(("key" = ["worker"])),
-    request_body = Append,
-    responses((status = 200, body = Appended), (status = 400, body = Problem), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem)))]
+/// Appends a worker's actions to the log of its run: all or none, and once, however often the request is sent.
+#[utoipa::path(post, path = "/v1/executions/append", tag = "workers", request_body = Append,
+    responses((status = 200, body = Appended), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn append(
     State(app): State<Arc<App>>,
     access: Access,
     Body(append): Body<Append>,
 ) -> JsonResult<Appended> {
-    let told = workers(&app, &access).append_for(&holder(&access), append).await?;
-    let leaving = told.leaving || *app.leaving.borrow();
-    Ok(Json(Appended { leaving, ..told }))
+    let appended = workers(&app, &access).append_for(&holder(&access), append).await?;
+    let leaving = appended.leaving || *app.leaving.borrow();
+    Ok(Json(Appended { leaving, ..appended }))
 }
 
-/// What an execution sees of its log after what the worker knows.
-#[utoipa::path(post, path = "/v1/executions/events", tag = "workers", security(("key" = ["worker"])),
-    request_body = Events,
-    responses((status = 200, body = News), (status = 404, body = Problem), (status = 409, body = Problem)))]
+/// Returns the events of an execution's log after those that the worker has.
+#[utoipa::path(post, path = "/v1/executions/events", tag = "workers", request_body = Events,
+    responses((status = 200, body = News), (status = 404, body = Problem)))]
 async fn events(State(app): State<Arc<App>>, access: Access, Body(events): Body<Events>) -> JsonResult<News> {
     Ok(Json(workers(&app, &access).events_for(&holder(&access), events).await?))
 }

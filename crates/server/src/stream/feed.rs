@@ -1,10 +1,9 @@
-//! Everything that happens in a namespace, in one order.
+//! The stream of all events of a namespace, in the order of its feed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -20,106 +19,109 @@ use tokio::sync::watch;
 use utoipa::{IntoParams, ToSchema};
 
 use super::message::Message;
-use super::{Sending, last_seen, printed, sent};
+use super::{Follower, Messages, last_event_id, redacted_message, respond};
 use crate::app::App;
-use crate::extract::{Access, Query};
+use crate::extract::{Query, WaitingAccess};
 use crate::reply::ProblemResponse;
-use crate::waits::Wait;
 
-/// Events read at a time.
+/// Maximum number of events per read.
 const PAGE: u32 = 64;
-/// Events in the first read: their size is not known before.
-const FIRST: u32 = 8;
-/// Bytes of them that are kept until they are sent, but for the last: what is behind is read again.
+/// Events in the first read, while their size is unknown.
+const FIRST_PAGE: u32 = 8;
+/// Bytes of unsent events that a follower keeps. The rest is read again later.
 const KEPT_BYTES: usize = 16 * 1024;
-/// What was appended may come into the order a moment later: it is looked for again.
+/// Pause before the second read after a wake-up, because an append may enter the feed a moment later.
 const LATE: Duration = Duration::from_millis(250);
-
-/// Where nothing happens, it is looked so often all the same.
+/// Interval between two reads without a wake-up.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Where to begin.
+/// The start of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum From {
-    /// With the very first event.
+    /// The first event.
     #[default]
     Start,
-    /// With what comes.
+    /// New events only.
     Now,
 }
 
-/// Which events.
+/// The start of the stream.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FeedQuery {
-    /// Where to begin; `Last-Event-ID` goes before it.
+    /// Where the stream starts. `Last-Event-ID` takes precedence.
     #[serde(default)]
     #[param(inline)]
     from: From,
 }
 
-/// An event, and whose it is.
+/// An event and its run.
 #[derive(Debug, Serialize, ToSchema)]
-struct Told {
+struct RunEvent {
     run: RunId,
     #[serde(flatten)]
     event: EventDoc,
 }
 
-/// Everything that happens in this namespace: what is there, then what comes. Events of one run come in order.
-#[utoipa::path(get, path = "/v1/events", tag = "streams", security(("key" = ["read"])), params(FeedQuery),
-    responses((status = 200, description = "the stream", body = String, content_type = "text/event-stream"),
-        (status = 429, body = Problem), (status = 501, body = Problem)))]
-pub(super) async fn of_all(
+/// Follows all events of this namespace: existing events, then new ones. Events of one run are in order.
+#[utoipa::path(get, path = "/v1/events", tag = "streams", params(FeedQuery),
+    responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream"),
+        (status = 501, body = Problem)))]
+pub(super) async fn follow_all(
     State(app): State<Arc<App>>,
-    access: Access,
+    WaitingAccess { access, wait }: WaitingAccess,
     Query(query): Query<FeedQuery>,
-    Extension(wait): Extension<Arc<Wait>>,
     headers: HeaderMap,
 ) -> Result<Response, ProblemResponse> {
     let store = Arc::clone(access.namespace.client().store());
-    let none = || {
-        Problem::new(501, "this store knows no order of everything that happens in it")
+    let no_feed = || {
+        Problem::new(501, "this store has no feed of all events")
             .code("GS0612")
-            .hint("follow runs one by one: GET /v1/runs/{run}/events")
+            .hint("follow single runs: GET /v1/runs/{run}/events")
     };
-    let feed = store.feed().ok_or_else(none)?;
-    let behind = match (last_seen(&headers)?, query.from) {
-        (Some(seen), _) => Some(seen.to_owned()),
+    let feed = store.feed().ok_or_else(no_feed)?;
+    let position = match (last_event_id(&headers)?, query.from) {
+        (Some(id), _) => Some(id.to_owned()),
         (None, From::Now) => feed.latest().await?,
         (None, From::Start) => None,
     };
-    let seat = app.followers.take(&access)?;
-    let wake = access.namespace.tails.any();
-    let (shown_by, store) = (Arc::clone(&app), Arc::clone(&store));
-    let read = VecDeque::new();
-    let mut tail = Tail { app: shown_by, store, behind, wake, read, most: FIRST, woken: false };
+    let slot = app.followers.take(access.principal.key.clone())?;
+    let mut reader = FeedReader {
+        app: Arc::clone(&app),
+        wake: access.namespace.fan_out.follow_all(),
+        store: Arc::clone(&store),
+        position,
+        unsent: VecDeque::new(),
+        page: FIRST_PAGE,
+        woken: false,
+    };
     // Refuses an invalid position now, not inside the stream.
-    tail.read().await?;
-    Ok(sent(app, (seat, wait), tail.told()))
+    reader.read().await?;
+    Ok(respond(Follower { app, messages: reader.messages(), _slot: slot, wait }))
 }
 
-/// Somebody who follows everything.
-struct Tail {
+/// The reader of one follower of the feed.
+struct FeedReader {
     app: Arc<App>,
     store: Arc<dyn Store>,
-    behind: Option<String>,
+    /// Position of the last sent event.
+    position: Option<String>,
     wake: watch::Receiver<u64>,
-    read: VecDeque<Fed>,
-    /// Events in its next read.
-    most: u32,
-    /// Whether something happened just now.
+    unsent: VecDeque<Fed>,
+    /// Events in the next read.
+    page: u32,
+    /// Whether a log has just grown.
     woken: bool,
 }
 
-impl Tail {
-    fn told(self) -> Sending {
-        let next = |tail: Option<Self>| async move {
-            let mut tail = tail?;
-            match tail.next().await {
-                Ok(event) => Some((Ok(event), Some(tail))),
+impl FeedReader {
+    fn messages(self) -> Messages {
+        let next = |reader: Option<Self>| async move {
+            let mut reader = reader?;
+            match reader.next().await {
+                Ok(message) => Some((Ok(message), Some(reader))),
                 Err(problem) => Some((Err(problem), None)),
             }
         };
@@ -128,41 +130,40 @@ impl Tail {
 
     async fn next(&mut self) -> Result<Message, Problem> {
         loop {
-            if let Some(fed) = self.read.pop_front() {
-                self.behind = Some(fed.place.clone());
-                let _turn = self.app.catching_up.acquire().await;
-                return event(&self.app, fed);
+            if let Some(fed) = self.unsent.pop_front() {
+                self.position = Some(fed.place.clone());
+                let _permit = self.app.follower_reads.acquire().await;
+                return message(&self.app, fed);
             }
             self.wake.mark_unchanged();
             self.read().await?;
-            if self.read.is_empty() {
-                let patience = if self.woken { LATE } else { IDLE };
-                self.woken = tokio::time::timeout(patience, self.wake.changed()).await.is_ok();
+            if self.unsent.is_empty() {
+                let pause = if self.woken { LATE } else { IDLE };
+                self.woken = tokio::time::timeout(pause, self.wake.changed()).await.is_ok();
             }
         }
     }
-}
 
-impl Tail {
-    /// Reads the next events, once there is a permit.
+    /// Reads the next events, once a permit is free.
     async fn read(&mut self) -> Result<(), Problem> {
-        let _turn = self.app.catching_up.acquire().await;
-        let feed: &dyn Feed = self.store.feed().ok_or_else(|| Problem::new(501, "the order is gone"))?;
-        let read = feed.fed(self.behind.as_deref(), self.most).await?;
+        let _permit = self.app.follower_reads.acquire().await;
+        let feed: &dyn Feed =
+            self.store.feed().ok_or_else(|| Problem::new(501, "the store no longer has a feed"))?;
+        let read = feed.fed(self.position.as_deref(), self.page).await?;
         let count = read.len();
-        self.read = that_fit(read);
-        let kept = u32::try_from(self.read.len()).unwrap_or(PAGE);
-        if self.read.len() < count {
-            self.most = kept.max(1);
-        } else if kept == self.most {
-            self.most = (kept * 2).min(PAGE);
+        self.unsent = first_kept(read);
+        let kept = u32::try_from(self.unsent.len()).unwrap_or(PAGE);
+        if self.unsent.len() < count {
+            self.page = kept.max(1);
+        } else if kept == self.page {
+            self.page = (kept * 2).min(PAGE);
         }
         Ok(())
     }
 }
 
-/// As many of them as may be kept, and one at least.
-fn that_fit(read: Vec<Fed>) -> VecDeque<Fed> {
+/// Keeps the first events up to [`KEPT_BYTES`], and at least one.
+fn first_kept(read: Vec<Fed>) -> VecDeque<Fed> {
     let mut bytes = 0;
     let fits = |fed: &Fed| {
         let fits = bytes < KEPT_BYTES;
@@ -172,19 +173,20 @@ fn that_fit(read: Vec<Fed>) -> VecDeque<Fed> {
     read.into_iter().take_while(fits).collect()
 }
 
-/// An event that cannot be read is told as such: whoever follows sees that there is one.
-fn event(app: &App, fed: Fed) -> Result<Message, Problem> {
+/// Builds the message of an event. An event that cannot be decoded is sent as `unreadable`, so followers see that it exists.
+fn message(app: &App, fed: Fed) -> Result<Message, Problem> {
     let Fed { place, run, record } = fed;
-    let event = match codec::decode(record.seq, &record.body) {
+    let message = match codec::decode(record.seq, &record.body) {
         Ok(recorded) => {
             let event = EventDoc::from(&recorded);
             let name = event.kind.clone();
-            printed(app, &name, &Told { run, event })?
+            redacted_message(app, &name, &RunEvent { run, event })?
         }
         Err(corrupt) => {
-            let told = serde_json::json!({ "run": run, "seq": record.seq, "detail": corrupt.to_string() });
-            printed(app, "unreadable", &told)?
+            let document =
+                serde_json::json!({ "run": run, "seq": record.seq, "detail": corrupt.to_string() });
+            redacted_message(app, "unreadable", &document)?
         }
     };
-    Ok(event.with_id(place))
+    Ok(message.with_id(place))
 }

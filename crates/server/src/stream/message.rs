@@ -1,4 +1,4 @@
-//! Messages of a stream in the format of server-sent events.
+//! Messages in the format of server-sent events.
 
 use axum::body::Bytes;
 
@@ -19,7 +19,7 @@ impl Message {
         Self { id: Some(id), ..self }
     }
 
-    /// The message as it is sent. Allocated in its exact size: each follower that does not read holds one.
+    /// Encodes the message. Allocates its exact size, because each slow follower holds one.
     pub(super) fn to_bytes(&self) -> Bytes {
         let mut lines = vec!["event: ", &self.name, "\n"];
         if let Some(id) = &self.id {
@@ -30,7 +30,7 @@ impl Message {
     }
 }
 
-/// A comment, which followers ignore.
+/// Returns a comment, which followers ignore.
 pub(super) fn comment() -> Bytes {
     Bytes::from_static(b":\n\n")
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_has_a_line_for_each_field() {
+    fn message_has_one_line_per_field() {
         let message = Message::new("run.started", "{\"seq\":1}".to_owned());
         assert_eq!(message.to_bytes(), "event: run.started\ndata: {\"seq\":1}\n\n");
         assert_eq!(

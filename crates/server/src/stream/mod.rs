@@ -1,18 +1,15 @@
-//! Logs as they grow, as server-sent events.
+//! Logs as server-sent events.
 //!
-//! Invariant: the log is what is sent. Only events of a log have an id; whoever comes back with the last one that he
-//! saw gets what stands behind it, each once and in order, from whichever server he reaches.
+//! Invariant: a stream sends the log. Only log events have an id. A follower that reconnects to any server with the last id
+//! it received gets the events after it, each once and in order.
 
-mod fan_out;
 mod feed;
 mod message;
-mod slots;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -20,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, unfold};
 use goldseam::{RunId, Seq};
+use goldseam_api::doc::event::News;
 use goldseam_api::{Following, Problem};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
@@ -27,145 +25,143 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Access, PathParam, Query};
+use crate::extract::{PathParam, Query, WaitingAccess};
+use crate::follower_slots::FollowerSlot;
 use crate::reply::ProblemResponse;
 use crate::waits::Wait;
 
-pub(crate) use fan_out::FanOut;
 use message::Message;
-pub(crate) use slots::FollowerSlots;
 
-/// While nothing happens, a comment is sent this often: it shows both ends that the other is there.
+/// Interval of the comments that show both ends that an idle connection is alive.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// Where a follower says what it saw last.
+/// The header in which a reconnecting follower sends the last id it received.
 const LAST_EVENT_ID: &str = "last-event-id";
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(of_run)).routes(routes!(feed::of_all))
+    OpenApiRouter::new().routes(routes!(follow_run)).routes(routes!(feed::follow_all))
 }
 
-/// Where to begin.
+/// The start of a stream.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FollowQuery {
-    /// Only events after this position; `Last-Event-ID` goes before it.
+    /// Sends only events after this position. `Last-Event-ID` takes precedence.
     #[serde(default)]
     after: Option<u64>,
 }
 
-/// A run's log: what is there, then what comes, until the run is over.
+/// Follows the log of a run: existing events, then new ones, until the run ends.
 ///
-/// The id of an event is its position, its name the type of the event. `stalled`, with the diagnosis, and `moving` have
-/// no id. A run that is over and told in full is answered with 204.
-#[utoipa::path(get, path = "/v1/runs/{run}/events", tag = "streams", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run"), FollowQuery),
-    responses((status = 200, description = "the stream", body = String, content_type = "text/event-stream"),
-        (status = 204, description = "it is over"), (status = 400, body = Problem), (status = 404, body = Problem), (status = 429, body = Problem)))]
-async fn of_run(
+/// The id of a message is the position of its event, its name the event type. The messages `stalled`, with the diagnosis,
+/// and `moving` have no id. The response is 204 if the run has ended and all its events were received.
+#[utoipa::path(get, path = "/v1/runs/{run}/events", tag = "streams", params(FollowQuery),
+    responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream"),
+        (status = 204, description = "The run has ended, and all its events were received.")))]
+async fn follow_run(
     State(app): State<Arc<App>>,
-    (access, Extension(wait)): (Access, Extension<Arc<Wait>>),
+    WaitingAccess { access, wait }: WaitingAccess,
     PathParam(run): PathParam<RunId>,
     Query(query): Query<FollowQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ProblemResponse> {
-    let after = match last_seen(&headers)? {
-        Some(seen) => seen.parse().map_err(|_| not_an_id(seen))?,
+    let after = match last_event_id(&headers)? {
+        Some(id) => id.parse().map_err(|_| invalid_id(id))?,
         None => query.after.unwrap_or(0),
     };
     let summary = access.namespace.client().get(&run).await?;
     if after > summary.as_of.0 {
-        return Err(not_an_id(&after.to_string()).into());
+        return Err(invalid_id(&after.to_string()).into());
     }
     if summary.status.is_terminal() && summary.as_of.0 <= after && after > 0 {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let seat = app.followers.take(&access)?;
-    let wake = access.namespace.tails.of(&run);
-    let turns = Arc::clone(&app.catching_up);
-    let following = access.namespace.api.follow_among(&run, Seq(after), (wake, turns)).await?;
-    let sending = told(&app, following);
-    Ok(sent(app, (seat, wait), sending))
+    let slot = app.followers.take(access.principal.key.clone())?;
+    let wake = access.namespace.fan_out.follow_run(&run);
+    let permits = Arc::clone(&app.follower_reads);
+    let following = access.namespace.api.follow_among(&run, Seq(after), (wake, permits)).await?;
+    let messages = run_messages(&app, following);
+    Ok(respond(Follower { app, messages, _slot: slot, wait }))
 }
 
-/// The id that a follower saw last, if it came back.
-fn last_seen(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
-    let Some(seen) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
-    let seen = seen.to_str().map_err(|_| not_an_id("?"))?.trim();
-    Ok((!seen.is_empty()).then_some(seen))
+/// Returns the last id that a reconnecting follower received.
+fn last_event_id(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(id) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let id = id.to_str().map_err(|_| invalid_id("?"))?.trim();
+    Ok((!id.is_empty()).then_some(id))
 }
 
-fn not_an_id(seen: &str) -> Problem {
-    let shown: String = seen.chars().take(40).collect();
-    Problem::bad_request(format!("{shown:?} is no id of an event of this stream"))
+fn invalid_id(id: &str) -> Problem {
+    let shown: String = id.chars().take(40).collect();
+    Problem::bad_request(format!("{shown:?} is not an event id of this stream"))
         .code("GS0608")
-        .hint("send back the last id that was received, or none")
+        .hint("send the last received id, or none")
 }
 
-/// What a stream sends; the second is the problem that ended it.
-type Sending = BoxStream<'static, Result<Message, Problem>>;
+/// The messages of a stream. A problem ends it.
+type Messages = BoxStream<'static, Result<Message, Problem>>;
 
-fn told(app: &Arc<App>, following: Following) -> Sending {
+fn run_messages(app: &Arc<App>, following: Following) -> Messages {
     let app = Arc::clone(app);
-    let event = move |news: Result<goldseam_api::doc::event::News, Problem>| {
+    let message = move |news: Result<News, Problem>| {
         let app = Arc::clone(&app);
         async move {
             let news = news?;
-            let _turn = app.catching_up.acquire().await;
-            let message = printed(&app, news.name(), &news)?;
+            let _permit = app.follower_reads.acquire().await;
+            let message = redacted_message(&app, news.name(), &news)?;
             Ok(match news.seq() {
                 Some(seq) => message.with_id(seq.to_string()),
                 None => message,
             })
         }
     };
-    following.then(event).boxed()
+    following.then(message).boxed()
 }
 
-/// What is sent under a name: a document without secrets.
-fn printed(app: &App, name: &str, document: &impl Serialize) -> Result<Message, Problem> {
+/// Builds a message without secrets.
+fn redacted_message(app: &App, name: &str, document: &impl Serialize) -> Result<Message, Problem> {
     let text = serde_json::to_string(document)
-        .map_err(|error| Problem::new(500, format!("an event cannot be sent: {error}")))?;
+        .map_err(|error| Problem::new(500, format!("cannot encode an event: {error}")))?;
     Ok(Message::new(name, app.redactor.json(&text).into_owned()))
 }
 
-/// A follower as it is served.
-struct Served {
+/// A connected follower.
+struct Follower {
     app: Arc<App>,
-    sending: Sending,
-    /// Its seat, which is free again when it has gone.
-    _seat: slots::FollowerSlot,
-    /// Ends when its key is not valid any more.
+    messages: Messages,
+    /// Freed when the follower disconnects.
+    _slot: FollowerSlot,
+    /// Ends with the key.
     wait: Arc<Wait>,
 }
 
-/// Sends a stream until it ends, the server leaves, or the key is not valid any more.
-fn sent(app: Arc<App>, (seat, wait): (slots::FollowerSlot, Arc<Wait>), sending: Sending) -> Response {
-    let served = Served { app, sending, _seat: seat, wait };
-    let next = |served: Option<Served>| async move {
-        let mut served = served?;
-        match served.next().await? {
-            Ok(sent) => Some((Ok::<_, Infallible>(sent), Some(served))),
-            Err(problem) => Some((Ok(ended_by(&served.app, &problem)), None)),
+/// Sends the messages until they end, the server shuts down, or the key ends.
+fn respond(follower: Follower) -> Response {
+    let next = |follower: Option<Follower>| async move {
+        let mut follower = follower?;
+        match follower.next().await? {
+            Ok(bytes) => Some((Ok::<_, Infallible>(bytes), Some(follower))),
+            Err(problem) => Some((Ok(last_message(&follower.app, &problem)), None)),
         }
     };
     let content_type = [(header::CONTENT_TYPE, "text/event-stream")];
-    (content_type, Body::from_stream(unfold(Some(served), next))).into_response()
+    (content_type, Body::from_stream(unfold(Some(follower), next))).into_response()
 }
 
-/// The last thing that is sent when something is wrong; no event of a log.
-fn ended_by(app: &App, problem: &Problem) -> Bytes {
-    printed(app, "problem", problem).map_or_else(|_| message::comment(), |message| message.to_bytes())
+/// Returns the last message of a stream that ends with a problem. It has no id.
+fn last_message(app: &App, problem: &Problem) -> Bytes {
+    let message = redacted_message(app, "problem", problem);
+    message.map_or_else(|_| message::comment(), |message| message.to_bytes())
 }
 
-impl Served {
+impl Follower {
     async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
-        let Self { app, sending, wait, .. } = self;
+        let Self { app, messages, wait, .. } = self;
         tokio::select! {
             biased;
-            () = app.left() => None,
+            () = app.shutdown_started() => None,
             problem = wait.ended() => Some(Err(problem)),
-            next = sending.next() => next.map(|message| message.map(|message| message.to_bytes())),
+            next = messages.next() => next.map(|message| message.map(|message| message.to_bytes())),
             () = tokio::time::sleep(HEARTBEAT) => Some(Ok(message::comment())),
         }
     }

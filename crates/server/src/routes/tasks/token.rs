@@ -1,55 +1,59 @@
-//! The tokens by which a worker shows that a task is its own.
+//! Task tokens: the proof that a caller has claimed a task.
 
 use goldseam::core::TaskId;
 use goldseam::core::task::Task;
 use goldseam_api::Problem;
+use goldseam_api::doc::key::Scope;
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
 use crate::extract::Access;
-use goldseam_api::doc::key::Scope;
 
 const PURPOSE: &str = "task";
 
-/// What a token says.
+/// The content of a token.
 #[derive(Debug, Serialize, Deserialize)]
 struct TokenContent {
     task: TaskId,
     fence: u64,
-    /// The key that claimed it; none where none is asked for.
+    /// The key of the claim; `None` if the server requires no key.
     #[serde(default)]
     key: Option<String>,
 }
 
-/// A token for a task that was just claimed.
-pub(super) fn seal(app: &App, access: &Access, task: &Task) -> Result<String, Problem> {
-    let held = TokenContent { task: task.id.clone(), fence: task.fence, key: access.principal.key.clone() };
-    app.tokens.seal(PURPOSE, &access.namespace.name, &held)
+/// The proof of a claim that a request carries.
+pub(super) struct Proof {
+    pub(super) fence: Option<u64>,
+    pub(super) token: Option<String>,
 }
 
-/// The fence that a token stands for. A bare fence can be guessed: only an operator may name one, or use a token that was
-/// given to another key.
-pub(super) fn fence(
-    app: &App,
-    access: &Access,
-    task: &TaskId,
-    (fence, token): (Option<u64>, Option<String>),
-) -> Result<u64, Problem> {
+/// Returns the token of a task that was just claimed.
+pub(super) fn seal(app: &App, access: &Access, task: &Task) -> Result<String, Problem> {
+    let content =
+        TokenContent { task: task.id.clone(), fence: task.fence, key: access.principal.key.clone() };
+    app.tokens.seal(PURPOSE, &access.namespace.name, &content)
+}
+
+/// Returns the fence that a request proves. A bare fence can be guessed, so only a key with the scope `operate` may send
+/// one, or use the token of another key.
+pub(super) fn fence(app: &App, access: &Access, task: &TaskId, proof: Proof) -> Result<u64, Problem> {
     let bad = || {
-        Problem::new(403, "the token is not for this task, or not for this key")
+        Problem::new(403, "this token is not valid for this task and key")
             .code("GS0611")
-            .hint("send back the token that the claim brought, as it was, with the key of the claim")
+            .hint("send the token of the claim unchanged, with the key of the claim")
     };
     let operates = access.principal.scopes.contains(&Scope::Operate);
-    match (token, fence) {
+    match (proof.token, proof.fence) {
         (Some(token), _) => {
-            let held: TokenContent =
+            let content: TokenContent =
                 app.tokens.open(PURPOSE, &access.namespace.name, &token).ok_or_else(bad)?;
-            let is_own = held.key == access.principal.key || operates;
-            if held.task == *task && is_own { Ok(held.fence) } else { Err(bad()) }
+            let is_own = content.key == access.principal.key || operates;
+            if content.task == *task && is_own { Ok(content.fence) } else { Err(bad()) }
         }
         (None, Some(fence)) if operates => Ok(fence),
         (None, Some(_)) => Err(bad()),
-        (None, None) => Err(Problem::bad_request("name the token that the claim brought").code("GS0611")),
+        (None, None) => Err(Problem::bad_request("`token` is missing")
+            .code("GS0611")
+            .hint("send the token from the response of the claim")),
     }
 }
