@@ -1,4 +1,4 @@
-//! Malformed, huge, deep, foreign: a problem says what is wrong and where the limit is, and the server goes on.
+//! Malformed, huge or deep input: the problem names the reason and the limit, and the server keeps running.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::desk::{Desk, Told};
+use crate::test_server::{Reply, TestServer};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_makes_no_sense_is_refused_with_the_reason() {
-    let desk = Desk::open().await;
+async fn invalid_body_is_refused_with_the_reason() {
+    let server = TestServer::open().await;
     let send = async |kind: &str, body: String| {
-        let request = desk.ask(Method::POST, "/v1/runs").header(header::CONTENT_TYPE, kind).body(body);
-        Told::of(request.send().await.unwrap()).await
+        let request = server.ask(Method::POST, "/v1/runs").header(header::CONTENT_TYPE, kind).body(body);
+        Reply::of(request.send().await.unwrap()).await
     };
     let json = "application/json";
     for body in ["", "{", "[]", "null", "{\"workflow\":1}", "{\"workflow\":\"w\",\"unknown\":1}", "\u{0}"] {
@@ -35,40 +35,40 @@ async fn a_body_that_makes_no_sense_is_refused_with_the_reason() {
         assert_eq!(send(json, deep).await.status.as_u16(), 400, "{depth}");
     }
     for id in ["..", "a/b", "", "x y", "-x", "goldseam.copy"] {
-        let told = send(json, json!({ "workflow": "w", "id": id }).to_string()).await;
-        assert!(matches!(told.status.as_u16(), 400 | 403), "{id}: {}", told.text);
+        let reply = send(json, json!({ "workflow": "w", "id": id }).to_string()).await;
+        assert!(matches!(reply.status.as_u16(), 400 | 403), "{id}: {}", reply.text);
     }
     for path in
         ["/v1/runs?limit=0", "/v1/runs?limit=501", "/v1/runs?status=dead", "/v1/runs?after=x", "/v1/runs?x=1"]
     {
-        assert_eq!(desk.get(path).await.status.as_u16(), 400, "{path}");
+        assert_eq!(server.get(path).await.status.as_u16(), 400, "{path}");
     }
-    assert_eq!(desk.get("/v1/runs?limit=501").await.body["limit"], json!(500));
-    desk.get("/v1/runs").await.ok();
+    assert_eq!(server.get("/v1/runs?limit=501").await.body["limit"], json!(500));
+    server.get("/v1/runs").await.ok();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_somebody_else_can_neither_read_nor_change() {
-    let desk = Desk::open().await;
+async fn page_of_another_origin_can_neither_read_nor_change() {
+    let server = TestServer::open().await;
     let rebound =
-        desk.ask(Method::GET, "/v1/runs").header(header::HOST, "evil.example").send().await.unwrap();
-    Told::of(rebound).await.problem(421, "GS0606");
-    let crossed = desk
+        server.ask(Method::GET, "/v1/runs").header(header::HOST, "evil.example").send().await.unwrap();
+    Reply::of(rebound).await.problem(421, "GS0606");
+    let crossed = server
         .ask(Method::POST, "/v1/runs")
         .header(header::ORIGIN, "http://evil.example")
         .json(&json!({ "workflow": "w" }));
-    Told::of(crossed.send().await.unwrap()).await.problem(403, "GS0606");
-    let host = desk.url.trim_start_matches("http://").to_owned();
-    let own = desk
+    Reply::of(crossed.send().await.unwrap()).await.problem(403, "GS0606");
+    let host = server.url.trim_start_matches("http://").to_owned();
+    let own = server
         .ask(Method::POST, "/v1/runs")
         .header(header::ORIGIN, format!("http://{host}"))
         .json(&json!({ "workflow": "w" }));
-    Told::of(own.send().await.unwrap()).await.ok();
+    Reply::of(own.send().await.unwrap()).await.ok();
 }
 
-/// What comes back on a connection until it ends. One that is not closed by what was asked is closed from here.
-async fn raw(desk: &Desk, bytes: &[u8]) -> String {
-    let mut stream = TcpStream::connect(desk.url.trim_start_matches("http://")).await.unwrap();
+/// Sends bytes and returns everything received until the connection ends. Closes it unless the request does.
+async fn raw(server: &TestServer, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).await.unwrap();
     let _ = stream.write_all(bytes).await;
     if !bytes.windows(17).any(|window| window == b"Connection: close") {
         let _ = stream.shutdown().await;
@@ -79,16 +79,16 @@ async fn raw(desk: &Desk, bytes: &[u8]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_http_harms_nobody() {
-    let desk = Desk::open().await;
+async fn malformed_http_does_no_harm() {
+    let server = TestServer::open().await;
     let header = format!(
         "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: {}\r\n\r\n",
         "x".repeat(64 << 10)
     );
-    assert!(raw(&desk, header.as_bytes()).await.contains("431"));
+    assert!(raw(&server, header.as_bytes()).await.contains("431"));
     let many: String = (0..200).map(|n| format!("X{n}: x\r\n")).collect();
     let many = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{many}\r\n");
-    assert!(raw(&desk, many.as_bytes()).await.contains("431"));
+    assert!(raw(&server, many.as_bytes()).await.contains("431"));
     for bytes in [
         &b"\x16\x03\x01"[..],
         b"GET",
@@ -96,25 +96,25 @@ async fn what_is_no_http_harms_nobody() {
         b"GET / HTTP/9.9\r\n\r\n",
         b"POST /v1/runs HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
     ] {
-        raw(&desk, bytes).await;
+        raw(&server, bytes).await;
     }
     let climbing = b"GET /v1/../healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    assert!(raw(&desk, climbing).await.starts_with("HTTP/1.1 404"), "a path is taken as it is written");
+    assert!(raw(&server, climbing).await.starts_with("HTTP/1.1 404"), "paths are not normalised");
     let smuggled = b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /v1/runs HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    assert!(!raw(&desk, smuggled).await.contains("\"items\""));
-    assert_eq!(desk.get("/healthz").await.text, "ok\n");
+    assert!(!raw(&server, smuggled).await.contains("\"items\""));
+    assert_eq!(server.get("/healthz").await.text, "ok\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_sends_too_slowly_is_not_waited_for() {
-    let desk = Desk::impatient(Duration::from_millis(200)).await;
-    let address = desk.url.trim_start_matches("http://");
+async fn slow_senders_are_cut_off() {
+    let server = TestServer::impatient(Duration::from_millis(200)).await;
+    let address = server.url.trim_start_matches("http://");
     let mut answers = vec![];
     for begun in [
         "GET /v1/runs HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
         "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
     ] {
-        // The connection stays open from here: whoever waits for its end waits for the server to give up.
+        // The client keeps the connection open, so it ends only when the server gives up.
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(begun.as_bytes()).await.unwrap();
         let mut answer = vec![];
@@ -123,41 +123,41 @@ async fn whoever_sends_too_slowly_is_not_waited_for() {
     }
     assert!(answers[0].is_empty() || answers[0].starts_with("HTTP/1.1 408"), "{}", answers[0]);
     assert!(answers[1].starts_with("HTTP/1.1 408") && answers[1].contains("GS0605"), "{}", answers[1]);
-    assert_eq!(desk.get("/healthz").await.text, "ok\n");
+    assert_eq!(server.get("/healthz").await.text, "ok\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_too_much_is_told_how_much_is_allowed_and_when_to_come_back() {
-    let desk = Desk::with(&[("requests_per_second", "1")]).await;
+async fn rate_limit_response_has_limit_and_retry_after() {
+    let server = TestServer::with(&[("requests_per_second", "1")]).await;
     let mut slowed = None;
     for _ in 0..20 {
-        let response = desk.ask(Method::GET, "/v1/runs").send().await.unwrap();
+        let response = server.ask(Method::GET, "/v1/runs").send().await.unwrap();
         if response.status().as_u16() == 429 {
             slowed = Some(response);
         }
     }
-    let response = slowed.expect("nobody is slowed down");
+    let response = slowed.expect("no request was limited");
     assert_eq!(response.headers()[header::RETRY_AFTER], "1");
-    let problem = Told::of(response).await.problem(429, "GS0607");
+    let problem = Reply::of(response).await.problem(429, "GS0607");
     assert_eq!(problem["limit"], json!(1));
-    assert_eq!(desk.get("/healthz").await.text, "ok\n", "whether it lives can always be asked");
+    assert_eq!(server.get("/healthz").await.text, "ok\n", "/healthz has no rate limit");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_is_answered_when_the_server_leaves() {
-    let mut desk = Desk::with(&[("finish_seconds", "50")]).await;
-    desk.start("greet", "r", json!("Ada")).await;
-    let running = desk.running.take().unwrap();
+async fn waiting_requests_are_answered_on_shutdown() {
+    let mut server = TestServer::with(&[("finish_seconds", "50")]).await;
+    server.start("greet", "r", json!("Ada")).await;
+    let running = server.running.take().unwrap();
     let asked = [
-        desk.ask(Method::GET, "/v1/runs/r/result?wait_ms=60000"),
-        desk.ask(Method::POST, "/v1/tasks/claim").json(&json!({ "owner": "w", "wait_ms": 60000 })),
+        server.ask(Method::GET, "/v1/runs/r/result?wait_ms=60000"),
+        server.ask(Method::POST, "/v1/tasks/claim").json(&json!({ "owner": "w", "wait_ms": 60000 })),
     ];
     let mut waiting = tokio::task::JoinSet::new();
     for request in asked {
         waiting.spawn(request.send());
     }
-    // Both, and the one that asks.
-    while !desk.get("/metrics").await.text.contains("goldseam_http_requests_under_way 3") {
+    // Both waiting requests, and this one.
+    while !server.get("/metrics").await.text.contains("goldseam_http_requests_under_way 3") {
         tokio::task::yield_now().await;
     }
     let (answered, ()) = tokio::join!(waiting.join_all(), running.shutdown());
@@ -167,32 +167,33 @@ async fn whoever_waits_is_answered_when_the_server_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_the_engines_own_is_nobodys_to_claim() {
-    let desk = Desk::open().await;
-    let claim = async |body| desk.post("/v1/tasks/claim", &body).await;
+async fn reserved_queues_and_names_cannot_be_claimed() {
+    let server = TestServer::open().await;
+    let claim = async |body| server.post("/v1/tasks/claim", &body).await;
     assert_eq!(claim(json!({ "owner": "w", "queue": "goldseam-mail" })).await.status.as_u16(), 403);
-    let node = desk.get("/v1/nodes").await.ok()["items"][0]["id"].as_str().unwrap().to_owned();
+    let node = server.get("/v1/nodes").await.ok()["items"][0]["id"].as_str().unwrap().to_owned();
     assert_eq!(claim(json!({ "owner": node })).await.status.as_u16(), 400);
     let task = json!({ "kind": "k", "queue": "goldseam-heartbeat" });
-    assert_eq!(desk.post("/v1/tasks", &task).await.status.as_u16(), 403);
+    assert_eq!(server.post("/v1/tasks", &task).await.status.as_u16(), 403);
     let worker = json!({ "name": "w", "workflows": ["w@1"], "queues": ["goldseam-mail"], "slots": 1 });
-    assert_eq!(desk.post("/v1/workers", &worker).await.status.as_u16(), 403);
+    assert_eq!(server.post("/v1/workers", &worker).await.status.as_u16(), 403);
     let run = json!({ "workflow": "w", "queue": "goldseam-mail" });
-    assert_eq!(desk.post("/v1/runs", &run).await.status.as_u16(), 403);
+    assert_eq!(server.post("/v1/runs", &run).await.status.as_u16(), 403);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn too_many_tags_are_refused_with_the_limit() {
-    let desk = Desk::open().await;
+    let server = TestServer::open().await;
     let tags: serde_json::Map<_, _> = (0..40).map(|n| (format!("t{n}"), json!("x"))).collect();
-    let told = desk.post("/v1/runs", &json!({ "workflow": "w", "tags": tags })).await.problem(400, "GS0102");
-    assert_eq!(told["limit"], json!(32));
+    let reply =
+        server.post("/v1/runs", &json!({ "workflow": "w", "tags": tags })).await.problem(400, "GS0102");
+    assert_eq!(reply["limit"], json!(32));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_full_leaves_all_the_same() {
-    let mut desk = Desk::with(&[("connections_max", "1")]).await;
-    let running = desk.running.take().unwrap();
+async fn full_server_shuts_down() {
+    let mut server = TestServer::with(&[("connections_max", "1")]).await;
+    let running = server.running.take().unwrap();
     let mut only = TcpStream::connect(running.address).await.unwrap();
     only.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut begun = [0; 1];
@@ -201,52 +202,52 @@ async fn a_server_that_is_full_leaves_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_compressed_or_no_text_or_says_a_thing_twice_is_refused() {
-    let desk = Desk::open().await;
+async fn compressed_non_utf8_or_duplicate_bodies_are_refused() {
+    let server = TestServer::open().await;
     let send = async |body: &[u8]| {
-        let request = desk.ask(Method::POST, "/v1/runs").header(header::CONTENT_TYPE, "application/json");
-        Told::of(request.body(body.to_vec()).send().await.unwrap()).await
+        let request = server.ask(Method::POST, "/v1/runs").header(header::CONTENT_TYPE, "application/json");
+        Reply::of(request.body(body.to_vec()).send().await.unwrap()).await
     };
-    let compressed = desk
+    let compressed = server
         .ask(Method::POST, "/v1/runs")
         .header(header::CONTENT_ENCODING, "gzip")
         .json(&json!({ "workflow": "w" }));
-    Told::of(compressed.send().await.unwrap()).await.problem(415, "GS0609");
+    Reply::of(compressed.send().await.unwrap()).await.problem(415, "GS0609");
     for body in [
         &b"{\"workflow\":\"\xff\"}"[..],
         b"{\"workflow\":\"w\",\"input\":\"\xc3\x28\"}",
         b"{\"workflow\":\"w\",\"workflow\":\"x\"}",
         b"{\"workflow\":\"w\",\"input\":NaN}",
     ] {
-        let told = send(body).await;
-        assert_eq!(told.status.as_u16(), 400, "{}: {}", String::from_utf8_lossy(body), told.text);
+        let reply = send(body).await;
+        assert_eq!(reply.status.as_u16(), 400, "{}: {}", String::from_utf8_lossy(body), reply.text);
     }
-    assert_eq!(desk.get("/v1/runs").await.ok()["items"], json!([]));
-    // What strict readers refuse is refused; a name that is there twice in a payload is its reader's affair.
+    assert_eq!(server.get("/v1/runs").await.ok()["items"], json!([]));
+    // Payloads that strict parsers refuse are refused. Duplicate names in a payload are left to its reader.
     for input in ["1e400", "{\"a\":-1e999}", "\"\\ud800\"", "{\"\\udc00\":1}"] {
-        let told = send(format!("{{\"workflow\":\"w\",\"input\":{input}}}").as_bytes()).await;
-        let problem = told.problem(400, "GS0102");
+        let reply = send(format!("{{\"workflow\":\"w\",\"input\":{input}}}").as_bytes()).await;
+        let problem = reply.problem(400, "GS0102");
         assert!(problem["hint"].is_string(), "{problem}");
     }
     send(b"{\"workflow\":\"w\",\"id\":\"r-1\",\"input\":{\"a\":1e300,\"a\":2}}").await.ok();
     for path in ["/v1/runs/r-1", "/v1/runs/r-1/history"] {
-        let told = desk.get(path).await;
-        assert!(told.status.is_success() && told.text.contains("1e300"), "{path}: {}", told.text);
+        let reply = server.get(path).await;
+        assert!(reply.status.is_success() && reply.text.contains("1e300"), "{path}: {}", reply.text);
     }
     let signal =
-        desk.ask(Method::POST, "/v1/runs/r-1/signal").header(header::CONTENT_TYPE, "application/json");
+        server.ask(Method::POST, "/v1/runs/r-1/signal").header(header::CONTENT_TYPE, "application/json");
     let signal = signal.body("{\"name\":\"go\",\"payload\":\"\\udfff\"}").send().await.unwrap();
-    Told::of(signal).await.problem(400, "GS0102");
+    Reply::of(signal).await.problem(400, "GS0102");
     assert_eq!(
-        desk.post("/v1/doctor", &json!({})).await.ok()["unreadable"].as_array().map_or(0, Vec::len),
+        server.post("/v1/doctor", &json!({})).await.ok()["unreadable"].as_array().map_or(0, Vec::len),
         0
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_without_an_end_is_cut_off_at_the_limit() {
-    let desk = Desk::with(&[("body_bytes_max", "1000")]).await;
-    let mut stream = TcpStream::connect(desk.url.trim_start_matches("http://")).await.unwrap();
+async fn endless_body_is_cut_off_at_the_limit() {
+    let server = TestServer::with(&[("body_bytes_max", "1000")]).await;
+    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).await.unwrap();
     let head = "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
         Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -260,11 +261,11 @@ async fn a_body_without_an_end_is_cut_off_at_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_answers_under_its_names_and_to_pages_of_its_origins() {
-    let desk = Desk::with(&[("hosts", "app.example"), ("origins", "https://app.example")]).await;
+async fn accepts_configured_hosts_and_origins_only() {
+    let server = TestServer::with(&[("hosts", "app.example"), ("origins", "https://app.example")]).await;
     let named = async |name: &str| {
-        let request = desk.ask(Method::GET, "/v1/runs").header(header::HOST, name);
-        Told::of(request.send().await.unwrap()).await
+        let request = server.ask(Method::GET, "/v1/runs").header(header::HOST, name);
+        Reply::of(request.send().await.unwrap()).await
     };
     for own in ["app.example", "APP.example:7733", "localhost", "127.0.0.1:1", "[::1]"] {
         named(own).await.ok();
@@ -273,8 +274,8 @@ async fn a_server_answers_under_its_names_and_to_pages_of_its_origins() {
         named(other).await.problem(421, "GS0606");
     }
     let of = async |origin: &str| {
-        let request = desk.ask(Method::POST, "/v1/runs").header(header::ORIGIN, origin);
-        Told::of(request.json(&json!({ "workflow": "w" })).send().await.unwrap()).await
+        let request = server.ask(Method::POST, "/v1/runs").header(header::ORIGIN, origin);
+        Reply::of(request.json(&json!({ "workflow": "w" })).send().await.unwrap()).await
     };
     of("https://app.example").await.ok();
     for other in ["http://app.example", "https://app.example:444", "https://app.example.evil.example", "null"]
@@ -284,24 +285,24 @@ async fn a_server_answers_under_its_names_and_to_pages_of_its_origins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn payloads_and_histories_have_the_bounds_that_are_set() {
-    let desk = Desk::with(&[("payload_bytes_max", "1000"), ("history_bytes_max", "5000")]).await;
-    desk.post("/v1/runs", &json!({ "workflow": "nobody-has-it", "id": "r" })).await.ok();
+async fn payload_and_history_limits_are_configurable() {
+    let server = TestServer::with(&[("payload_bytes_max", "1000"), ("history_bytes_max", "5000")]).await;
+    server.post("/v1/runs", &json!({ "workflow": "unregistered", "id": "r" })).await.ok();
     let send = async |bytes: usize| {
-        desk.post("/v1/runs/r/signal", &json!({ "name": "go", "payload": "x".repeat(bytes - 2) })).await
+        server.post("/v1/runs/r/signal", &json!({ "name": "go", "payload": "x".repeat(bytes - 2) })).await
     };
     assert_eq!(send(1_001).await.problem(413, "GS0102")["limit"], json!(1_000));
     let mut taken = 0;
     let refused = loop {
-        let told = send(1_000).await;
-        match told.status.is_success() {
+        let reply = send(1_000).await;
+        match reply.status.is_success() {
             true => taken += 1,
-            false => break told.problem(409, "GS0112"),
+            false => break reply.problem(409, "GS0112"),
         }
     };
     assert_eq!((refused["limit"].clone(), taken), (json!(5_000), 4));
     assert!(refused["hint"].as_str().unwrap().contains("continue_as_new"), "{refused}");
-    let bytes = desk.get("/v1/runs/r").await.ok()["bytes"].as_u64().unwrap();
+    let bytes = server.get("/v1/runs/r").await.ok()["bytes"].as_u64().unwrap();
     assert!((5_000..6_500).contains(&bytes), "{bytes}");
-    desk.post("/v1/runs/r/cancel", &json!({})).await.ok();
+    server.post("/v1/runs/r/cancel", &json!({})).await.ok();
 }

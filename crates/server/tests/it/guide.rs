@@ -1,15 +1,17 @@
-//! The requests of the guide are made, and work.
+//! The requests in the guide work.
 
 use reqwest::Method;
 use serde_json::json;
 
-use crate::desk::{Desk, Told};
+use crate::test_server::{Reply, TestServer};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/serving-a-store.md");
 
-/// The words of a command, quoted ones whole.
+/// Splits a command into words and keeps quoted words whole.
 fn words(line: &str) -> Vec<String> {
-    let (mut words, mut quote, mut open) = (vec![], None, String::new());
+    let mut words = vec![];
+    let mut quote = None;
+    let mut open = String::new();
     for c in line.chars() {
         match (c, quote) {
             ('\'' | '"', None) => quote = Some(c),
@@ -24,12 +26,15 @@ fn words(line: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_request_of_the_guide_works() {
-    let desk = Desk::open().await;
-    let engine = desk.engine().await;
+    let server = TestServer::open().await;
+    let engine = server.engine().await;
     let block = GUIDE.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
     let mut made = 0;
     for line in block.lines().filter(|line| line.starts_with("curl ")) {
-        let (mut method, mut path, mut headers, mut body) = (Method::GET, String::new(), vec![], None);
+        let mut method = Method::GET;
+        let mut path = String::new();
+        let mut headers = vec![];
+        let mut body = None;
         let mut words = words(line).into_iter().skip(1);
         while let Some(word) = words.next() {
             match word.as_str() {
@@ -43,17 +48,17 @@ async fn every_request_of_the_guide_works() {
         if body.is_some() {
             method = Method::POST;
         }
-        let mut request = desk.ask(method, &path);
+        let mut request = server.ask(method, &path);
         for header in headers {
             let (name, value) = header.split_once(": ").unwrap();
             request = request.header(name, value);
         }
         request = body.into_iter().fold(request, |request, body| request.body(body));
-        Told::of(request.send().await.unwrap()).await.ok();
+        Reply::of(request.send().await.unwrap()).await.ok();
         made += 1;
     }
     assert_eq!(made, 8);
-    let ended = desk.get("/v1/runs/greet-7/result?wait_ms=20000").await.ok();
+    let ended = server.get("/v1/runs/greet-7/result?wait_ms=20000").await.ok();
     assert_eq!(ended["output"], json!("Hello, Ada!"));
     engine.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! Keys: made once, kept as a hash, revoked for good.
+//! Keys: created once, stored as a hash, revoked permanently.
 
 use goldseam::Millis;
 use goldseam::core::lock::Lock;
@@ -16,14 +16,14 @@ use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::desk::{Desk, Told};
+use crate::test_server::{Reply, TestServer};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_secret_of_a_key_is_nowhere_in_the_store() {
-    let desk = Desk::open().await;
-    let key = desk.key("default", &[Scope::Read]).await;
+async fn store_does_not_contain_key_secrets() {
+    let server = TestServer::open().await;
+    let key = server.key("default", &[Scope::Read]).await;
     let secret = key.rsplit('_').next().unwrap();
-    for file in std::fs::read_dir(desk.dir.path()).unwrap() {
+    for file in std::fs::read_dir(server.dir.path()).unwrap() {
         let file = file.unwrap().path();
         if file.is_file() {
             let bytes = std::fs::read(&file).unwrap();
@@ -31,19 +31,20 @@ async fn the_secret_of_a_key_is_nowhere_in_the_store() {
             assert!(!found, "{}", file.display());
         }
     }
-    let read = desk.ask(Method::GET, "/v1/locks").bearer_auth(&key).send().await.unwrap();
-    let told = Told::of(read).await.ok();
-    assert_eq!(told["items"], json!([]), "reserved names are not listed");
+    let read = server.ask(Method::GET, "/v1/locks").bearer_auth(&key).send().await.unwrap();
+    let reply = Reply::of(read).await.ok();
+    assert_eq!(reply["items"], json!([]), "reserved names are not listed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_made_over_http_works_until_it_is_revoked() {
-    let desk = Desk::open().await;
-    let made = desk.post("/v1/keys", &json!({ "name": "ci", "scopes": ["admin", "read"] })).await.ok();
-    let (key, id) = (made["credential"].as_str().unwrap(), made["id"].as_str().unwrap());
-    desk.get("/v1/runs").await.problem(401, "GS0601");
+async fn key_created_over_http_works_until_revoked() {
+    let server = TestServer::open().await;
+    let made = server.post("/v1/keys", &json!({ "name": "ci", "scopes": ["admin", "read"] })).await.ok();
+    let key = made["credential"].as_str().unwrap();
+    let id = made["id"].as_str().unwrap();
+    server.get("/v1/runs").await.problem(401, "GS0601");
     let ask = async |method: Method, path: &str| {
-        Told::of(desk.ask(method, path).bearer_auth(key).send().await.unwrap()).await
+        Reply::of(server.ask(method, path).bearer_auth(key).send().await.unwrap()).await
     };
     ask(Method::GET, "/v1/runs").await.ok();
     let listed = ask(Method::GET, "/v1/keys").await;
@@ -53,7 +54,7 @@ async fn a_key_made_over_http_works_until_it_is_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_others_can_reach_does_not_start_without_a_key() {
+async fn non_loopback_server_requires_a_key_to_start() {
     let dir = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", dir.path().join("main.db").display());
     let flags = BTreeMap::from([("listen", "0.0.0.0:0".to_owned()), ("store", store)]);
@@ -62,9 +63,9 @@ async fn a_server_that_others_can_reach_does_not_start_without_a_key() {
     assert_eq!(problem.code.as_deref(), Some("GS0604"), "{problem}");
 }
 
-/// Writes what no server of this version can read where a key belongs.
-async fn damaged(desk: &Desk, id: &str) {
-    let store = goldseam::open_existing_store(&desk.store("main.db")).await.unwrap();
+/// Writes a key that this version cannot decode.
+async fn damaged(server: &TestServer, id: &str) {
+    let store = goldseam::open_existing_store(&server.store("main.db")).await.unwrap();
     let lock = Lock {
         name: format!("goldseam.key.{id}").parse().unwrap(),
         holder: Some(json!({ "id": id, "scopes": ["of a later version"] }).to_string()),
@@ -79,43 +80,43 @@ async fn damaged(desk: &Desk, id: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_cannot_be_read_lets_nobody_in() {
-    let mut desk = Desk::open().await;
-    desk.get("/v1/runs").await.ok();
-    damaged(&desk, "0000000000000000").await;
-    desk.restart().await;
-    desk.get("/v1/runs").await.problem(401, "GS0601");
+async fn unreadable_key_still_makes_authentication_mandatory() {
+    let mut server = TestServer::open().await;
+    server.get("/v1/runs").await.ok();
+    damaged(&server, "0000000000000000").await;
+    server.restart().await;
+    server.get("/v1/runs").await.problem(401, "GS0601");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_cannot_be_read_hides_none_of_the_others() {
-    let desk = Desk::open().await;
-    damaged(&desk, "0000000000000000").await;
-    let keys = desk.keys().await;
+async fn unreadable_key_does_not_hide_other_keys() {
+    let server = TestServer::open().await;
+    damaged(&server, "0000000000000000").await;
+    let keys = server.keys().await;
     let scopes = [Scope::Read].into_iter().collect();
     let new = NewKey { name: "n".to_owned(), scopes, queues: None, namespace: None, valid_for_ms: None };
     for _ in 0..205 {
         keys.create(new.clone(), &Caller::default()).await.unwrap();
     }
-    assert_eq!(keys.list().await.unwrap().len(), 205, "those on the second page, too");
+    assert_eq!(keys.list().await.unwrap().len(), 205, "also the keys on the second page");
 }
 
-/// Asks with a key.
-async fn with(desk: &Desk, key: &str, path: &str, body: &Value) -> Told {
-    Told::of(desk.ask(Method::POST, path).bearer_auth(key).json(body).send().await.unwrap()).await
+/// Sends a request with a key.
+async fn with(server: &TestServer, key: &str, path: &str, body: &Value) -> Reply {
+    Reply::of(server.ask(Method::POST, path).bearer_auth(key).json(body).send().await.unwrap()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_claims_from_the_queues_of_its_key_only() {
-    let desk = Desk::open().await;
+async fn worker_claims_only_from_the_queues_of_its_key() {
+    let server = TestServer::open().await;
     for queue in ["images", "mail"] {
-        desk.post("/v1/tasks", &json!({ "kind": "resize", "queue": queue })).await.ok();
+        server.post("/v1/tasks", &json!({ "kind": "resize", "queue": queue })).await.ok();
     }
     let new = json!({ "name": "gpu-7", "scopes": ["worker"], "queues": ["images"] });
-    let made = desk.post("/v1/keys", &new).await.ok();
+    let made = server.post("/v1/keys", &new).await.ok();
     assert_eq!(made["queues"], json!(["images"]));
     let key = made["credential"].as_str().unwrap();
-    let claim = async |body| with(&desk, key, "/v1/tasks/claim", &body).await;
+    let claim = async |body| with(&server, key, "/v1/tasks/claim", &body).await;
     let refused = claim(json!({ "owner": "w", "queue": "mail" })).await.problem(403, "GS0602");
     assert!(refused["hint"].as_str().unwrap().contains("images"), "{refused}");
     claim(json!({ "owner": "w" })).await.problem(403, "GS0602");
@@ -124,61 +125,61 @@ async fn a_worker_claims_from_the_queues_of_its_key_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_is_nobody_that_another_key_can_speak_for() {
-    let desk = Desk::open().await;
-    let wide = desk.key("default", &[Scope::Worker, Scope::Admin]).await;
+async fn worker_can_be_used_only_with_its_own_key() {
+    let server = TestServer::open().await;
+    let wide = server.key("default", &[Scope::Worker, Scope::Admin]).await;
     let new = json!({ "name": "gpu-7", "scopes": ["worker"], "queues": ["images"] });
-    let made = with(&desk, &wide, "/v1/keys", &new).await.ok();
+    let made = with(&server, &wide, "/v1/keys", &new).await.ok();
     let narrow = made["credential"].as_str().unwrap();
     let worker = |queues: Value| json!({ "name": "w", "workflows": ["w@1"], "queues": queues, "slots": 1 });
-    with(&desk, narrow, "/v1/workers", &worker(json!(["images", "mail"]))).await.problem(403, "GS0602");
-    with(&desk, narrow, "/v1/workers", &worker(json!([]))).await.problem(403, "GS0602");
-    let own = with(&desk, narrow, "/v1/workers", &worker(json!(["images"]))).await.ok();
-    let others = with(&desk, &wide, "/v1/workers", &worker(json!(["mail"]))).await.ok();
+    with(&server, narrow, "/v1/workers", &worker(json!(["images", "mail"]))).await.problem(403, "GS0602");
+    with(&server, narrow, "/v1/workers", &worker(json!([]))).await.problem(403, "GS0602");
+    let own = with(&server, narrow, "/v1/workers", &worker(json!(["images"]))).await.ok();
+    let others = with(&server, &wide, "/v1/workers", &worker(json!(["mail"]))).await.ok();
     for what in ["heartbeat", "claim"] {
         let at = |worker: &Value| format!("/v1/workers/{}/{what}", worker["worker"].as_str().unwrap());
         let nothing = json!({ "holding": [], "limit": 0 });
         let body = if what == "claim" { nothing } else { json!({ "holding": [] }) };
-        with(&desk, narrow, &at(&own), &body).await.ok();
-        with(&desk, narrow, &at(&others), &body).await.problem(404, "GS0311");
-        with(&desk, &wide, &at(&own), &body).await.problem(404, "GS0311");
-        with(&desk, &wide, &at(&others), &body).await.ok();
+        with(&server, narrow, &at(&own), &body).await.ok();
+        with(&server, narrow, &at(&others), &body).await.problem(404, "GS0311");
+        with(&server, &wide, &at(&own), &body).await.problem(404, "GS0311");
+        with(&server, &wide, &at(&others), &body).await.ok();
     }
     let path = format!("/v1/workers/{}", others["worker"].as_str().unwrap());
-    let left = desk.ask(Method::DELETE, &path).bearer_auth(narrow).send().await.unwrap();
-    Told::of(left).await.problem(404, "GS0311");
+    let left = server.ask(Method::DELETE, &path).bearer_auth(narrow).send().await.unwrap();
+    Reply::of(left).await.problem(404, "GS0311");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queues_that_narrow_nothing_are_refused() {
-    let desk = Desk::open().await;
+async fn queues_that_restrict_nothing_are_refused() {
+    let server = TestServer::open().await;
     for (scopes, queues) in
         [(["read"], json!(["images"])), (["worker"], json!([])), (["worker"], json!([".."]))]
     {
         let new = json!({ "name": "ci", "scopes": scopes, "queues": queues });
-        let told = desk.post("/v1/keys", &new).await;
-        assert_eq!(told.status.as_u16(), 400, "{}", told.text);
+        let reply = server.post("/v1/keys", &new).await;
+        assert_eq!(reply.status.as_u16(), 400, "{}", reply.text);
     }
-    desk.get("/v1/runs").await.ok();
+    server.get("/v1/runs").await.ok();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_says_so_asks_nobody_for_a_key_until_there_is_one() {
-    let desk = Desk::with(&[("listen", "0.0.0.0:0"), ("insecure_no_keys", "true")]).await;
-    desk.get("/v1/runs").await.ok();
-    desk.key("default", &[Scope::Read]).await;
-    desk.get("/v1/runs").await.problem(401, "GS0601");
+async fn insecure_no_keys_applies_until_a_key_exists() {
+    let server = TestServer::with(&[("listen", "0.0.0.0:0"), ("insecure_no_keys", "true")]).await;
+    server.get("/v1/runs").await.ok();
+    server.key("default", &[Scope::Read]).await;
+    server.get("/v1/runs").await.problem(401, "GS0601");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_keys_of_one_name_do_not_share_their_idempotency_keys() {
-    let desk = Desk::open().await;
-    let keys = [desk.key("default", &Scope::ALL).await, desk.key("default", &Scope::ALL).await];
+async fn idempotency_keys_are_scoped_to_the_key_id() {
+    let server = TestServer::open().await;
+    let keys = [server.key("default", &Scope::ALL).await, server.key("default", &Scope::ALL).await];
     let send = async |key: &str, path: &str, body: serde_json::Value| {
-        let request = desk.ask(Method::POST, path).bearer_auth(key).header("idempotency-key", "once");
-        Told::of(request.json(&body).send().await.unwrap()).await.ok()
+        let request = server.ask(Method::POST, path).bearer_auth(key).header("idempotency-key", "once");
+        Reply::of(request.json(&body).send().await.unwrap()).await.ok()
     };
-    send(&keys[0], "/v1/runs", json!({ "workflow": "nobody-has-it", "id": "r" })).await;
+    send(&keys[0], "/v1/runs", json!({ "workflow": "unregistered", "id": "r" })).await;
     let mut events = Vec::new();
     for key in [&keys[0], &keys[0], &keys[1], &keys[1]] {
         events.push(send(key, "/v1/runs/r/signal", json!({ "name": "go" })).await["event"].clone());
@@ -186,7 +187,7 @@ async fn two_keys_of_one_name_do_not_share_their_idempotency_keys() {
     assert_eq!(events, [json!(2), json!(2), json!(3), json!(3)]);
 }
 
-/// Keeps every word that is logged.
+/// A subscriber that keeps every log line.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -215,20 +216,20 @@ impl Subscriber for Log {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_came_with_a_wrong_key_stands_in_the_log_and_the_key_does_not() {
+async fn failed_authentication_logs_the_peer_but_not_the_key() {
     let log = Log::default();
     tracing::subscriber::set_global_default(log.clone()).unwrap();
-    let desk = Desk::open().await;
-    desk.key("default", &[Scope::Read]).await;
+    let server = TestServer::open().await;
+    server.key("default", &[Scope::Read]).await;
     let wrong = format!("gsk_{}_{}", "1".repeat(16), "2".repeat(64));
     for credential in [wrong.as_str(), "gsp_hush_hush", "hush"] {
-        let asked = desk.ask(Method::GET, "/v1/runs").bearer_auth(credential).send().await.unwrap();
-        Told::of(asked).await.problem(401, "GS0601");
+        let asked = server.ask(Method::GET, "/v1/runs").bearer_auth(credential).send().await.unwrap();
+        Reply::of(asked).await.problem(401, "GS0601");
     }
     let log = log.0.lock().unwrap();
     let seen = |line: &&String| line.starts_with("goldseam::audit") && line.contains("peer=127.0.0.1");
     assert!(log.iter().filter(seen).count() >= 3, "{log:?}");
-    let told = log.iter().filter(|line| line.starts_with("goldseam"));
-    let leaked: Vec<&String> = told.filter(|line| line.contains("2222") || line.contains("hush")).collect();
+    let own = log.iter().filter(|line| line.starts_with("goldseam"));
+    let leaked: Vec<&String> = own.filter(|line| line.contains("2222") || line.contains("hush")).collect();
     assert!(leaked.is_empty(), "{leaked:?}");
 }

@@ -1,35 +1,35 @@
-//! A real server on a real store, asked over HTTP.
+//! Tests of a running server over HTTP.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bad_input;
-mod described;
-mod desk;
-mod followed;
-mod fuzzed;
+mod client_limits;
+mod credentials;
+mod description;
+mod fairness;
+mod fuzz;
 mod guide;
 mod healing;
-mod hostile;
+mod idempotency;
+mod key_rights;
 mod keys;
-mod leaving;
-mod matrix;
-mod memory;
 mod passes;
 mod place;
 mod protocol;
-mod proxied;
-mod pruned;
-mod repeats;
-mod revoked;
+mod proxies;
+mod prune;
+mod revocation;
 mod runs;
 mod secrets;
-mod secured;
-mod shares;
+mod shutdown;
 mod stores;
+mod streams;
 #[expect(dead_code, reason = "shared with the engine's own tests, which need more of it")]
 #[path = "../../../goldseam/tests/it/support.rs"]
 mod support;
 mod tasks;
-mod traced;
+mod test_server;
+mod tls;
+mod traces;
 #[path = "../../../goldseam/tests/it/workers/mod.rs"]
 mod workers;

@@ -1,4 +1,4 @@
-//! Where the worker of `workers` finds the engine: behind a server, over HTTP.
+//! The engine that the shared worker tests use here: behind a server, over HTTP.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use reqwest::Method;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::desk::{Told, client};
 use crate::support::Scratch;
+use crate::test_server::{Reply, client};
 use crate::workers::client::{Answer, Server};
 
 pub(crate) struct Place {
-    /// For what others do, past the server.
+    /// A client of the store, without the server.
     pub(crate) client: Client,
     http: reqwest::Client,
     url: String,
@@ -27,8 +27,9 @@ impl Place {
         let flags = BTreeMap::from([("store", scratch.url()), ("listen", "127.0.0.1:0".to_owned())]);
         let settings = Settings::gather(&flags, |_| None, None).unwrap();
         let server = serve(settings.config().unwrap()).await.unwrap();
-        let (past, url) = (scratch.client().await, server.url());
-        Arc::new(Self { client: past, http: client(), url, server: Mutex::new(Some(server)) })
+        let url = server.url();
+        let client_of_store = scratch.client().await;
+        Arc::new(Self { client: client_of_store, http: client(), url, server: Mutex::new(Some(server)) })
     }
 
     /// Shuts the server down.
@@ -46,11 +47,11 @@ impl Server for Place {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             let request = self.http.request(method, format!("{}{path}", self.url));
             let request = if body.is_null() { request } else { request.json(&body) };
-            let Ok(told) = request.send().await else { return Err("lost".to_owned()) };
-            let told = Told::of(told).await;
-            match told.status.as_u16() {
-                200 => Ok(told.body),
-                _ => Err(told.body["code"].as_str().unwrap_or_default().to_owned()),
+            let Ok(reply) = request.send().await else { return Err("lost".to_owned()) };
+            let reply = Reply::of(reply).await;
+            match reply.status.as_u16() {
+                200 => Ok(reply.body),
+                _ => Err(reply.body["code"].as_str().unwrap_or_default().to_owned()),
             }
         })
     }

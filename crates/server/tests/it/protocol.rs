@@ -1,4 +1,4 @@
-//! The page of the worker's protocol names everything that the code has: doings, events, limits and refusals.
+//! `docs/protocol.md` lists every doing, event, limit and refusal of the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
 const EVENTS: &str = include_str!("../../../core/src/event.rs");
 const EVENT_DATA: &str = include_str!("../../../core/src/event/data.rs");
 
-/// Names of fields, each with whether it may be left out.
+/// Field names, each with whether it is optional.
 type Fields = BTreeSet<(String, bool)>;
 
-/// The cells of the rows of the table with this head.
+/// Returns the cells of the table with this head.
 fn table(head: &str) -> Vec<Vec<String>> {
     let (_, rest) = PAGE.split_once(head).unwrap_or_else(|| panic!("no table {head}"));
     let rows = rest.lines().skip(2).take_while(|line| line.starts_with('|'));
     rows.map(|row| row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()).collect()
 }
 
-/// The words of a cell that are written as code.
+/// Returns the code words of a cell.
 fn code_words(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).flat_map(str::split_whitespace).collect()
 }
@@ -35,7 +35,7 @@ fn fields(words: &[&str]) -> Fields {
 }
 
 #[test]
-fn the_page_names_every_doing_with_its_fields() {
+fn protocol_page_lists_every_doing_with_its_fields() {
     let openapi: Value = serde_json::from_str(OPENAPI).unwrap();
     let schemas = &openapi["components"]["schemas"];
     let mut known: BTreeMap<String, Fields> = BTreeMap::new();
@@ -50,17 +50,17 @@ fn the_page_names_every_doing_with_its_fields() {
             own.map(|field| (field.clone(), !required.contains(&field.as_str()))).collect(),
         );
     }
-    let told: BTreeMap<String, Fields> = table("| doing | fields (`?` may be left out) | when |")
+    let reply: BTreeMap<String, Fields> = table("| doing | fields (`?` may be left out) | when |")
         .iter()
         .map(|row| {
             let words = code_words(&row[1]);
-            // Values of a field stand in brackets behind it.
+            // The values of a field follow it in brackets.
             let brackets = row[1].split('(').nth(1).and_then(|rest| rest.split(')').next());
             let values = brackets.map(code_words).unwrap_or_default();
             let mut own =
                 fields(&words.into_iter().filter(|word| !values.contains(word)).collect::<Vec<_>>());
             if row[0] == "`sleep`" {
-                // One of the two.
+                // Exactly one of its two times is required.
                 own = own
                     .into_iter()
                     .map(|(field, may)| (field.clone(), may || field != "path" && field != "ord"))
@@ -69,12 +69,13 @@ fn the_page_names_every_doing_with_its_fields() {
             (row[0].trim_matches('`').to_owned(), own)
         })
         .collect();
-    assert_eq!(told, known);
+    assert_eq!(reply, known);
 }
 
-/// The fields that a piece of source declares.
+/// Returns the fields that a piece of source declares.
 fn declared(source: &str) -> Fields {
-    let (mut found, mut may) = (Fields::new(), false);
+    let mut found = Fields::new();
+    let mut may = false;
     for line in source.lines().map(str::trim) {
         may |= line.starts_with("#[serde(") && line.contains("default");
         let name = line.trim_start_matches("pub ").split_once(": ").map(|(name, _)| name);
@@ -87,7 +88,7 @@ fn declared(source: &str) -> Fields {
 }
 
 #[test]
-fn the_page_names_every_event_with_its_fields() {
+fn protocol_page_lists_every_event_with_its_fields() {
     let variants = EVENTS.split("pub enum Event {").nth(1).unwrap().split("\n}\n").next().unwrap();
     let mut known: BTreeMap<String, Fields> = BTreeMap::new();
     for piece in variants.split("#[serde(rename = \"").skip(1) {
@@ -104,13 +105,13 @@ fn the_page_names_every_event_with_its_fields() {
     }
     assert!(known.len() > 30, "{known:?}");
     let rows = table("| event | fields (`?` may be absent) | what it says |");
-    let told: BTreeMap<String, Fields> =
+    let reply: BTreeMap<String, Fields> =
         rows.iter().map(|row| (row[0].trim_matches('`').to_owned(), fields(&code_words(&row[1])))).collect();
-    assert_eq!(told, known);
+    assert_eq!(reply, known);
 }
 
 #[test]
-fn the_page_names_every_limit() {
+fn protocol_page_lists_every_limit() {
     let engine = |file: &str| std::fs::read_to_string(format!("../engine/src/remote/{file}")).unwrap();
     let rows = table("| what | limit | beyond it |");
     for (file, constant, limit) in [
@@ -141,7 +142,7 @@ fn the_page_names_every_limit() {
     assert_eq!(limit("a history"), "50,000 events, 50 MiB (`history_bytes_max`)");
 }
 
-/// The statuses of a row, each with its codes.
+/// Returns the statuses of a row, each with its codes.
 fn answers(cell: &str) -> BTreeMap<u16, BTreeSet<String>> {
     let one = |part: &str| {
         let (status, _) = part.trim().split_once(' ').unwrap_or((part.trim(), ""));
@@ -151,7 +152,7 @@ fn answers(cell: &str) -> BTreeMap<u16, BTreeSet<String>> {
 }
 
 #[test]
-fn the_page_names_the_refusals_of_every_call() {
+fn protocol_page_lists_the_refusals_of_every_call() {
     let openapi: Value = serde_json::from_str(OPENAPI).unwrap();
     let rows = table("| call | refusals |");
     let of = |call: &str| {
@@ -170,20 +171,20 @@ fn the_page_names_the_refusals_of_every_call() {
             calls += 1;
             let call = format!("{} {path}", method.to_uppercase());
             let own: BTreeSet<u16> = of(&call).into_keys().collect();
-            let mut told: BTreeSet<u16> = own.union(&every).copied().collect();
+            let mut reply: BTreeSet<u16> = own.union(&every).copied().collect();
             if !operation["requestBody"].is_null() {
-                told.extend(&with_body);
+                reply.extend(&with_body);
             }
             let statuses = operation["responses"].as_object().unwrap().keys();
             let mut known: BTreeSet<u16> = statuses.map(|status| status.parse().unwrap()).collect();
             known.retain(|status| *status >= 400 && (*status != 409 || own.contains(status)));
-            assert_eq!(told, known, "{call}");
+            assert_eq!(reply, known, "{call}");
         }
     }
     assert!(calls >= 11, "{calls}");
 }
 
-/// Everything that the engine refuses a worker with.
+/// Returns every refusal of the engine to a worker.
 fn engine_refusals() -> Vec<EngineError> {
     let run: goldseam::RunId = "r".parse().unwrap();
     let task: goldseam::core::TaskId = "t".parse().unwrap();
@@ -198,7 +199,7 @@ fn engine_refusals() -> Vec<EngineError> {
         RemoteRefusal::Forbidden(words()),
     ];
     for refusal in &remote {
-        // A new variant must come into the list above.
+        // Add a new variant to the list above.
         match refusal {
             RemoteRefusal::NoSuchWorker(_)
             | RemoteRefusal::NoSuchToken
@@ -236,7 +237,7 @@ fn engine_refusals() -> Vec<EngineError> {
 }
 
 #[test]
-fn every_refusal_of_the_engine_is_on_the_page_with_its_status() {
+fn protocol_page_lists_every_refusal_with_its_status() {
     let calls = table("| call | refusals |");
     let mut named: BTreeSet<(u16, String)> = BTreeSet::new();
     for row in &calls {

@@ -1,41 +1,42 @@
-//! Remote steps and tasks over HTTP: claimed with a token, brought back once.
+//! Remote steps and tasks over HTTP: claimed with a token, completed once.
 
 use goldseam_api::doc::key::Scope;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Told};
+use crate::test_server::{Reply, TestServer};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_remote_step_is_done_by_whoever_claims_it_over_http() {
-    let desk = Desk::open().await;
-    let engine = desk.engine().await;
-    desk.start("far", "f-1", json!({ "width": 200 })).await;
+async fn remote_step_is_completed_by_its_claimant_over_http() {
+    let server = TestServer::open().await;
+    let engine = server.engine().await;
+    server.start("far", "f-1", json!({ "width": 200 })).await;
     let want = json!({ "owner": "w", "kind": "resize", "wait_ms": 20000 });
-    let claimed = desk.post("/v1/tasks/claim", &want).await.ok();
-    let (task, token) = (&claimed["items"][0]["task"], &claimed["items"][0]["token"]);
+    let claimed = server.post("/v1/tasks/claim", &want).await.ok();
+    let task = &claimed["items"][0]["task"];
+    let token = &claimed["items"][0]["token"];
     assert_eq!(task["payload"], json!({ "width": 200 }));
     let id = task["id"].as_str().unwrap();
-    desk.post(&format!("/v1/tasks/{id}/heartbeat"), &json!({ "token": token })).await.ok();
+    server.post(&format!("/v1/tasks/{id}/heartbeat"), &json!({ "token": token })).await.ok();
     let done = json!({ "token": token, "result": { "url": "small" } });
-    let first = desk.post(&format!("/v1/tasks/{id}/complete"), &done).await.ok();
+    let first = server.post(&format!("/v1/tasks/{id}/complete"), &done).await.ok();
     assert_eq!(
-        desk.post(&format!("/v1/tasks/{id}/complete"), &done).await.ok(),
+        server.post(&format!("/v1/tasks/{id}/complete"), &done).await.ok(),
         first,
-        "a repeat is answered alike"
+        "a repeat gets the same response"
     );
-    let ended = desk.get("/v1/runs/f-1/result?wait_ms=20000").await.ok();
+    let ended = server.get("/v1/runs/f-1/result?wait_ms=20000").await.ok();
     assert_eq!(ended["output"], json!({ "url": "small" }));
     engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_token_of_a_claim_brings_its_result() {
-    let desk = Desk::open().await;
-    let worker = desk.key("default", &[Scope::Worker, Scope::Start]).await;
-    let foreign = desk.key("other", &[Scope::Worker, Scope::Start]).await;
+async fn only_the_token_of_the_claim_completes_a_task() {
+    let server = TestServer::open().await;
+    let worker = server.key("default", &[Scope::Worker, Scope::Start]).await;
+    let foreign = server.key("other", &[Scope::Worker, Scope::Start]).await;
     let send = async |key: &str, path: &str, body: Value| {
-        Told::of(desk.ask(Method::POST, path).bearer_auth(key).json(&body).send().await.unwrap()).await
+        Reply::of(server.ask(Method::POST, path).bearer_auth(key).json(&body).send().await.unwrap()).await
     };
     for key in [&worker, &foreign] {
         for id in ["t-1", "t-2"] {

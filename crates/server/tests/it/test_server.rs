@@ -1,4 +1,4 @@
-//! A server to test with: on a free port, on stores of its own.
+//! A test server on a free port with temporary stores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A server with a store for each of two namespaces.
-pub(crate) struct Desk {
+pub(crate) struct TestServer {
     pub(crate) running: Option<Running>,
     pub(crate) url: String,
     pub(crate) http: reqwest::Client,
@@ -25,13 +25,13 @@ pub(crate) struct Desk {
     flags: BTreeMap<&'static str, String>,
 }
 
-impl Desk {
-    /// A server that asks nobody for a key.
+impl TestServer {
+    /// Starts a server that requires no key.
     pub(crate) async fn open() -> Self {
         Self::with(&[]).await
     }
 
-    /// The same, with settings of its own.
+    /// Starts a server with these settings.
     pub(crate) async fn with(settings: &[(&'static str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = |name: &str| format!("sqlite:{}", dir.path().join(name).display());
@@ -42,18 +42,18 @@ impl Desk {
             ("finish_seconds", "2".to_owned()),
         ]);
         flags.extend(settings.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        let mut desk = Self { running: None, url: String::new(), http: client(), dir, flags };
-        desk.begin().await;
-        desk
+        let mut server = Self { running: None, url: String::new(), http: client(), dir, flags };
+        server.begin().await;
+        server
     }
 
-    /// A server that waits for nobody longer than this.
+    /// Starts a server with this time limit for headers and bodies.
     pub(crate) async fn impatient(patience: Duration) -> Self {
-        let mut desk = Self::open().await;
-        desk.running.take().unwrap().shutdown().await;
-        let config = Config { header_patience: patience, body_patience: patience, ..desk.config() };
-        desk.begin_with(config).await;
-        desk
+        let mut server = Self::open().await;
+        server.running.take().unwrap().shutdown().await;
+        let config = Config { header_timeout: patience, body_timeout: patience, ..server.config() };
+        server.begin_with(config).await;
+        server
     }
 
     fn config(&self) -> Config {
@@ -70,29 +70,29 @@ impl Desk {
         self.running = Some(running);
     }
 
-    /// Ends the server and begins another one on the same stores.
+    /// Restarts the server on the same stores.
     pub(crate) async fn restart(&mut self) {
         self.running.take().unwrap().shutdown().await;
         self.begin().await;
     }
 
-    /// The store of a namespace.
+    /// Returns the URL of a store.
     pub(crate) fn store(&self, name: &str) -> String {
         format!("sqlite:{}", self.dir.path().join(name).display())
     }
 
-    /// An engine on the main store, as a program of a user would have it.
+    /// Starts an engine on the main store, as a user's program would.
     pub(crate) async fn engine(&self) -> Engine {
         Self::engine_on(&self.store("main.db")).await
     }
 
-    /// The same on any store.
+    /// Starts an engine on any store.
     pub(crate) async fn engine_on(store: &str) -> Engine {
         let builder = Engine::open(store).await.unwrap();
         builder.workflow("greet", greet).workflow("ask", ask).workflow("far", far).start().await.unwrap()
     }
 
-    /// A key with these scopes.
+    /// Creates a key with these scopes.
     pub(crate) async fn key(&self, namespace: &str, scopes: &[Scope]) -> String {
         self.key_for(namespace, scopes, None).await
     }
@@ -111,7 +111,7 @@ impl Desk {
             valid_for_ms,
         };
         let key = self.keys().await.create(new, &Caller::default()).await.unwrap().1.reveal().to_owned();
-        // A key that was made elsewhere is known a moment later.
+        // The server learns of the key a moment later.
         while valid_for_ms.is_none() && self.is_unknown(&key).await {
             tokio::task::yield_now().await;
         }
@@ -119,8 +119,8 @@ impl Desk {
     }
 
     async fn is_unknown(&self, key: &str) -> bool {
-        let told = self.ask(Method::GET, "/nowhere").bearer_auth(key).send().await.unwrap();
-        matches!(told.status().as_u16(), 401 | 429)
+        let reply = self.ask(Method::GET, "/nowhere").bearer_auth(key).send().await.unwrap();
+        matches!(reply.status().as_u16(), 401 | 429)
     }
 
     pub(crate) async fn keys(&self) -> Keys {
@@ -132,36 +132,36 @@ impl Desk {
         self.http.request(method, format!("{}{path}", self.url))
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Told {
-        Told::of(self.ask(Method::GET, path).send().await.unwrap()).await
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        Reply::of(self.ask(Method::GET, path).send().await.unwrap()).await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Told {
-        Told::of(self.ask(Method::POST, path).json(body).send().await.unwrap()).await
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
+        Reply::of(self.ask(Method::POST, path).json(body).send().await.unwrap()).await
     }
 
     /// Starts a run and returns its id.
     pub(crate) async fn start(&self, workflow: &str, id: &str, input: Value) -> String {
-        let told = self.post("/v1/runs", &json!({ "workflow": workflow, "id": id, "input": input })).await;
-        told.ok()["run"].as_str().unwrap().to_owned()
+        let reply = self.post("/v1/runs", &json!({ "workflow": workflow, "id": id, "input": input })).await;
+        reply.ok()["run"].as_str().unwrap().to_owned()
     }
 }
 
-/// A client that goes through no proxy.
+/// Returns an HTTP client without proxy settings.
 pub(crate) fn client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
 
-/// An answer, read.
+/// A response with its body.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) kind: String,
     pub(crate) body: Value,
     pub(crate) text: String,
 }
 
-impl Told {
+impl Reply {
     pub(crate) async fn of(response: Response) -> Self {
         let status = response.status();
         let kind =
@@ -171,14 +171,14 @@ impl Told {
         Self { status, kind, body, text }
     }
 
-    /// The document, if all went well.
+    /// Asserts success and returns the document.
     #[track_caller]
     pub(crate) fn ok(self) -> Value {
         assert_eq!(self.status, StatusCode::OK, "{}", self.text);
         self.body
     }
 
-    /// The problem, which has this status and code.
+    /// Asserts the status and code, and returns the problem.
     #[track_caller]
     pub(crate) fn problem(self, status: u16, code: &str) -> Value {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);

@@ -1,15 +1,15 @@
-//! Requests made from the description, right, nearly right and wrong: the server answers each as it says that it does.
+//! Generated requests, valid, almost valid and invalid: every response matches the description.
 
 use goldseam_api::doc::key::Scope;
 use reqwest::{Method, header};
 use serde_json::{Map, Value, json};
 
-use crate::desk::{Desk, Told};
+use crate::test_server::{Reply, TestServer};
 
-/// Rounds over all routes in every build.
+/// Rounds over all routes.
 const ROUNDS: u64 = 12;
 
-/// The same numbers for the same seed.
+/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -34,7 +34,7 @@ impl Dice {
     }
 }
 
-/// Names that are there, names that are not, and what is no name.
+/// Existing, missing and invalid names.
 const TEXTS: &[&str] = &[
     "r-1",
     "t-1",
@@ -63,7 +63,7 @@ const TEXTS: &[&str] = &[
     "1e309",
 ];
 
-/// A value that a schema allows, or nearly.
+/// Generates a value that a schema allows, or almost allows.
 fn value(dice: &mut Dice, schema: &Value, openapi: &Value, depth: u32) -> Value {
     if dice.chance(8) || depth > 6 {
         return odd(dice);
@@ -125,7 +125,7 @@ fn odd(dice: &mut Dice) -> Value {
     dice.one(&odd).clone()
 }
 
-/// An address of the route with something for each of its parts, and some of its query.
+/// Generates a URL of the route, with a part of its query.
 fn address(dice: &mut Dice, path: &str, operation: &Value, openapi: &Value) -> String {
     let encoded = |text: &str| {
         text.bytes()
@@ -147,7 +147,7 @@ fn address(dice: &mut Dice, path: &str, operation: &Value, openapi: &Value) -> S
         if dice.chance(35) || query["required"] == json!(true) {
             let text = match value(dice, &query["schema"], openapi, 0) {
                 Value::String(text) => text,
-                // Nobody here waits.
+                // Requests must not wait.
                 _ if name == "wait_ms" => "1".to_owned(),
                 other => other.to_string(),
             };
@@ -158,53 +158,57 @@ fn address(dice: &mut Dice, path: &str, operation: &Value, openapi: &Value) -> S
     address
 }
 
-fn check(openapi: &Value, operation: &Value, what: &str, told: &Told) {
-    let status = told.status.as_u16();
-    assert!(status < 500 || status == 501, "{what}: {status} {}", told.text);
+fn check(openapi: &Value, operation: &Value, what: &str, reply: &Reply) {
+    let status = reply.status.as_u16();
+    assert!(status < 500 || status == 501, "{what}: {status} {}", reply.text);
     let described = &operation["responses"][status.to_string()];
-    assert!(described.is_object(), "{what}: {status} is not described: {}", told.text);
-    if status == 200 && told.kind == "application/json" {
+    assert!(described.is_object(), "{what}: {status} is not described: {}", reply.text);
+    if status == 200 && reply.kind == "application/json" {
         let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
         let mut schema = schema.clone();
         schema["components"] = openapi["components"].clone();
         let validator = jsonschema::validator_for(&schema).unwrap();
-        let errors: Vec<String> = validator.iter_errors(&told.body).map(|error| error.to_string()).collect();
-        assert!(errors.is_empty(), "{what}: {errors:?} in {}", told.text);
+        let errors: Vec<String> = validator.iter_errors(&reply.body).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{what}: {errors:?} in {}", reply.text);
     } else if status >= 400 {
-        assert_eq!(told.kind, "application/problem+json", "{what}: {}", told.text);
+        assert_eq!(reply.kind, "application/problem+json", "{what}: {}", reply.text);
         assert!(described["content"]["application/problem+json"].is_object(), "{what}: {described}");
-        assert_eq!(told.body["status"], json!(status), "{what}");
-        assert!(told.body["detail"].is_string() && told.body["title"].is_string(), "{what}: {}", told.text);
+        assert_eq!(reply.body["status"], json!(status), "{what}");
+        assert!(
+            reply.body["detail"].is_string() && reply.body["title"].is_string(),
+            "{what}: {}",
+            reply.text
+        );
     }
     assert!(
-        !told.text.contains("goldseam.key.") && !told.text.contains("\"hash\":\""),
+        !reply.text.contains("goldseam.key.") && !reply.text.contains("\"hash\":\""),
         "{what}: {}",
-        told.text
+        reply.text
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_request_is_answered_as_described() {
-    let desk = Desk::with(&[("requests_per_second", "100000")]).await;
-    let key = desk.key("default", &Scope::ALL).await;
-    let engine = desk.engine().await;
+async fn every_response_matches_its_description() {
+    let server = TestServer::with(&[("requests_per_second", "100000")]).await;
+    let key = server.key("default", &Scope::ALL).await;
+    let engine = server.engine().await;
     let openapi = goldseam_server::openapi().clone();
     let mut dice = Dice(7);
     for body in
         [json!({ "workflow": "greet", "id": "r-1", "input": "x" }), json!({ "workflow": "ask", "id": "x" })]
     {
-        desk.ask(Method::POST, "/v1/runs").bearer_auth(&key).json(&body).send().await.unwrap();
+        server.ask(Method::POST, "/v1/runs").bearer_auth(&key).json(&body).send().await.unwrap();
     }
     for round in 0..ROUNDS {
         for (path, item) in openapi["paths"].as_object().unwrap() {
-            // A stream has no end, and whoever revokes his own key is done.
+            // Streams never end, and a request could revoke the key of this test.
             if path.ends_with("/events") || path.starts_with("/v1/keys/") {
                 continue;
             }
             for (method, operation) in item.as_object().unwrap() {
                 let address = address(&mut dice, path, operation, &openapi);
                 let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
-                let mut request = desk.ask(method.clone(), &address).bearer_auth(&key);
+                let mut request = server.ask(method.clone(), &address).bearer_auth(&key);
                 let mut body = Value::Null;
                 if operation["requestBody"].is_object() && !dice.chance(5) {
                     let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
@@ -218,12 +222,12 @@ async fn every_request_is_answered_as_described() {
                     request = request.header("idempotency-key", *dice.one(&["k1", "k2", "k3"]));
                 }
                 let what = format!("round {round}: {method} {address} {body}");
-                let told =
-                    Told::of(request.send().await.unwrap_or_else(|error| panic!("{what}: {error}"))).await;
-                check(&openapi, operation, &what, &told);
+                let reply =
+                    Reply::of(request.send().await.unwrap_or_else(|error| panic!("{what}: {error}"))).await;
+                check(&openapi, operation, &what, &reply);
             }
         }
     }
-    assert_eq!(desk.get("/healthz").await.text, "ok\n");
+    assert_eq!(server.get("/healthz").await.text, "ok\n");
     engine.shutdown().await;
 }

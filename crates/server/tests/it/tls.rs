@@ -1,16 +1,16 @@
-//! TLS by files. The certificate beside this file is its own authority, good for a hundred years, and for tests only.
+//! TLS from files. The test certificate is self-signed and valid for a hundred years.
 
 use std::path::Path;
 
 use reqwest::tls::Certificate;
 
-use crate::desk::Desk;
+use crate::test_server::TestServer;
 
 fn file(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tls").join(name).display().to_string()
 }
 
-/// A copy of a file with this mode.
+/// Copies a file and sets its mode.
 fn copy(folder: &tempfile::TempDir, name: &str, mode: u32) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let to = folder.path().join(name);
@@ -20,7 +20,7 @@ fn copy(folder: &tempfile::TempDir, name: &str, mode: u32) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tls_key_that_others_may_read_is_refused() {
+async fn tls_key_readable_by_others_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for mode in [0o640, 0o604, 0o620] {
         let flags = std::collections::BTreeMap::from([
@@ -39,23 +39,26 @@ async fn a_tls_key_that_others_may_read_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_with_a_certificate_speaks_tls_and_nothing_else() {
+async fn server_with_a_certificate_accepts_only_tls() {
     let folder = tempfile::tempdir().unwrap();
     let key = copy(&folder, "key.pem", 0o600);
-    let mut desk = Desk::with(&[("tls_cert", &file("cert.pem")), ("tls_key", &key)]).await;
-    assert!(desk.url.starts_with("https://"));
+    let mut server = TestServer::with(&[("tls_cert", &file("cert.pem")), ("tls_key", &key)]).await;
+    assert!(server.url.starts_with("https://"));
     let certificate = Certificate::from_pem(&std::fs::read(file("cert.pem")).unwrap()).unwrap();
-    desk.http = reqwest::Client::builder().no_proxy().tls_certs_only([certificate]).build().unwrap();
-    assert_eq!(desk.get("/healthz").await.text, "ok\n");
-    desk.get("/v1/runs").await.ok();
+    server.http = reqwest::Client::builder().no_proxy().tls_certs_only([certificate]).build().unwrap();
+    assert_eq!(server.get("/healthz").await.text, "ok\n");
+    server.get("/v1/runs").await.ok();
     let stranger = reqwest::Client::builder().no_proxy().build().unwrap();
-    assert!(stranger.get(format!("{}/healthz", desk.url)).send().await.is_err(), "nobody else trusts it");
-    let plain = desk.url.replace("https://", "http://");
-    assert!(desk.http.get(format!("{plain}/healthz")).send().await.is_err());
+    assert!(
+        stranger.get(format!("{}/healthz", server.url)).send().await.is_err(),
+        "other clients do not trust it"
+    );
+    let plain = server.url.replace("https://", "http://");
+    assert!(server.http.get(format!("{plain}/healthz")).send().await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_that_is_none_is_told_before_anything_is_served() {
+async fn invalid_certificate_is_reported_before_serving() {
     let folder = tempfile::tempdir().unwrap();
     let flags = std::collections::BTreeMap::from([
         ("listen", "127.0.0.1:0".to_owned()),

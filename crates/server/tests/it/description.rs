@@ -1,9 +1,9 @@
-//! The description: as it is published, and true of what is answered.
+//! The OpenAPI description matches the published file and the responses.
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-use crate::desk::Desk;
+use crate::test_server::TestServer;
 
 #[test]
 fn the_description_is_as_published() {
@@ -15,11 +15,11 @@ fn the_description_is_as_published() {
     let published = std::fs::read_to_string(file).unwrap_or_default();
     assert!(
         text == published,
-        "docs/openapi.json is old: run this test with GOLDSEAM_WRITE=1, and look at the change"
+        "docs/openapi.json is out of date: run this test with GOLDSEAM_WRITE=1 and review the diff"
     );
 }
 
-/// What the description says about an answer, as a schema by itself.
+/// Returns the described schema of a response.
 fn schema(path: &str, method: &str) -> Validator {
     let openapi = goldseam_server::openapi().clone();
     let content =
@@ -38,20 +38,20 @@ fn fits(path: &str, method: &str, answer: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_answered_is_what_is_described() {
-    let desk = Desk::open().await;
-    let engine = desk.engine().await;
-    let started = desk
+async fn responses_match_their_description() {
+    let server = TestServer::open().await;
+    let engine = server.engine().await;
+    let started = server
         .post("/v1/runs", &json!({ "workflow": "greet", "id": "d-1", "input": "Ada", "tags": { "a": "b" } }))
         .await
         .ok();
     fits("/v1/runs", "post", &started);
-    desk.post("/v1/runs/d-1/signal", &json!({ "name": "go" })).await.ok();
-    fits("/v1/runs/{run}/result", "get", &desk.get("/v1/runs/d-1/result?wait_ms=20000").await.ok());
-    desk.start("far", "d-2", json!(1)).await;
-    let claimed = desk.post("/v1/tasks/claim", &json!({ "owner": "w", "wait_ms": 20000 })).await.ok();
+    server.post("/v1/runs/d-1/signal", &json!({ "name": "go" })).await.ok();
+    fits("/v1/runs/{run}/result", "get", &server.get("/v1/runs/d-1/result?wait_ms=20000").await.ok());
+    server.start("far", "d-2", json!(1)).await;
+    let claimed = server.post("/v1/tasks/claim", &json!({ "owner": "w", "wait_ms": 20000 })).await.ok();
     fits("/v1/tasks/claim", "post", &claimed);
-    desk.post("/v1/locks/l-1/acquire", &json!({ "holder": "h" })).await.ok();
+    server.post("/v1/locks/l-1/acquire", &json!({ "holder": "h" })).await.ok();
     for (described, asked) in [
         ("/v1/runs", "/v1/runs"),
         ("/v1/runs/{run}", "/v1/runs/d-1"),
@@ -73,22 +73,22 @@ async fn what_is_answered_is_what_is_described() {
         ("/v1/keys", "/v1/keys"),
         ("/v1/prune", "/v1/prune?completed_before_ms=0"),
     ] {
-        fits(described, "get", &desk.get(asked).await.ok());
+        fits(described, "get", &server.get(asked).await.ok());
     }
-    fits("/v1/doctor", "post", &desk.post("/v1/doctor", &json!({})).await.ok());
-    fits("/v1/sweep", "post", &desk.post("/v1/sweep", &json!({})).await.ok());
+    fits("/v1/doctor", "post", &server.post("/v1/doctor", &json!({})).await.ok());
+    fits("/v1/sweep", "post", &server.post("/v1/sweep", &json!({})).await.ok());
     engine.shutdown().await;
 }
 
 #[test]
-fn every_operation_has_a_name_of_its_own_and_says_what_it_answers() {
+fn every_operation_has_a_unique_name_and_descriptions() {
     let openapi = goldseam_server::openapi();
     let mut names = std::collections::BTreeMap::new();
     for (path, item) in openapi["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let what = format!("{method} {path}");
             let name = operation["operationId"].as_str().unwrap();
-            // What a function is called here is no name for a client: `list`, `get`.
+            // Handler names such as `list` and `get` are too short for clients.
             assert!(name.contains('_') || ["prune", "sweep"].contains(&name), "{what} is called {name}");
             assert_eq!(names.insert(name.to_owned(), what.clone()), None, "{what}: {name}");
             assert!(operation["security"].is_array() && operation["description"].is_string(), "{what}");
@@ -103,7 +103,7 @@ fn every_operation_has_a_name_of_its_own_and_says_what_it_answers() {
 }
 
 #[test]
-fn bodies_that_may_be_left_out_are_described_so_and_are_never_null() {
+fn optional_bodies_are_described_and_never_null() {
     let openapi = goldseam_server::openapi();
     for (path, required) in [("/v1/sweep", false), ("/v1/runs/{run}/pause", false), ("/v1/runs", true)] {
         let body = &openapi["paths"][path]["post"]["requestBody"];
@@ -112,9 +112,9 @@ fn bodies_that_may_be_left_out_are_described_so_and_are_never_null() {
     }
 }
 
-/// Any JSON may be null already, so a reader that counts the forms that fit would find two.
+/// `null` matches any JSON already, so it would match two variants of a `oneOf`.
 #[test]
-fn null_is_no_form_beside_any_json() {
+fn null_is_not_a_variant_beside_any_json() {
     let any = json!("#/components/schemas/Payload");
     let mut left = vec![goldseam_server::openapi()];
     while let Some(value) = left.pop() {
@@ -126,8 +126,8 @@ fn null_is_no_form_beside_any_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_that_are_no_int64_are_refused() {
-    let desk = Desk::open().await;
+async fn numbers_beyond_int64_are_refused() {
+    let server = TestServer::open().await;
     let most = 9_223_372_036_854_775_808_u64;
     for (path, body) in [
         ("/v1/prune", json!({ "completed_before_ms": most })),
@@ -136,17 +136,17 @@ async fn numbers_that_are_no_int64_are_refused() {
         ("/v1/tasks", json!({ "kind": "k", "delay_ms": most })),
         ("/v1/workers", json!({ "name": "w", "workflows": ["a@1"], "slots": 1, "lease_ms": most })),
     ] {
-        desk.post(path, &body).await.problem(400, "GS0608");
+        server.post(path, &body).await.problem(400, "GS0608");
     }
     for path in ["/v1/changes?after=9223372036854775808", "/v1/prune?completed_before_ms=9223372036854775808"]
     {
-        desk.get(path).await.problem(400, "GS0608");
+        server.get(path).await.problem(400, "GS0608");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn texts_beyond_their_described_length_are_refused() {
-    let desk = Desk::open().await;
+    let server = TestServer::open().await;
     let long = "k".repeat(4_097);
     for (path, body) in [
         ("/v1/tasks", json!({ "kind": long })),
@@ -154,12 +154,12 @@ async fn texts_beyond_their_described_length_are_refused() {
         ("/v1/tasks/claim", json!({ "owner": long })),
         ("/v1/locks/l-1/acquire", json!({ "holder": long })),
     ] {
-        assert_eq!(desk.post(path, &body).await.status, 413, "{path}");
+        assert_eq!(server.post(path, &body).await.status, 413, "{path}");
     }
 }
 
 #[test]
-fn every_schema_is_used_and_every_reference_leads_somewhere() {
+fn every_schema_is_used_and_every_reference_resolves() {
     let openapi = goldseam_server::openapi();
     let text = openapi.to_string();
     let schemas = openapi["components"]["schemas"].as_object().unwrap();
@@ -168,11 +168,11 @@ fn every_schema_is_used_and_every_reference_leads_somewhere() {
     }
     for piece in text.split("\"#/components/schemas/").skip(1) {
         let name = piece.split('"').next().unwrap();
-        assert!(schemas.contains_key(name), "there is no {name}");
+        assert!(schemas.contains_key(name), "{name} does not exist");
     }
 }
 
-/// The names under which the types of a source file are published.
+/// Returns the published names of the types in a source file.
 fn published_in(file: &std::path::Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap();
     let mut names = Vec::new();
@@ -182,7 +182,7 @@ fn published_in(file: &std::path::Path) -> Vec<String> {
         else {
             continue;
         };
-        // Its attributes end before the item: what lies further away is of another one.
+        // Attributes directly precede their item; a match further away belongs to another item.
         if head.contains("\n}\n") {
             continue;
         }

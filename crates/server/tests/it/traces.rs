@@ -1,4 +1,4 @@
-//! Traces: a run is one, its steps are spans, across processes and recoveries.
+//! Traces: a run is a trace, its steps are spans, across processes and recoveries.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::desk::Desk;
+use crate::test_server::TestServer;
 
-/// A collector that keeps every span it was sent.
+/// Starts a collector that keeps every span.
 async fn collector() -> (String, Arc<Mutex<Vec<Value>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -46,18 +46,18 @@ async fn collector() -> (String, Arc<Mutex<Vec<Value>>>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_a_trace_and_its_steps_are_spans() {
+async fn run_is_a_trace_and_steps_are_spans() {
     let (url, spans) = collector().await;
-    let desk = Desk::with(&[("otlp", &url)]).await;
-    let engine = desk.engine().await;
+    let server = TestServer::with(&[("otlp", &url)]).await;
+    let engine = server.engine().await;
     let mut tries = 0;
-    // What was there before traces were asked for is not sent; runs are made until one was sent from its beginning.
+    // Events from before the tracer's start are not sent, so runs are created until one was sent from its beginning.
     let (root, step) = loop {
         if let Some(found) = whole(&spans.lock().unwrap()) {
             break found;
         }
         tries += 1;
-        greeted(&desk, tries).await;
+        greeted(&server, tries).await;
     };
     assert_eq!(step["parentSpanId"], root["spanId"]);
     assert_eq!(root["parentSpanId"], json!(""));
@@ -65,32 +65,33 @@ async fn a_run_is_a_trace_and_its_steps_are_spans() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_cannot_be_read_holds_up_no_other_trace() {
+async fn unreadable_run_does_not_block_other_traces() {
     let (url, spans) = collector().await;
-    let desk = Desk::with(&[("otlp", &url)]).await;
-    let engine = desk.engine().await;
-    let store = goldseam::open_existing_store(&desk.store("main.db")).await.unwrap();
+    let server = TestServer::with(&[("otlp", &url)]).await;
+    let engine = server.engine().await;
+    let store = goldseam::open_existing_store(&server.store("main.db")).await.unwrap();
     let mut tries = 0;
     while whole(&spans.lock().unwrap()).is_none() {
-        let (run, bodies) = (format!("broken-{tries}").parse().unwrap(), vec!["no event".to_owned()]);
+        let run = format!("broken-{tries}").parse().unwrap();
+        let bodies = vec!["no event".to_owned()];
         let garbage = Append { run, after: Seq::ZERO, bodies, row: None, tasks: Vec::new() };
         store.append(garbage).await.unwrap();
         tries += 1;
-        greeted(&desk, tries).await;
+        greeted(&server, tries).await;
     }
     engine.shutdown().await;
 }
 
-/// One more run, to its end.
-async fn greeted(desk: &Desk, tries: u32) {
+/// Creates a run and completes it.
+async fn greeted(server: &TestServer, tries: u32) {
     let id = format!("t-{tries}");
-    desk.start("greet", &id, json!("Ada")).await;
-    desk.post(&format!("/v1/runs/{id}/signal"), &json!({ "name": "go" })).await.ok();
-    desk.get(&format!("/v1/runs/{id}/result?wait_ms=20000")).await.ok();
+    server.start("greet", &id, json!("Ada")).await;
+    server.post(&format!("/v1/runs/{id}/signal"), &json!({ "name": "go" })).await.ok();
+    server.get(&format!("/v1/runs/{id}/result?wait_ms=20000")).await.ok();
     assert!(tries < 5_000, "no trace was sent");
 }
 
-/// A run and its step in one trace.
+/// Returns a run span and its step span of the same trace.
 fn whole(spans: &[Value]) -> Option<(Value, Value)> {
     let named = |name: &'static str| spans.iter().filter(move |span| span["name"] == name);
     let step_of = |root: &Value| named("compose").find(|step| step["traceId"] == root["traceId"]).cloned();

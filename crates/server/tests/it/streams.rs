@@ -1,4 +1,4 @@
-//! Following: history first, then live; each event once and in order, over any number of returns and restarts.
+//! Streams: history first, then new events, each once and in order across reconnects and restarts.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use goldseam_api::doc::key::Scope;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Told};
+use crate::test_server::{Reply, TestServer};
 
-/// One thing that a stream sent.
+/// One message of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sent {
     pub(crate) id: Option<String>,
@@ -17,15 +17,15 @@ pub(crate) struct Sent {
     pub(crate) data: Value,
 }
 
-/// A stream, read piece by piece.
+/// A reader of a stream.
 pub(crate) struct Reader {
     response: Response,
     text: String,
 }
 
 impl Reader {
-    pub(crate) async fn follow(desk: &Desk, path: &str, last: Option<&str>) -> Self {
-        let mut request = desk.ask(Method::GET, path);
+    pub(crate) async fn follow(server: &TestServer, path: &str, last: Option<&str>) -> Self {
+        let mut request = server.ask(Method::GET, path);
         if let Some(last) = last {
             request = request.header("last-event-id", last);
         }
@@ -34,12 +34,12 @@ impl Reader {
         Self { response, text: String::new() }
     }
 
-    /// The next thing that was sent; none once the stream has ended. Comments are left out.
+    /// Returns the next message, or `None` at the end of the stream. Skips comments.
     async fn next(&mut self) -> Option<Sent> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
-                let (block, rest) = (block.to_owned(), rest.to_owned());
-                self.text = rest;
+                let block = block.to_owned();
+                self.text = rest.to_owned();
                 let field = |name: &str| {
                     block
                         .lines()
@@ -78,18 +78,18 @@ fn seqs(sent: &[Sent]) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_sees_the_history_and_then_what_comes_until_the_end() {
-    let desk = Desk::open().await;
-    let engine = desk.engine().await;
-    desk.start("greet", "s-1", json!("Ada")).await;
-    let mut reader = Reader::follow(&desk, "/v1/runs/s-1/events", None).await;
+async fn follower_gets_history_then_new_events_until_the_end() {
+    let server = TestServer::open().await;
+    let engine = server.engine().await;
+    server.start("greet", "s-1", json!("Ada")).await;
+    let mut reader = Reader::follow(&server, "/v1/runs/s-1/events", None).await;
     let first = reader.next().await.unwrap();
     assert_eq!((first.name.as_str(), first.id.as_deref()), ("run.queued", Some("1")));
-    desk.post("/v1/runs/s-1/signal", &json!({ "name": "go" })).await.ok();
+    server.post("/v1/runs/s-1/signal", &json!({ "name": "go" })).await.ok();
     let rest = reader.rest().await;
     assert_eq!(rest.last().unwrap().name, "run.completed");
     assert_eq!(seqs(&rest), (2..=rest.len() as u64 + 1).collect::<Vec<_>>());
-    let over = desk
+    let over = server
         .ask(Method::GET, "/v1/runs/s-1/events")
         .header("last-event-id", rest.last().unwrap().id.clone().unwrap());
     assert_eq!(over.send().await.unwrap().status().as_u16(), 204, "nothing is left to follow");
@@ -97,117 +97,118 @@ async fn a_follower_sees_the_history_and_then_what_comes_until_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_comes_back_is_told_each_event_once_even_by_another_server() {
-    let mut desk = Desk::open().await;
-    desk.start("greet", "s-2", json!("Ada")).await;
+async fn reconnecting_follower_gets_each_event_once_from_any_server() {
+    let mut server = TestServer::open().await;
+    server.start("greet", "s-2", json!("Ada")).await;
     for n in 0..20 {
-        desk.post("/v1/runs/s-2/signal", &json!({ "name": "n", "payload": n })).await.ok();
+        server.post("/v1/runs/s-2/signal", &json!({ "name": "n", "payload": n })).await.ok();
     }
-    let (mut seen, mut last): (Vec<u64>, Option<String>) = (vec![], None);
+    let mut seen: Vec<u64> = vec![];
+    let mut last: Option<String> = None;
     while seen.len() < 21 {
-        let mut reader = Reader::follow(&desk, "/v1/runs/s-2/events", last.as_deref()).await;
+        let mut reader = Reader::follow(&server, "/v1/runs/s-2/events", last.as_deref()).await;
         let sent = reader.take(3).await;
         seen.extend(seqs(&sent));
         last = sent.last().unwrap().id.clone();
         drop(reader);
         if seen.len() == 9 {
-            desk.restart().await;
+            server.restart().await;
         }
     }
     assert_eq!(seen, (1..=21).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_that_happens_is_told_in_one_order() {
-    let mut desk = Desk::open().await;
+async fn feed_sends_all_events_in_one_order() {
+    let mut server = TestServer::open().await;
     for n in 0..4 {
-        desk.start("greet", &format!("e-{n}"), json!(n)).await;
-        desk.post(&format!("/v1/runs/e-{n}/signal"), &json!({ "name": "go" })).await.ok();
+        server.start("greet", &format!("e-{n}"), json!(n)).await;
+        server.post(&format!("/v1/runs/e-{n}/signal"), &json!({ "name": "go" })).await.ok();
     }
-    let mut reader = Reader::follow(&desk, "/v1/events", None).await;
+    let mut reader = Reader::follow(&server, "/v1/events", None).await;
     let mut all = reader.take(5).await;
     let last = all.last().unwrap().id.clone();
     drop(reader);
-    desk.restart().await;
-    let mut reader = Reader::follow(&desk, "/v1/events", last.as_deref()).await;
+    server.restart().await;
+    let mut reader = Reader::follow(&server, "/v1/events", last.as_deref()).await;
     all.extend(reader.take(3).await);
-    desk.post("/v1/runs/e-0/signal", &json!({ "name": "live" })).await.ok();
+    server.post("/v1/runs/e-0/signal", &json!({ "name": "live" })).await.ok();
     all.extend(reader.take(1).await);
-    let told: Vec<(String, u64)> = all
+    let reply: Vec<(String, u64)> = all
         .iter()
         .map(|one| (one.data["run"].as_str().unwrap().to_owned(), one.data["seq"].as_u64().unwrap()))
         .collect();
     let mut expected: Vec<(String, u64)> =
         (0..4).flat_map(|n| [(format!("e-{n}"), 1), (format!("e-{n}"), 2)]).collect();
     expected.push(("e-0".to_owned(), 3));
-    assert_eq!(told, expected);
+    assert_eq!(reply, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_that_no_event_has_yet_is_refused() {
-    let desk = Desk::open().await;
-    desk.start("greet", "r", json!("Ada")).await;
-    let ask = desk.ask(Method::GET, "/v1/runs/r/events").header("last-event-id", "900");
-    Told::of(ask.send().await.unwrap()).await.problem(400, "GS0608");
-    desk.get("/v1/runs/r/events?after=900").await.problem(400, "GS0608");
-    let ask = desk.ask(Method::GET, "/v1/events").header("last-event-id", "nowhere");
-    Told::of(ask.send().await.unwrap()).await.problem(400, "GS0612");
+async fn unknown_last_event_id_is_refused() {
+    let server = TestServer::open().await;
+    server.start("greet", "r", json!("Ada")).await;
+    let ask = server.ask(Method::GET, "/v1/runs/r/events").header("last-event-id", "900");
+    Reply::of(ask.send().await.unwrap()).await.problem(400, "GS0608");
+    server.get("/v1/runs/r/events?after=900").await.problem(400, "GS0608");
+    let ask = server.ask(Method::GET, "/v1/events").header("last-event-id", "nowhere");
+    Reply::of(ask.send().await.unwrap()).await.problem(400, "GS0612");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_of_a_run_that_nobody_executes_is_told_why() {
-    let desk = Desk::open().await;
-    desk.start("far-away", "s-4", json!(1)).await;
-    let mut reader = Reader::follow(&desk, "/v1/runs/s-4/events", None).await;
-    let told = loop {
+async fn follower_of_a_stalled_run_gets_the_diagnosis() {
+    let server = TestServer::open().await;
+    server.start("far-away", "s-4", json!(1)).await;
+    let mut reader = Reader::follow(&server, "/v1/runs/s-4/events", None).await;
+    let reply = loop {
         let sent = reader.next().await.unwrap();
         if sent.name == "stalled" {
             break sent;
         }
     };
-    assert_eq!(told.id, None, "only events have an id");
-    assert!(told.data["rule"].is_string() && told.data["evidence"].is_string(), "{told:?}");
+    assert_eq!(reply.id, None, "only events have an id");
+    assert!(reply.data["rule"].is_string() && reply.data["evidence"].is_string(), "{reply:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_whose_key_is_revoked_is_sent_away() {
-    let desk = Desk::open().await;
-    let key = desk.key("default", &[Scope::Read, Scope::Start]).await;
+async fn stream_ends_when_its_key_is_revoked() {
+    let server = TestServer::open().await;
+    let key = server.key("default", &[Scope::Read, Scope::Start]).await;
     let start =
-        desk.ask(Method::POST, "/v1/runs").bearer_auth(&key).json(&json!({ "workflow": "w", "id": "s-5" }));
+        server.ask(Method::POST, "/v1/runs").bearer_auth(&key).json(&json!({ "workflow": "w", "id": "s-5" }));
     assert!(start.send().await.unwrap().status().is_success());
-    let response = desk.ask(Method::GET, "/v1/runs/s-5/events").bearer_auth(&key).send().await.unwrap();
+    let response = server.ask(Method::GET, "/v1/runs/s-5/events").bearer_auth(&key).send().await.unwrap();
     let mut reader = Reader { response, text: String::new() };
     reader.take(1).await;
-    desk.keys().await.revoke(key.split('_').nth(1).unwrap(), None).await.unwrap();
+    server.keys().await.revoke(key.split('_').nth(1).unwrap(), None).await.unwrap();
     let last = reader.rest().await.pop().unwrap();
     assert_eq!((last.name.as_str(), &last.data["code"]), ("problem", &json!("GS0601")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_has_so_many_followers_and_no_more() {
-    let desk = Desk::with(&[("followers_max", "2")]).await;
-    desk.start("w", "s-6", json!(1)).await;
+async fn followers_per_key_are_limited() {
+    let server = TestServer::with(&[("followers_max", "2")]).await;
+    server.start("w", "s-6", json!(1)).await;
     let path = "/v1/runs/s-6/events";
-    let one = Reader::follow(&desk, path, None).await;
-    let _two = Reader::follow(&desk, path, None).await;
-    desk.get(path).await.problem(429, "GS0607");
+    let one = Reader::follow(&server, path, None).await;
+    let _two = Reader::follow(&server, path, None).await;
+    server.get(path).await.problem(429, "GS0607");
     drop(one);
     let mut tries = 0;
-    while desk.ask(Method::GET, path).send().await.unwrap().status().as_u16() == 429 {
+    while server.ask(Method::GET, path).send().await.unwrap().status().as_u16() == 429 {
         tries += 1;
-        assert!(tries < 1_000, "a seat stays taken");
+        assert!(tries < 1_000, "the slot is not freed");
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_leaves_ends_its_streams_and_answers_what_is_under_way() {
-    let mut desk = Desk::open().await;
-    desk.start("w", "s-7", json!(1)).await;
-    let mut reader = Reader::follow(&desk, "/v1/runs/s-7/events", None).await;
+async fn shutdown_ends_streams() {
+    let mut server = TestServer::open().await;
+    server.start("w", "s-7", json!(1)).await;
+    let mut reader = Reader::follow(&server, "/v1/runs/s-7/events", None).await;
     reader.take(1).await;
-    let running = desk.running.take().unwrap();
+    let running = server.running.take().unwrap();
     let (rest, ()) = tokio::join!(reader.rest(), running.shutdown());
     assert_eq!(rest, vec![]);
     let stream = reader.response.bytes_stream();
@@ -215,27 +216,27 @@ async fn a_server_that_leaves_ends_its_streams_and_answers_what_is_under_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_log_is_told_in_full_whatever_its_pages_are() {
-    let desk = Desk::open().await;
-    desk.start("w", "s-8", json!(1)).await;
+async fn long_log_is_sent_in_full_across_pages() {
+    let server = TestServer::open().await;
+    server.start("w", "s-8", json!(1)).await;
     for n in 0..520 {
         let payload = if n % 50 == 0 { "x".repeat(250_000) } else { n.to_string() };
-        desk.post("/v1/runs/s-8/signal", &json!({ "name": "n", "payload": payload })).await.ok();
+        server.post("/v1/runs/s-8/signal", &json!({ "name": "n", "payload": payload })).await.ok();
     }
     let all: Vec<u64> = (1..=521).collect();
-    let mut reader = Reader::follow(&desk, "/v1/runs/s-8/events", None).await;
+    let mut reader = Reader::follow(&server, "/v1/runs/s-8/events", None).await;
     assert_eq!(seqs(&reader.take(521).await), all);
-    let mut reader = Reader::follow(&desk, "/v1/events", None).await;
+    let mut reader = Reader::follow(&server, "/v1/events", None).await;
     let fed = reader.take(521).await;
     assert_eq!(fed.iter().map(|one| one.data["seq"].as_u64().unwrap()).collect::<Vec<_>>(), all);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_says_that_it_is_alive_and_that_no_proxy_may_keep_it_back() {
-    let desk = Desk::open().await;
-    desk.start("w", "s-9", json!(1)).await;
+async fn stream_sends_heartbeats_and_disables_proxy_buffering() {
+    let server = TestServer::open().await;
+    server.start("w", "s-9", json!(1)).await;
     for path in ["/v1/runs/s-9/events", "/v1/events?from=now"] {
-        let mut response = desk.ask(Method::GET, path).send().await.unwrap();
+        let mut response = server.ask(Method::GET, path).send().await.unwrap();
         assert_eq!(response.headers()["x-accel-buffering"], "no", "{path}");
         assert_eq!(response.headers()["cache-control"], "no-store", "{path}");
         let mut text = String::new();

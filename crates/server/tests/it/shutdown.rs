@@ -1,4 +1,4 @@
-//! How a server ends, and how long its connections may be idle.
+//! Shutdown, and the limits of idle connections.
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::desk::{Desk, Told, client};
+use crate::test_server::{Reply, TestServer, client};
 
 const PROBE: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// Asks once on a connection and keeps it.
+/// Sends one request on a connection and keeps it open.
 async fn asked(stream: &mut TcpStream) {
     stream.write_all(PROBE).await.unwrap();
-    let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
+    let mut answer = Vec::new();
+    let mut piece = [0; 1024];
     while !answer.ends_with(b"ok\n") {
         let read = stream.read(&mut piece).await.unwrap();
         assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(&answer));
@@ -23,59 +24,59 @@ async fn asked(stream: &mut TcpStream) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_draining_server_is_not_ready_and_still_accepts() {
+async fn draining_server_is_not_ready_but_accepts_connections() {
     let settings = [("drain_seconds", "3600"), ("finish_seconds", "3600"), ("health_listen", "127.0.0.1:0")];
-    let mut desk = Desk::with(&settings).await;
-    let running = desk.running.take().unwrap();
+    let mut server = TestServer::with(&settings).await;
+    let running = server.running.take().unwrap();
     let health = format!("http://{}", running.health_address.unwrap());
     let mut idle = TcpStream::connect(running.address).await.unwrap();
     asked(&mut idle).await;
     let new_connections = async {
         loop {
-            let told = client().get(format!("{}/readyz", desk.url)).send().await.unwrap();
-            if told.status().as_u16() == 503 {
-                assert!(Told::of(told).await.text.starts_with("leaving: this server is shutting down"));
+            let reply = client().get(format!("{}/readyz", server.url)).send().await.unwrap();
+            if reply.status().as_u16() == 503 {
+                assert!(Reply::of(reply).await.text.starts_with("leaving: this server is shutting down"));
                 break;
             }
         }
-        let told = client().get(format!("{health}/readyz")).send().await.unwrap();
-        assert_eq!(told.status().as_u16(), 503);
-        let start = desk.ask(Method::POST, "/v1/runs").json(&json!({ "workflow": "w", "id": "late" }));
-        let told = start.send().await.unwrap();
-        assert_eq!(told.headers()[header::CONNECTION], "close");
-        Told::of(told).await.ok();
+        let reply = client().get(format!("{health}/readyz")).send().await.unwrap();
+        assert_eq!(reply.status().as_u16(), 503);
+        let start = server.ask(Method::POST, "/v1/runs").json(&json!({ "workflow": "w", "id": "late" }));
+        let reply = start.send().await.unwrap();
+        assert_eq!(reply.headers()[header::CONNECTION], "close");
+        Reply::of(reply).await.ok();
     };
     tokio::select! {
         () = running.drain() => panic!("an hour has not passed"),
         () = new_connections => {}
     }
-    // Far less than requests under way would have: nothing waits for a connection that is idle.
+    // Far less than finish_seconds: the shutdown does not wait for idle connections.
     tokio::time::timeout(Duration::from_secs(60), running.shutdown()).await.unwrap();
     assert_eq!(idle.read(&mut [0; 1]).await.unwrap(), 0, "closed without a reset");
-    let past = goldseam::connect_existing(&desk.store("main.db")).await.unwrap();
+    let past = goldseam::connect_existing(&server.store("main.db")).await.unwrap();
     past.get(&"late".parse().unwrap()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_connection_is_kept_for_longer_than_headers_may_take() {
-    let desk = Desk::impatient(Duration::from_millis(200)).await;
-    let address = desk.url.strip_prefix("http://").unwrap();
+async fn idle_connection_outlives_the_header_limit() {
+    let server = TestServer::impatient(Duration::from_millis(200)).await;
+    let address = server.url.strip_prefix("http://").unwrap();
     let mut kept = TcpStream::connect(address).await.unwrap();
     asked(&mut kept).await;
     for begun in [&b""[..], b"GET /healthz HT"] {
         let mut slow = TcpStream::connect(address).await.unwrap();
         slow.write_all(begun).await.unwrap();
-        assert_eq!(slow.read(&mut [0; 1]).await.unwrap(), 0, "slow headers are not waited for");
+        assert_eq!(slow.read(&mut [0; 1]).await.unwrap(), 0, "slow headers end the connection");
     }
     asked(&mut kept).await;
     kept.write_all(b"GET /healthz HT").await.unwrap();
-    assert_eq!(kept.read(&mut [0; 1]).await.unwrap(), 0, "nor those of a later request");
+    assert_eq!(kept.read(&mut [0; 1]).await.unwrap(), 0, "also those of a later request");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_connection_ends_after_the_keep_alive() {
-    let desk = Desk::with(&[("keep_alive_seconds", "1")]).await;
-    let mut idle = TcpStream::connect(desk.url.strip_prefix("http://").unwrap()).await.unwrap();
+async fn idle_connection_ends_after_keep_alive() {
+    let server = TestServer::with(&[("keep_alive_seconds", "1")]).await;
+    let mut idle = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).await.unwrap();
     for _ in 0..3 {
         asked(&mut idle).await;
     }
