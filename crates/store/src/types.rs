@@ -16,8 +16,8 @@ pub struct Record {
 /// An atomic write to the log of one run.
 ///
 /// The write names the position where the log must end (*compare-and-append*). If the log ends elsewhere, the store
-/// writes nothing and returns [`StoreError::Conflict`](crate::StoreError::Conflict). Events, cached row and task changes belong together: the row
-/// and the task changes become visible with the events or later, never before.
+/// writes nothing and returns [`StoreError::Conflict`](crate::StoreError::Conflict). Events, cached row and task
+/// changes belong together: the row and the task changes become visible with the events or later, never before.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Append {
     /// The run.
@@ -269,7 +269,7 @@ pub struct LockFilter {
     pub name: Option<LockName>,
     /// Only held locks that have expired at this time.
     pub stale_at: Option<Millis>,
-    /// Only locks held through a node that is none of these.
+    /// Only locks held through a node other than these.
     pub node_none_of: Option<Vec<String>>,
     /// Only locks after this name.
     pub after: Option<LockName>,

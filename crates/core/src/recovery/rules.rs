@@ -204,7 +204,8 @@ pub const CATALOGUE: &[Rule] = &[
         code: Code::A2,
         title: "the status hides an open question",
         wrong: "The cached status is running and the log has an open question, but no node executes the run.",
-        remedy: "Goldseam opens a branch before the question, and the run asks it again; an answer to the old question counts.",
+        remedy: "Goldseam opens a branch before the question, and the run asks it again; an answer to the old \
+                 question counts.",
         budget: Budget::AsNeeded,
         detector: Detector::Run(detect::hidden_question),
     },
@@ -235,8 +236,10 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::P1,
         title: "recovery attempts used up",
-        wrong: "Each recovery of the run ended with the death of its process, without progress; the last process executed only this run.",
-        remedy: "Goldseam parks the run with the evidence, or, by policy, compensates and fails it. Nothing is deleted.",
+        wrong: "Each recovery of the run ended with the death of its process, without progress; the last process \
+                executed only this run.",
+        remedy: "Goldseam parks the run with the evidence, or, by policy, compensates and fails it. Nothing is \
+                 deleted.",
         budget: Budget::Once,
         detector: Detector::Run(detect::poison),
     },
@@ -244,7 +247,8 @@ pub const CATALOGUE: &[Rule] = &[
         code: Code::O2,
         title: "the owner's process is gone",
         wrong: "The node that owned the run crashed, was killed or lost its machine.",
-        remedy: "Another node takes over the run: sleeps continue with the remaining time, completed steps are skipped.",
+        remedy: "Another node takes over the run: sleeps continue with the remaining time, completed steps are \
+                 skipped.",
         budget: Budget::Attempts,
         detector: Detector::Run(detect::lost_owner),
     },
@@ -276,7 +280,8 @@ pub const CATALOGUE: &[Rule] = &[
         code: Code::O3,
         title: "a remote step has no live task",
         wrong: "A remote step is open, but its task is missing or has ended, and the log has no result.",
-        remedy: "Goldseam appends the result from the task; if it has none, Goldseam creates a new task for the same attempt.",
+        remedy: "Goldseam appends the result from the task; if it has none, Goldseam creates a new task for the same \
+                 attempt.",
         budget: Budget::AsNeeded,
         detector: Detector::Run(detect::lost_remote),
     },
@@ -309,7 +314,8 @@ pub const CATALOGUE: &[Rule] = &[
         code: Code::V1,
         title: "the code does not match the log",
         wrong: "The workflow's code requests other steps than the log records.",
-        remedy: "Goldseam parks the run and shows both sides: register the older code, or jump to the last common step.",
+        remedy: "Goldseam parks the run and shows both sides: register the older code, or jump to the last common \
+                 step.",
         budget: Budget::Once,
         detector: Detector::Execution,
     },

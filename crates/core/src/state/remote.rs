@@ -51,8 +51,8 @@ fn turns_away(event: &Event) -> bool {
 }
 
 impl State {
-    /// Updates `handed_out` and `remote_ended`, before the event is folded. A step that ended on a branch that was left is
-    /// open again on this one.
+    /// Updates `handed_out` and `remote_ended`, before the event is folded. A step that ended on a branch that was
+    /// left is open again on this one.
     pub(super) fn hand_out(&mut self, recorded: &Recorded, in_lineage: bool) {
         match &recorded.event {
             Event::StepStarted(started) => {
