@@ -200,7 +200,7 @@ where
         match std::future::poll_fn(|cx| driver.poll_message(cx)).await {
             Some(Ok(AsyncMessage::Notification(note))) => on_message(Some(note)),
             Some(Ok(AsyncMessage::Notice(notice))) => {
-                tracing::debug!(%notice, "received a notice from Postgres")
+                tracing::debug!(%notice, "received a notice from Postgres");
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => {

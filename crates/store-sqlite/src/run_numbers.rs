@@ -16,7 +16,7 @@ pub(crate) struct RunNumbers {
 }
 
 impl RunNumbers {
-    /// Returns the number of a run; none if there is no such run.
+    /// Returns the number of a run; none if the run does not exist.
     pub(crate) fn find(&mut self, conn: &Connection, run: &RunId) -> rusqlite::Result<Option<i64>> {
         if let Some(rid) = self.young.get(run) {
             return Ok(Some(*rid));
