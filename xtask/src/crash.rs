@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::cargo::{command, for_each_line};
 use crate::servers::{Servers, Which};
-use crate::steps::{command, for_each_line};
 use crate::tree;
 
 const TESTS: &str =

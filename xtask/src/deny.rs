@@ -1,13 +1,13 @@
 //! Licences, bans and sources of dependencies, by the lists of `deny.toml`.
 //!
 //! It reads `Cargo.lock`, the manifests and `cargo tree`, and takes a second. `cargo deny check licenses bans sources`
-//! reads the same lists; building that tool takes longer than all other steps together.
+//! reads the same lists, but is a large program to build from source.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::cargo;
 use crate::finding::Finding;
-use crate::steps;
 use crate::tree::Tree;
 
 const LISTS: &str = "deny.toml";
@@ -29,7 +29,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let mut findings = sources(&packages);
     findings.extend(banned(&packages, &lists.bans));
     findings.extend(wildcards(&tree));
-    findings.extend(unlicensed(&steps::output(root, LICENCES)?, &lists.licences));
+    findings.extend(unlicensed(&cargo::output(root, LICENCES)?, &lists.licences));
     findings.iter().for_each(|finding| println!("{finding}"));
     println!(
         "{} packages, {} versions of packages with more than one",

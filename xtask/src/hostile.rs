@@ -24,7 +24,7 @@ use std::time::Instant;
 use report::Report;
 use server::Ground;
 
-use crate::{steps, tree};
+use crate::{cargo, tree};
 
 const USAGE: &str =
     "cargo xtask hostile [lint] [clients] [schemas] [crowd] [memory] [--seed S] [--examples N]";
@@ -73,7 +73,7 @@ impl Order {
 pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let Some(order) = Order::parse(args) else { return Err(format!("usage: {USAGE}")) };
     let root = tree::root()?;
-    steps::cargo(&root, "build --quiet --release --package goldseam-cli", &[])?;
+    cargo::run(&root, "build --quiet --release --package goldseam-cli", &[])?;
     let begin = Instant::now();
     let report = carry_out(&Ground::new(&root, "release")?, &order);
     println!("\n{}", report.table());
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
 /// The parts of `cargo xtask test`: the linters and the generated clients, with the binary that the tests use.
 pub(crate) fn quick() -> Result<(), String> {
     let root = tree::root()?;
-    steps::cargo(&root, "build --quiet --workspace --all-features --bin goldseam", &[])?;
+    cargo::run(&root, "build --quiet --workspace --all-features --bin goldseam", &[])?;
     let order = Order { parts: vec!["lint", "clients"], seed: 1, examples: 1 };
     let report = carry_out(&Ground::new(&root, "debug")?, &order);
     println!("{}", report.table());

@@ -14,7 +14,7 @@ use goldseam_testbed::postgres::{Cluster, Options, Shutdown};
 use goldseam_testbed::s3::Server;
 use goldseam_testbed::seaweedfs;
 
-use crate::steps;
+use crate::cargo;
 use crate::tree;
 
 const USAGE: &str =
@@ -357,7 +357,7 @@ impl Search {
 pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let Some(order) = Order::parse(args) else { return Err(format!("usage: {USAGE}")) };
     let root = tree::root()?;
-    steps::cargo(&root, "build --quiet --release --package goldseam-cli", &[])?;
+    cargo::run(&root, "build --quiet --release --package goldseam-cli", &[])?;
     let ground = Ground::start(order.store)?;
     let target = tree::target(&root);
     let search =

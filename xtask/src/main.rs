@@ -17,10 +17,12 @@
 //! | [`generate`] | generated files |
 //! | [`record`] | the recorded counts of long searches |
 //! | [`ratchet`] | exceptions that only shrink |
+//! | [`cargo`] | runs cargo |
 //! | [`finding`], [`tree`], [`source`], [`test_names`] | parts of the checks |
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a terminal tool")]
 
+mod cargo;
 mod crash;
 mod deny;
 mod disk;
@@ -48,6 +50,7 @@ cargo xtask test [SCOPE]       everything that must pass; --quick skips deny, do
 cargo xtask tidy               checks that no compiler makes; prints findings with their fix
 cargo xtask tidy --words [PATHS]  list banned words; --homonyms lists type names with several types, --modules cycles
 cargo xtask tidy --ratchet     measure the exceptions again, refuse to raise one; --ratchet --raise raises them
+cargo xtask deny               check licences, bans and sources of dependencies against deny.toml
 cargo xtask generate [--check] write the generated files, or fail if one is stale
 cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
 cargo xtask record KIND -- COMMAND  run a long search and add its counts to docs/record.md
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         ["test", "--all"] => steps::run(steps::Scope::All),
         ["test"] => steps::run(steps::Scope::Full),
         ["test", "--quick"] => steps::run(steps::Scope::Quick),
+        ["deny"] => tree::root().and_then(|root| deny::run(&root)),
         ["generate"] => generate::run(generate::Mode::Write),
         ["generate", "--check"] => generate::run(generate::Mode::Check),
         ["sim", rest @ ..] => steps::sim(rest),

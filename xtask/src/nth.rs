@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::steps::{command, for_each_line};
+use crate::cargo::{command, for_each_line};
 use crate::tree;
 
 /// The prefix of the line that a story prints per kind of failure: name, kind, number of cases.

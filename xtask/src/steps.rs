@@ -1,10 +1,9 @@
 //! `cargo xtask test` and `check`: steps in order; the first failure ends the command.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::cargo::{self, is_installed, record_line, words};
 use crate::servers::{Servers, Which};
 use crate::{deny, hostile, tidy, tree};
 
@@ -35,7 +34,7 @@ const LONG: &[&str] = &[
     "package(goldseam-testbed) & kind(test)",
 ];
 
-/// Unit tests, and the suites of the memory store and of SQLite: none needs a server, together a minute.
+/// Unit tests, and the suites of the memory store and of SQLite. None needs a server.
 const SERVERLESS: &[&str] = &[
     "kind(lib) | kind(bin)",
     "package(/^goldseam-(core|store|store-sqlite|engine|admin|suite|api|fake-s3|fuzz)$/)",
@@ -81,10 +80,6 @@ struct Step {
 
 fn step(name: &'static str, work: Work) -> Step {
     Step { name, work }
-}
-
-fn words(text: &str) -> Vec<String> {
-    text.split_whitespace().map(str::to_owned).collect()
 }
 
 fn any_of(filters: &[&str]) -> String {
@@ -165,7 +160,7 @@ pub(crate) fn check(args: &[&str]) -> Result<(), String> {
 }
 
 const CHECK_HELP: &str = "\
-cargo xtask check [-p CRATE]   the fast loop: no servers, two minutes for the workspace
+cargo xtask check [-p CRATE]   the fast loop, without servers; the time of each step is printed
 
   fmt      cargo fmt --all --check
   tidy     cargo xtask tidy
@@ -238,44 +233,22 @@ fn work(root: &Path, work: &Work) -> Result<(), String> {
     match work {
         Work::Tidy => tidy::run(&[]),
         Work::Deny => deny::run(root),
-        Work::Cargo(args) => run_cargo(root, args, &[]),
+        Work::Cargo(args) => cargo::run_words(root, args, &[]),
         Work::Tests(args) => {
             let servers = Servers::start(Which::All)?;
             let variables = servers.variables();
             let variables: Vec<_> = variables.iter().map(|(name, url)| (*name, url.as_str())).collect();
-            run_cargo(root, args, &variables)
+            cargo::run_words(root, args, &variables)
         }
         Work::Clients => hostile::quick(),
-        Work::Doc(args) => run_cargo(root, args, &[("RUSTDOCFLAGS", "-D warnings")]),
+        Work::Doc(args) => cargo::run_words(root, args, &[("RUSTDOCFLAGS", "-D warnings")]),
     }
-}
-
-/// Runs cargo with these arguments and variables.
-pub(crate) fn cargo(root: &Path, args: &str, envs: &[(&str, &str)]) -> Result<(), String> {
-    run_cargo(root, &words(args), envs)
-}
-
-fn run_cargo(root: &Path, args: &[String], envs: &[(&str, &str)]) -> Result<(), String> {
-    let mut command = command(root, "");
-    let status = command.args(args).envs(envs.iter().copied()).status();
-    let status = status.map_err(|error| format!("cannot run cargo: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("`cargo {}` ended with {status}", args.join(" "))) }
-}
-
-/// Runs cargo and returns its output.
-pub(crate) fn output(root: &Path, args: &str) -> Result<String, String> {
-    let output = command(root, args).stderr(Stdio::inherit()).output();
-    let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("`cargo {args}` ended with {}", output.status));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// `cargo xtask sim`: the simulation, optimised, with these arguments.
 pub(crate) fn sim(args: &[&str]) -> Result<(), String> {
     let root = tree::root()?;
-    cargo(&root, &format!("run --quiet --release --package goldseam-sim -- {}", args.join(" ")), &[])
+    cargo::run(&root, &format!("run --quiet --release --package goldseam-sim -- {}", args.join(" ")), &[])
 }
 
 /// `cargo xtask models`: the models in their large scopes, optimised, with every broken twin.
@@ -285,44 +258,6 @@ pub(crate) fn models() -> Result<(), String> {
         record_line(&root, "test --release --package goldseam-sim --test models -- --ignored --nocapture")?;
     println!("{record}");
     Ok(())
-}
-
-/// Runs cargo, prints its output, and returns the line that begins with `record: `.
-fn record_line(root: &Path, args: &str) -> Result<String, String> {
-    let mut record = None;
-    let status = for_each_line(&mut command(root, args), |line| match line.starts_with("record: ") {
-        true => record = Some(line.to_owned()),
-        false => println!("{line}"),
-    })?;
-    if !status.success() {
-        return Err(format!("`cargo {args}` ended with {status}"));
-    }
-    record.ok_or_else(|| format!("`cargo {args}` left no record"))
-}
-
-/// Runs cargo and passes each line of its output to `each` as it is printed.
-pub(crate) fn for_each_line(cargo: &mut Command, mut each: impl FnMut(&str)) -> Result<ExitStatus, String> {
-    let cannot = |error| format!("cannot run cargo: {error}");
-    let mut child = cargo.stdout(Stdio::piped()).spawn().map_err(cannot)?;
-    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
-        each(&line.map_err(cannot)?);
-    }
-    child.wait().map_err(cannot)
-}
-
-fn is_installed(root: &Path, tool: &str) -> bool {
-    command(root, &format!("{tool} --version"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
-/// Cargo with these arguments, in the root.
-pub(crate) fn command(root: &Path, args: &str) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root).args(args.split_whitespace());
-    command
 }
 
 #[cfg(test)]
@@ -382,13 +317,6 @@ mod tests {
         assert!(work(&root, &Work::Cargo(words("--version"))).is_ok());
         assert!(work(&root, &Work::Cargo(words("no-such-subcommand"))).is_err());
         assert!(!is_installed(&root, "no-such-subcommand"));
-    }
-
-    #[test]
-    fn a_search_without_a_record_fails() {
-        let root = tree::root().unwrap();
-        assert!(record_line(&root, "--version").unwrap_err().contains("left no record"));
-        assert!(record_line(&root, "no-such-subcommand").unwrap_err().contains("ended with"));
     }
 
     #[test]

@@ -5,16 +5,15 @@ use std::path::Path;
 use crate::finding::Finding;
 use crate::tree::git;
 
-/// The check reads the commits after this one. If a merge brings a subject that breaks a rule, history stays as it is
-/// and this moves to the merge.
-const BASE: &str = "fe7dd2883087ae196c958faff7c82e4998b5b129";
+/// The commit that introduces the check. The check reads its descendants, so a branch from before it stays as it is.
+const BASE: &str = "6e27450e48aa710296d6118b13c9376d025e9875";
 const SUBJECT_CHARS_MAX: usize = 72;
 
-/// Checks the subjects of all commits since [`BASE`]; prints a line and checks nothing if the clone does not have it.
+/// Checks the subjects of all commits after [`BASE`]; prints a line and checks nothing if the clone does not have it.
 pub(super) fn check(root: &Path) -> Vec<Finding> {
     let range = format!("{BASE}..HEAD");
     let is_known = git(root, &["merge-base", "--is-ancestor", BASE, "HEAD"]);
-    let listed = git(root, &["log", &range, "--no-merges", "--format=%h %s"]);
+    let listed = git(root, &["log", &range, "--ancestry-path", "--no-merges", "--format=%h %s"]);
     match (is_known, listed) {
         (Ok(Some(_)), Ok(Some(text))) => text.lines().filter_map(commit).collect(),
         _ => {
