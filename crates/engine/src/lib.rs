@@ -15,7 +15,7 @@
 //! | [`remote`] | workers in other processes that execute workflows over HTTP |
 //! | [`preflight`] | the code of this process, tried against stored histories |
 //! | `testing` | virtual clocks and a witness of user code, for tests (feature `testing`) |
-#![allow(missing_docs, reason = "an internal crate: names say enough")]
+#![expect(missing_docs, reason = "an internal crate: names say enough")]
 
 pub mod client;
 pub mod engine;

@@ -2,7 +2,7 @@
 //!
 //! Like the conformance suite of the stores, [`healing!`](crate::healing!) owns the only list of
 //! cases. A backend's test file gives a fresh [`Fixture`] on a real clock that can damage its data.
-#![allow(missing_docs, reason = "an internal crate: names say enough")]
+#![expect(missing_docs, reason = "an internal crate: names say enough")]
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 pub mod alone;

@@ -111,7 +111,15 @@ pub(super) struct LayersInside {
 /// Every crate with layers inside.
 pub(super) const LAYERS_INSIDE: &[LayersInside] = &[LayersInside {
     folder: "crates/engine",
-    layers: &[&["ledger"], &["run"], &["node"], &["heal"], &["client"]],
+    layers: &[
+        &["ledger"],
+        &["run"],
+        &["heal"],
+        &["node"],
+        &["client"],
+        &["preflight", "remote"],
+        &["engine"],
+    ],
 }];
 
 /// Crates with servers to test against, real and fake. They use no crate of the workspace.
