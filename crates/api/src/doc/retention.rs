@@ -79,7 +79,7 @@ pub struct PrunePlan {
     pub before: Millis,
     /// Always true: nothing was changed.
     pub dry_run: bool,
-    /// Runs that are old enough but belong to an active family of parents and children.
+    /// Runs that are old enough but have an active parent, child or task.
     pub held: u64,
     /// The runs that would be archived and removed.
     pub runs: Vec<PrunableRun>,
@@ -114,7 +114,7 @@ pub struct Pruned {
     pub events: u64,
     /// Removed logs that an earlier prune had archived.
     pub finished: u64,
-    /// Runs that are old enough but belong to an active family of parents and children.
+    /// Runs that are old enough but have an active parent, child or task.
     pub held: u64,
     /// Runs that were not pruned.
     pub left: Vec<LeftRun>,

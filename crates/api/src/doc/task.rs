@@ -110,7 +110,7 @@ impl NewClaim {
 pub struct Claimed {
     /// The task.
     pub task: Task,
-    /// Replaces the fence; a server issues it, and it is valid only for the key that claimed the task.
+    /// Replaces the fence; a server issues it, and it is valid only for the claimant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// Details of the last heartbeat of an earlier claim, or of an earlier attempt at the same remote step.

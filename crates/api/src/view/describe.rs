@@ -39,8 +39,10 @@ pub fn describe(event: &Event, much: Much) -> String {
             }
         }
         Event::RunReleased { reason } => released(*reason).to_owned(),
-        Event::RunResumed(note) | Event::RunPaused(note) | Event::RunCancelRequested(note) => said(note),
-        Event::NoteAdded(note) => said(note),
+        Event::RunResumed(note) | Event::RunPaused(note) | Event::RunCancelRequested(note) => {
+            actor_and_reason(note)
+        }
+        Event::NoteAdded(note) => actor_and_reason(note),
         Event::RunRecovered(event) => recovered(event),
         Event::RunParked { code, reason } => format!("{code}: {reason}"),
         Event::RunCompleted { output } => format!("→ {}", short(output)),
@@ -48,7 +50,7 @@ pub fn describe(event: &Event, much: Much) -> String {
         Event::RunCancelled { terminated: Some(left), .. } => terminated(left),
         Event::RunCancelled { reason, .. } => reason.clone(),
         Event::RequestWithdrawn(withdrawn) => {
-            format!("{} {}", withdrawn.what.as_str(), said(&withdrawn.note))
+            format!("{} {}", withdrawn.what.as_str(), actor_and_reason(&withdrawn.note))
         }
         Event::RunPruned(pruned) => format!("{} events archived to {}", pruned.events, pruned.archive),
         Event::SignalReceived { name, payload, .. } => format!("{name} {}", short(payload)),
@@ -64,7 +66,9 @@ pub fn describe(event: &Event, much: Much) -> String {
             }
             None => format!("{}: {}", opened.branch, why(&opened.why)),
         },
-        Event::VersionChanged { from, to, note: Some(note), .. } => format!("{from} → {to} {}", said(note)),
+        Event::VersionChanged { from, to, note: Some(note), .. } => {
+            format!("{from} → {to} {}", actor_and_reason(note))
+        }
         Event::VersionChanged { from, to, reason, note: None } => format!("{from} → {to}: {reason}"),
         _ => operation(event, much),
     }
@@ -103,7 +107,7 @@ fn operation(event: &Event, much: Much) -> String {
         Event::TimerSet { path, due, .. } => format!("{path} until {}", timestamp::iso(*due)),
         Event::TimerFired { path } | Event::CompensationCompleted { path } => path.to_string(),
         Event::ChildStarted(child) => format!("{}: {} as {}", child.path, child.workflow, child.run),
-        Event::JumpRequested(jump) => format!("to {} {}", jump.to, said(&jump.note)),
+        Event::JumpRequested(jump) => format!("to {} {}", jump.to, actor_and_reason(&jump.note)),
         Event::CompensationStarted { path, failure: Some(failure) } => {
             format!("{path}, because: {}", one_line(&failure.message))
         }
@@ -141,7 +145,7 @@ fn recovered(event: &RunRecovered) -> String {
 fn terminated(left: &Terminated) -> String {
     let list = |names: Vec<&str>| names.join(", ");
     let paths = |paths: &[goldseam::Path]| list(paths.iter().map(goldseam::Path::as_str).collect());
-    let mut parts = vec![format!("terminated {}", said(&left.note)).trim_end().to_owned()];
+    let mut parts = vec![format!("terminated {}", actor_and_reason(&left.note)).trim_end().to_owned()];
     let mut add = |words: &str, names: String| {
         if !names.is_empty() {
             parts.push(format!("{words} {names}"));
@@ -164,7 +168,7 @@ fn released(reason: Release) -> &'static str {
     }
 }
 
-fn said(note: &Note) -> String {
+fn actor_and_reason(note: &Note) -> String {
     match (&note.by, note.reason.as_str()) {
         (Some(by), "") => format!("by {by}"),
         (Some(by), reason) => format!("by {by}: {reason}"),

@@ -23,8 +23,7 @@ use crate::{out, time};
 pub(crate) enum KeyCommand {
     /// Create a key; its credential is shown once
     ///
-    /// Once a store has a key, its servers require one for every request. The store keeps only a hash of the
-    /// credential.
+    /// Once a store has a key, its servers require one. The store keeps only a hash of the credential.
     #[command(
         after_help = "Examples:\n  goldseam key create ops --scope admin,read,operate\n  goldseam key create ci --scope start,read --expires 90d\n  (umask 077 && goldseam key create gpu-7 --scope worker --queue images -q > key)\n\nScopes: read, start, signal, operate, worker, admin; none includes another"
     )]

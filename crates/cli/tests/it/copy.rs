@@ -6,7 +6,7 @@ use goldseam::{Payload, RunId};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::sick::{plain, sick};
+use crate::faulty::{faulty_store, plain};
 use crate::support::{Guarded, Place, block, eventually, order, prepared};
 
 const HERE: &str = "sqlite:goldseam.db";
@@ -60,7 +60,7 @@ fn a_dry_run_reports_and_creates_nothing() {
 
 #[test]
 fn active_runs_continue_at_the_destination() {
-    let place = sick();
+    let place = faulty_store();
     copy(&place, &[]).ok();
     block(async {
         let there = format!("sqlite:{}", place.path("there.db").display());

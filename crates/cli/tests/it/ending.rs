@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::sick::{plain, sick};
+use crate::faulty::{faulty_store, plain};
 use crate::support::Place;
 
 #[test]
@@ -13,7 +13,7 @@ fn cancel_without_a_worker_ends_the_run_or_names_the_missing_worker() {
     assert_eq!(place.run(&["show", "g1", "--json"]).json()["status"], "cancelled");
     place.run(&["doctor"]).ok();
 
-    let place = sick();
+    let place = faulty_store();
     let text = "cancel requested for odd; it waits for a worker with parcel@1 (none is live)\n";
     assert_eq!(place.run(&["cancel", "odd", "--reason", "twice"]).ok(), text);
     let why = place.run(&["why", "odd"]).ok();
@@ -33,7 +33,7 @@ fn cancel_without_a_worker_ends_the_run_or_names_the_missing_worker() {
 
 #[test]
 fn a_pending_jump_is_shown_withdrawn_and_replaced() {
-    let place = sick();
+    let place = faulty_store();
     let dry = place.run(&["jump", "odd", "reserve", "--dry-run"]).ok();
     assert!(dry.contains("they cannot be compensated now: the run is parked by V1"), "{dry}");
     assert!(!dry.contains("--compensate"), "{dry}");
@@ -57,7 +57,7 @@ fn a_pending_jump_is_shown_withdrawn_and_replaced() {
 
 #[test]
 fn terminate_needs_a_reason_and_yes_and_lists_what_is_left_standing() {
-    let place = sick();
+    let place = faulty_store();
     assert_eq!(place.run(&["terminate", "odd", "--yes"]).code, 2);
     assert_eq!(place.run(&["terminate", "odd", "--reason", "gone"]).code, 2);
     assert_eq!(place.run(&["terminate", "odd", "--reason", " ", "--yes"]).code, 2);
@@ -85,7 +85,7 @@ fn terminate_needs_a_reason_and_yes_and_lists_what_is_left_standing() {
 
 #[test]
 fn resume_warns_that_the_run_may_park_again() {
-    let place = sick();
+    let place = faulty_store();
     let resumed = place.run(&["resume", "odd"]).ok();
     assert_eq!(
         resumed,

@@ -3,7 +3,7 @@
 use goldseam_store_object::testing::fresh_prefix;
 use goldseam_store_postgres::testing::Schema;
 
-use crate::sick::sick_as;
+use crate::faulty::faulty_store_as;
 use crate::support::{Place, prepared};
 
 const DISK: &str = include_str!("../../../../docs/guides/when-the-disk-fails.md");
@@ -60,7 +60,7 @@ fn guide_moving_to_another_store_matches() {
 
 #[test]
 fn guide_when_something_stalls_matches() {
-    let place = sick_as(["ord-12", "ord-15", "ord-19", "ord-23"]);
+    let place = faulty_store_as(["ord-12", "ord-15", "ord-19", "ord-23"]);
     assert!(walk(&place, STALLS) >= 20);
 }
 

@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::sick::{plain, sick};
+use crate::faulty::{faulty_store, plain};
 use crate::support::{Guarded, Ran, block, eventually, prepared};
 
 /// The output of a successful command, with variable parts masked.
@@ -34,7 +34,7 @@ fn is(found: &[(String, String, String)], expected: &[(&str, &str, &str)]) {
 
 #[test]
 fn a_sweep_reports_stalled_runs_and_heals_them_after_stale_after() {
-    let place = sick();
+    let place = faulty_store();
     let look = place.run(&["sweeper", "--once", "--json"]).json();
     assert_eq!((&look["scanned"], &look["healthy"], &look["healed"]), (&json!(3), &json!(0), &json!(0)));
     is(
@@ -59,7 +59,7 @@ fn a_sweep_reports_stalled_runs_and_heals_them_after_stale_after() {
 
 #[test]
 fn a_single_sweep_judges_age_by_the_log() {
-    let place = sick();
+    let place = faulty_store();
     // No sweeper saw these runs before; the log says how long they have been stalled.
     let span = ["sweeper", "--once", "--stale-after", "1ms", "--json"];
     let healed = place.run(&span).json();
@@ -88,7 +88,7 @@ fn a_healthy_store_gives_one_line() {
 
 #[test]
 fn doctor_reports_and_heals_with_fix() {
-    let place = sick();
+    let place = faulty_store();
     let reported = place.run(&["doctor"]);
     assert_eq!(reported.code, 1, "{}", reported.err);
     assert_snapshot!("doctor_tells", plain(&reported.out));
@@ -148,7 +148,7 @@ fn doctor_groups_similar_findings_with_their_severity() {
 
 #[test]
 fn a_recovery_that_changes_nothing_does_not_exit_with_success() {
-    let place = sick();
+    let place = faulty_store();
     let well = place.run(&["recover", "done"]);
     assert_eq!((well.code, well.out.contains("nothing was changed")), (11, true), "{}", well.out);
     assert_eq!(place.run(&["recover", "done", "--dry-run"]).code, 0, "a dry run succeeds");
@@ -159,7 +159,7 @@ fn a_recovery_that_changes_nothing_does_not_exit_with_success() {
 
 #[test]
 fn resume_reports_that_the_run_parked_again() {
-    let place = sick();
+    let place = faulty_store();
     block(async {
         async fn changed(ctx: Context, _: String) -> goldseam::Result<()> {
             ctx.step("weigh", || async { Ok::<_, Error>(()) }).await
@@ -175,7 +175,7 @@ fn resume_reports_that_the_run_parked_again() {
 
 #[test]
 fn doctor_refuses_a_newer_schema() {
-    let place = sick();
+    let place = faulty_store();
     let db = rusqlite::Connection::open(place.path("goldseam.db")).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
     drop(db);
@@ -187,7 +187,7 @@ fn doctor_refuses_a_newer_schema() {
 
 #[test]
 fn why_explains_the_chain_and_what_to_do() {
-    let place = sick();
+    let place = faulty_store();
     for run in ["done", "hidden", "lost", "odd", "orphan"] {
         assert_snapshot!(format!("why_{run}"), output(place.run(&["why", run])));
     }
@@ -203,7 +203,7 @@ fn why_explains_the_chain_and_what_to_do() {
 
 #[test]
 fn recoveries_are_listed_and_counted() {
-    let place = sick();
+    let place = faulty_store();
     assert_eq!(place.run(&["recoveries", "-q"]).ok(), "");
     place.run(&["recover", "hidden"]).ok();
     place.run(&["recover", "lost"]).ok();
@@ -226,7 +226,7 @@ fn recoveries_are_listed_and_counted() {
 
 #[test]
 fn requeue_and_reset_add_a_note() {
-    let place = sick();
+    let place = faulty_store();
     let requeued = place.run(&["requeue", "lost", "--reason", "its queue was emptied", "--json"]).json();
     assert_eq!(requeued["run"], "lost");
     let history = place.run(&["history", "lost"]).ok();
@@ -252,7 +252,7 @@ fn follow(mut command: Command) -> (Guarded, impl Iterator<Item = String>) {
 
 #[test]
 fn a_sweeper_runs_until_ctrl_c() {
-    let place = sick();
+    let place = faulty_store();
     let args = ["sweeper", "--interval", "20ms", "--stale-after", "1ms", "--json"];
     let (mut child, lines) = follow(place.command(&args));
     let mut lines = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
@@ -266,7 +266,7 @@ fn a_sweeper_runs_until_ctrl_c() {
 
 #[test]
 fn new_recoveries_are_followed() {
-    let place = sick();
+    let place = faulty_store();
     place.run(&["recover", "hidden"]).ok();
     let (_child, mut lines) = follow(place.command(&["recoveries", "-f", "-q"]));
     assert_eq!(lines.next().unwrap(), "hidden");
@@ -276,7 +276,7 @@ fn new_recoveries_are_followed() {
 
 #[test]
 fn watch_reports_that_a_run_stalls_and_moves_again() {
-    let place = sick();
+    let place = faulty_store();
     let (_child, mut lines) = follow(place.command(&["watch", "orphan", "--jsonl"]));
     let mut next = |wanted: &str| -> Value {
         let parse = |line: String| serde_json::from_str::<Value>(&line).unwrap();
@@ -293,7 +293,7 @@ fn watch_reports_that_a_run_stalls_and_moves_again() {
 
 #[test]
 fn show_draws_a_seam_with_its_rule_and_evidence() {
-    let place = sick();
+    let place = faulty_store();
     place.run(&["recover", "hidden", "--rule", "A2"]).ok();
     let picture = place.run(&["show", "hidden", "--width", "90"]).ok();
     // The positions of bars and marks vary.
@@ -319,7 +319,7 @@ fn show_draws_a_seam_with_its_rule_and_evidence() {
 
 #[test]
 fn a_jump_lists_what_it_leaves_standing() {
-    let place = sick();
+    let place = faulty_store();
     let before = place.run(&["history", "hidden"]).ok();
     let dry = place.run(&["jump", "hidden", "reserve", "--dry-run"]).ok();
     assert_snapshot!("jump_dry_run", dry);
@@ -337,7 +337,7 @@ fn a_jump_lists_what_it_leaves_standing() {
 
 #[test]
 fn recover_prints_the_plan_the_result_and_the_undo() {
-    let place = sick();
+    let place = faulty_store();
     assert_snapshot!("recover_dry_run", output(place.run(&["recover", "hidden", "--dry-run"])));
     assert_snapshot!("recover", output(place.run(&["recover", "hidden"])));
     assert_snapshot!("recover_healthy", output(place.run(&["recover", "hidden", "--dry-run"])));

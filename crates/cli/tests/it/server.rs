@@ -11,7 +11,7 @@ use goldseam_server::config::Settings;
 use goldseam_server::keys::Keys;
 use goldseam_server::{Running, serve};
 
-use crate::sick::plain;
+use crate::faulty::plain;
 use crate::support::{Place, Ran, block, prepared};
 
 /// A server on the store of a place, in this process.

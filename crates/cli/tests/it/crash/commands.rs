@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::points;
 use super::story::{RUN, each, each_database};
-use crate::sick::{NAMES, sick, sicken};
+use crate::faulty::{NAMES, add_faulty_runs, faulty_store};
 use crate::support::{Place, eventually, order, prepare, reaches};
 
 #[test]
@@ -105,11 +105,11 @@ fn listed(place: &Place) -> Vec<(String, String, u64)> {
 #[test]
 fn c15_the_next_sweep_finishes_and_heals_nothing_twice() {
     let sweep = ["sweeper", "--once", "--stale-after", "0"];
-    let undisturbed = sick();
+    let undisturbed = faulty_store();
     undisturbed.run(&sweep).ok();
     let expected = listed(&undisturbed);
     each(points("C15"), |story, point| {
-        sicken(&story.place, NAMES);
+        add_faulty_runs(&story.place, NAMES);
         story.command_dies(&sweep, point);
         story.place.run(&sweep).ok();
         assert_eq!(listed(&story.place), expected, "{point}");

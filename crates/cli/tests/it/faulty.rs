@@ -13,22 +13,22 @@ use crate::support::{Place, block, order, reaches};
 /// - `lost`, which waits for a signal and has no task (O1);
 /// - `odd`, parked because its code changed (V1);
 /// - `orphan`, whose process died during a step (O2).
-pub(crate) fn sick() -> Place {
-    sick_as(NAMES)
+pub(crate) fn faulty_store() -> Place {
+    faulty_store_as(NAMES)
 }
 
-/// The names of the runs of [`sick`].
+/// The names of the runs of [`faulty_store`].
 pub(crate) const NAMES: [&str; 4] = ["hidden", "lost", "odd", "orphan"];
 
-/// Like [`sick`], with other names.
-pub(crate) fn sick_as(names: [&str; 4]) -> Place {
+/// Like [`faulty_store`], with other names.
+pub(crate) fn faulty_store_as(names: [&str; 4]) -> Place {
     let place = Place::new();
-    sicken(&place, names);
+    add_faulty_runs(&place, names);
     place
 }
 
-/// Creates the runs of [`sick`] in the store of this place.
-pub(crate) fn sicken(place: &Place, [hidden, lost, odd, orphaned]: [&str; 4]) {
+/// Creates the runs of [`faulty_store`] in the store of this place.
+pub(crate) fn add_faulty_runs(place: &Place, [hidden, lost, odd, orphaned]: [&str; 4]) {
     block(async {
         let engine = Engine::open(&place.url()).await.unwrap();
         let engine = engine.plan("order", ["reserve", "charge", "ship"]).workflow("order", order);
