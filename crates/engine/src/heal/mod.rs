@@ -164,7 +164,7 @@ impl Healer {
                     match &recorded.event {
                         Event::BranchOpened(opened) => branch = Some(opened.branch),
                         Event::RunRecovered(recovered) => {
-                            stale = Some(Duration::from_millis(recovered.stale_ms))
+                            stale = Some(Duration::from_millis(recovered.stale_ms));
                         }
                         _ => {}
                     }

@@ -21,4 +21,5 @@ pub(crate) mod retry;
 pub mod salvage;
 pub mod secrets;
 pub(crate) mod spawn;
+pub(crate) mod sync;
 mod tasks;

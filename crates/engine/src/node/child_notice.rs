@@ -18,7 +18,7 @@ impl Node {
             Ok(committed) if !committed.records.is_empty() => {}
             Ok(_) | Err(EngineError::Refused { .. }) => self.drop_delivery(child).await,
             Err(error) => {
-                tracing::warn!(%parent, %child, %error, "failed to deliver the end of a child; will be retried")
+                tracing::warn!(%parent, %child, %error, "failed to deliver the end of a child; will be retried");
             }
         }
     }
