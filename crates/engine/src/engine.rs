@@ -1,4 +1,4 @@
-//! An engine: a client that also executes.
+//! An engine: a client and a node in one process.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ use crate::ledger::process::Process;
 use crate::ledger::secrets::{Secret, Secrets};
 use crate::ledger::spawn::spawn;
 use crate::node::{Node, NodeSetup};
-use crate::preflight::{Pilot, Preflight, PreflightReport};
+use crate::preflight::{Preflight, PreflightReport, PreflightRunner};
 use crate::run::context::Context;
 use crate::run::live_runs::LiveRuns;
 use crate::run::registry::Registry;
 
-/// An engine to be: workflows are registered, nothing runs yet.
+/// Builds an [`Engine`]: registers workflows and sets its configuration.
 #[derive(Debug)]
 pub struct Builder {
     store: Arc<dyn Store>,
@@ -58,7 +58,7 @@ impl Builder {
         self.workflow_version(name, 1, function)
     }
 
-    /// Registers a version of a workflow, from 1 on. New runs begin with the newest; older runs stay on theirs, and this
+    /// Registers a version of a workflow, starting at 1. New runs use the newest; older runs stay on theirs, and this
     /// engine is only offered runs whose version it has.
     #[must_use]
     pub fn workflow_version<F, Fut, I, O, E>(mut self, name: &str, version: u32, function: F) -> Self
@@ -79,9 +79,9 @@ impl Builder {
         self
     }
 
-    /// Declares the steps of a workflow, leaf or group, for workflows that always make the same ones: `show` then tells
-    /// how many are left, and a run that has made them all without an end is found (rule A3). The plan is written to
-    /// the log of each run, at the latest by the engine that claims it first.
+    /// Declares the steps of a workflow, leaf or group, if it always makes the same ones. `show` then displays how
+    /// many are left, and rule A3 finds a run that has made them all and has not ended. The plan is written to the
+    /// log of each run, at the latest by the engine that claims it first.
     #[must_use]
     pub fn plan<'a>(mut self, workflow: &str, steps: impl IntoIterator<Item = &'a str>) -> Self {
         let steps: Result<Vec<StepName>, _> = steps.into_iter().map(StepName::new).collect();
@@ -92,7 +92,7 @@ impl Builder {
         self
     }
 
-    /// How runs of one workflow are recovered, where it differs from the rest.
+    /// Sets the recovery of runs of one workflow.
     #[must_use]
     pub fn recovery(mut self, workflow: &str, recovery: Recovery) -> Self {
         match WorkflowName::new(workflow) {
@@ -104,8 +104,8 @@ impl Builder {
         self
     }
 
-    /// A secret that steps get by its name, with [`Context::secret`]. Its value is kept out of every text that this engine
-    /// writes: failures, panics, progress, heartbeats.
+    /// Registers a secret that steps get by its name, with [`Context::secret`]. Its value is redacted from every text
+    /// that this engine writes: failures, panics, progress, heartbeats.
     #[must_use]
     pub fn secret(mut self, name: &str, secret: Secret) -> Self {
         if let Err(error) = self.secrets.add(name, secret) {
@@ -114,8 +114,8 @@ impl Builder {
         self
     }
 
-    /// Lets the sweeps of this engine heal states that others keep beside the runs, where the store has a place for them.
-    /// Without it, no engine changes them.
+    /// Lets the sweeps of this engine heal foreign states, if the store keeps them. Without it, no engine changes
+    /// them.
     #[must_use]
     pub fn foreign_states(mut self, options: ForeignOptions) -> Self {
         self.config.foreign = Some(options);
@@ -129,35 +129,35 @@ impl Builder {
         self
     }
 
-    /// Runs in memory at once.
+    /// Sets the maximum number of live runs in memory.
     #[must_use]
     pub fn slots(mut self, slots: u32) -> Self {
         self.config.slots = slots;
         self
     }
 
-    /// Bounds on everything. Call it before registering workflows.
+    /// Sets the size limits. Call it before registering workflows.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.config.limits = limits;
         self
     }
 
-    /// Another clock: for tests and simulation.
+    /// Replaces the clock, for tests and simulation.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Another source of randomness: for tests and simulation.
+    /// Replaces the source of randomness, for tests and simulation.
     #[must_use]
     pub fn entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
         self.entropy = entropy;
         self
     }
 
-    /// Somebody who sees user code begin.
+    /// Sets a witness that observes the start of user code.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn witness(mut self, witness: Arc<dyn crate::run::witness::Witness>) -> Self {
@@ -165,7 +165,7 @@ impl Builder {
         self
     }
 
-    /// Changes the configuration that there is.
+    /// Changes the current configuration.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(Config) -> Config) -> Self {
@@ -173,15 +173,15 @@ impl Builder {
         self
     }
 
-    /// The same workflows on another store.
+    /// Replaces the store.
     #[must_use]
     pub fn on(mut self, store: Arc<dyn Store>) -> Self {
         self.store = store;
         self
     }
 
-    /// Tries the registered workflows against stored histories, without effects and without a write. Works on a store
-    /// that other engines use at the same time; nothing is started, and this process joins no fleet.
+    /// Replays stored histories with the registered workflows, without effects and without a write. Works on a store
+    /// that other engines use; starts nothing, and this process does not become a node.
     pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
         if let Some(flaw) = &self.flaw {
             return Err(EngineError::Config(flaw.to_string()));
@@ -189,12 +189,17 @@ impl Builder {
         let (limits, secrets) = (self.config.limits.clone(), Arc::new(self.secrets.clone()));
         let client =
             Client::with(Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy), limits);
-        Pilot::new(&client.with_secrets(secrets), Arc::new(self.config.clone()), self.registry.clone(), what)
-            .fly()
-            .await
+        PreflightRunner::new(
+            &client.with_secrets(secrets),
+            Arc::new(self.config.clone()),
+            self.registry.clone(),
+            what,
+        )
+        .run()
+        .await
     }
 
-    /// Joins the store, recovers what dead nodes left behind, and begins to work.
+    /// Joins the store, recovers runs of dead nodes, and starts to work.
     pub async fn start(self) -> Result<Engine, EngineError> {
         if let Some(flaw) = self.flaw {
             return Err(flaw);
@@ -234,8 +239,8 @@ impl Builder {
     }
 }
 
-/// A running engine. Dropping it without [`Engine::shutdown`] is like a crash: everything goes on
-/// where it was as soon as an engine runs again.
+/// A running engine. Dropping it without [`Engine::shutdown`] is like a crash: its runs continue as soon as an engine
+/// runs again.
 #[derive(Debug)]
 pub struct Engine {
     client: Client,
@@ -243,7 +248,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine on this store.
+    /// Creates a builder of an engine on this store.
     pub fn builder(store: Arc<dyn Store>) -> Builder {
         Builder {
             store,
@@ -258,17 +263,17 @@ impl Engine {
         }
     }
 
-    /// What anybody may do to runs.
+    /// The client of the engine's store.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The random name of this incarnation.
+    /// The random id of this node.
     pub fn node_id(&self) -> &NodeId {
         &self.node.id
     }
 
-    /// Starts a run, or returns the one that has this id already. Other input under the same id is refused.
+    /// Starts a run, or returns the existing run with this id. Different input under the same id is refused.
     pub async fn run(
         &self,
         workflow: &str,
@@ -298,7 +303,7 @@ impl Engine {
         Ok(self.client.handle(run))
     }
 
-    /// Starts the run here if there is room, else leaves it to whoever has some.
+    /// Starts the run on this node if it has a free slot, otherwise leaves it to another node.
     async fn begin(&self, run: &RunId, queued: RunQueued) -> Result<(), EngineError> {
         let live_runs = &self.node.live_runs;
         let open = !live_runs.is_leaving() && !live_runs.is_secluded();
@@ -316,7 +321,7 @@ impl Engine {
         }
         let state = derive(run, &committed.records, committed.head)
             .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
-        // If the reply was lost and found again, the task still follows from where the run began.
+        // If the reply was lost and recovered, the task id is derived from the start of the run.
         let task = committed.task.unwrap_or_else(|| Task::advance_id(run, committed.end.0));
         let node = Arc::clone(&self.node);
         if let Some(live) = self.node.hold(state, task, sent).await {
@@ -325,14 +330,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Tries this process's workflows against stored histories; see [`Builder::preflight`].
+    /// Replays stored histories with the workflows of this process; see [`Builder::preflight`].
     pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
         let (config, registry) = (Arc::clone(&self.node.config), self.node.registry.clone());
-        Pilot::new(&self.client, config, registry, what).fly().await
+        PreflightRunner::new(&self.client, config, registry, what).run().await
     }
 
-    /// Moves a run to another version of its workflow, if this process has that version and the run fits it; refuses
-    /// with the difference otherwise. [`Client::migrate`] moves it without a look.
+    /// Moves a run to another version of its workflow, if this process has that version and the run fits it;
+    /// otherwise refuses with the divergence. [`Client::migrate`] moves it without a preflight.
     pub async fn migrate(&self, run: &RunId, to: u32, by: By) -> Result<Seq, EngineError> {
         let report = self.preflight(Preflight::runs([run.clone()]).to_version(to)).await?;
         if let Some(finding) = report.findings.first() {
@@ -342,7 +347,7 @@ impl Engine {
         self.client.migrate(run, to, by).await
     }
 
-    /// Stops taking work, hands over what is running, and leaves. No attempt is counted for any of it.
+    /// Stops claiming, hands over all running work without counting an attempt, and leaves.
     pub async fn shutdown(self) {
         self.node.leave().await;
     }
@@ -352,14 +357,14 @@ impl Engine {
         self.node.close();
     }
 
-    /// Waits until this engine has stopped by itself, and says why, once: its disk failed, so that nothing it writes
-    /// can be trusted, or its store was closed by a copy. Nothing that was acknowledged is lost. End the process and
-    /// start another, which reads what is really there.
+    /// Waits until this engine closes because of an error, and returns the error once: its disk failed, so its writes
+    /// cannot be trusted, or a copy closed its store. Acknowledged data is not lost. End the process and start
+    /// another, which reads the stored data.
     pub async fn failed(&self) -> EngineError {
         self.node.failure().await
     }
 
-    /// Runs in memory now.
+    /// Number of live runs in memory.
     pub fn hot_runs(&self) -> usize {
         self.node.live_runs.live_count()
     }

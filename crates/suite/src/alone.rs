@@ -1,4 +1,4 @@
-//! What is not sick is left alone, and healing is bounded, repeatable and visible.
+//! Healthy runs are left alone, and healing is bounded, repeatable and visible.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn at_once() -> SweepOptions {
     SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() }
 }
 
-/// On a healthy store a sweep writes nothing, however often it is made.
+/// Sweeps of a healthy store write nothing.
 pub async fn a_healthy_store_is_left_alone(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = ward.asking().await;
@@ -44,7 +44,7 @@ pub async fn a_healthy_store_is_left_alone(fixture: &Fixture) {
     two.shutdown().await;
 }
 
-/// All rows and tasks, with their versions: whatever is written shows here.
+/// All rows and tasks with their versions, to detect any write.
 async fn everything(ward: &Ward<'_>) -> (Vec<Row>, Vec<Task>) {
     let rows = ward.store().runs(RunFilter { limit: 100, ..RunFilter::default() }).await.unwrap().items;
     let tasks = ward.store().tasks(TaskFilter { limit: 100, ..TaskFilter::default() }).await.unwrap();
@@ -52,7 +52,7 @@ async fn everything(ward: &Ward<'_>) -> (Vec<Row>, Vec<Task>) {
 }
 
 /// B1, B2, C1, D1, F2, a paused run.
-pub async fn what_only_looks_stalled_is_left_alone(fixture: &Fixture) {
+pub async fn run_that_only_looks_stalled_is_left_alone(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.at_the_question("b1").await;
     ward.at_rest("sleeps", "\"600000\"", Status::Sleeping).await;
@@ -78,7 +78,7 @@ pub async fn what_only_looks_stalled_is_left_alone(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// A dry run tells the same and changes nothing.
+/// A dry run reports the same and changes nothing.
 pub async fn a_dry_run_changes_nothing(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
@@ -94,7 +94,7 @@ pub async fn a_dry_run_changes_nothing(fixture: &Fixture) {
     assert_eq!((ward.names("r").await, ward.row("r").await), (before, row));
 }
 
-/// A finding is healed only once it has held.
+/// A finding is healed only after it has held.
 pub async fn a_finding_must_have_held(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
@@ -117,7 +117,7 @@ pub async fn a_finding_must_have_held(fixture: &Fixture) {
     .await;
 }
 
-/// However often somebody writes to a run, it is not moving by itself.
+/// Writes of others to a run do not count as its progress.
 pub async fn mail_does_not_hide_a_stall(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
@@ -133,7 +133,7 @@ pub async fn mail_does_not_hide_a_stall(fixture: &Fixture) {
     .await;
 }
 
-/// Any number of sweepers at once do no more than one.
+/// Concurrent sweepers heal each run once.
 pub async fn many_sweepers_heal_each_run_once(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let runs = ["r1", "r2", "r3", "r4"];
@@ -154,7 +154,7 @@ pub async fn many_sweepers_heal_each_run_once(fixture: &Fixture) {
     }
 }
 
-/// A rule that does not apply is refused, with what applies.
+/// A rule that does not apply is refused, and the error lists the rules that apply.
 pub async fn a_rule_that_does_not_apply_is_refused(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
@@ -168,8 +168,8 @@ pub async fn a_rule_that_does_not_apply_is_refused(fixture: &Fixture) {
     assert_eq!(ward.names("r").await, before);
 }
 
-/// Recovering a run that is well or over says so.
-pub async fn recovering_what_is_well_or_over_changes_nothing(fixture: &Fixture) {
+/// The recovery of a healthy or ended run reports that nothing was found.
+pub async fn recovering_a_healthy_or_ended_run_changes_nothing(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.at_the_question("well").await;
     let engine = ward.two_steps_open().await;
@@ -184,7 +184,7 @@ pub async fn recovering_what_is_well_or_over_changes_nothing(fixture: &Fixture) 
     engine.shutdown().await;
 }
 
-/// What was healed can be found, newest first, with its rule and how long the run had stalled.
+/// The feed lists recoveries, newest first, with rule and duration of the stall.
 pub async fn every_recovery_is_in_the_feed(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r1").await;
@@ -206,7 +206,7 @@ pub async fn every_recovery_is_in_the_feed(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// Three graceful deploys during one long step cost it nothing.
+/// Three graceful deploys during one long step count no attempt.
 pub async fn three_deploys_cost_a_long_step_nothing(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     for times in 1..=4 {
@@ -225,7 +225,7 @@ pub async fn three_deploys_cost_a_long_step_nothing(fixture: &Fixture) {
 }
 
 /// A store that fails in the middle of healing leaves each run either healed or untouched.
-pub async fn a_store_that_fails_half_way_leaves_each_run_healed_or_untouched(fixture: &Fixture) {
+pub async fn failing_store_leaves_each_run_healed_or_untouched(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     for fault in [Fault::FailBefore, Fault::LoseReply] {
         for number in 0..40 {
@@ -250,7 +250,7 @@ pub async fn a_store_that_fails_half_way_leaves_each_run_healed_or_untouched(fix
     }
 }
 
-/// Locks and tasks that nobody alive holds are findings of the doctor too.
+/// The doctor also finds locks and tasks without a live holder.
 pub async fn the_doctor_finds_stale_locks_and_claims(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let (locks, queue) = (ward.client.locks(), ward.client.queue());
@@ -283,8 +283,8 @@ pub async fn the_doctor_finds_stale_locks_and_claims(fixture: &Fixture) {
     assert_eq!(late.unwrap_err().code(), "GS0301", "an old claimant is refused by its fence");
 }
 
-/// A resume looks for something to recover first, and says whether there was, why, and the new branch.
-pub async fn a_resume_recovers_first_and_says_so(fixture: &Fixture) {
+/// A resume recovers first, and reports whether that was needed, why, and the new branch.
+pub async fn resume_recovers_first_and_reports_it(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.at_the_question("r").await;
     ward.lie("r", |row| row.status = Status::Running).await;

@@ -1,4 +1,4 @@
-//! Texts that no store may keep are refused before any store sees them.
+//! Texts that stores must not keep are refused before they reach a store.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub async fn control_characters_are_refused_on_every_store(fixture: &Fixture) {
     assert!(all.items.is_empty());
 }
 
-/// Texts of any language, and payloads with any character, are kept as they are.
+/// Texts of any language, and payloads with any character, are stored unchanged.
 pub async fn printed_texts_of_any_language_are_kept(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let text = "Jürgen \"J\" 🏺 مرحبا";

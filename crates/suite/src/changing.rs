@@ -1,4 +1,4 @@
-//! Changed code and stored runs: what a preflight says, what the engine then does, and the way to another version.
+//! Changed code and stored runs: what a preflight predicts, what the engine then does, and migration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,7 +103,7 @@ async fn everything(ward: &Ward<'_>) -> String {
     format!("{rows:?}{tasks:?}{nodes:?}{logs:?}")
 }
 
-/// A run of `order` at version 1 that waits for its signal, and no node.
+/// A run of `order` at version 1 that waits for its signal, without a node.
 async fn waiting(ward: &Ward<'_>, run: &str) {
     let engine = Code::First.start(ward, 1).await;
     engine.run("order", run, &()).await.unwrap();
@@ -145,7 +145,7 @@ pub async fn a_preflight_of_unchanged_code_is_safe_and_writes_nothing(fixture: &
 }
 
 /// V.3
-pub async fn a_preflight_says_what_would_park_and_it_parks(fixture: &Fixture) {
+pub async fn preflight_predicts_what_parks(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     waiting(&ward, "r").await;
     let report = Code::Reordered.preflight(&ward, 1, Preflight::all()).await;
@@ -164,7 +164,7 @@ pub async fn a_preflight_says_what_would_park_and_it_parks(fixture: &Fixture) {
 }
 
 /// V.3
-pub async fn a_preflight_does_not_guess_what_it_cannot_try(fixture: &Fixture) {
+pub async fn preflight_reports_unknown_if_it_cannot_replay(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     waiting(&ward, "r").await;
     let report = Code::First.preflight(&ward, 2, Preflight::all()).await;
@@ -229,7 +229,7 @@ pub async fn a_change_reaches_new_runs_and_leaves_older_ones(fixture: &Fixture) 
         engine.shutdown().await;
     }
     assert_eq!(ward.names("new").await.iter().filter(|name| *name == "change.marked").count(), 1);
-    // The call may go once every run has the change: a marker that no code asks for parks nothing.
+    // The call can be removed once every run has the change: an unused marker parks nothing.
     let report = Code::Reordered.preflight(&ward, 1, Preflight::runs([id("new")])).await;
     assert_eq!(verdict(&report), &Verdict::Safe);
     let report = Code::Reordered.preflight(&ward, 1, Preflight::runs([id("old")])).await;
@@ -269,26 +269,26 @@ pub async fn a_migrated_run_goes_on_and_a_wrong_one_can_go_back(fixture: &Fixtur
 }
 
 /// V.4
-pub async fn a_migration_is_refused_where_it_cannot_be(fixture: &Fixture) {
+pub async fn impossible_migration_is_refused(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     waiting(&ward, "r").await;
-    let told = |run: &'static str, to| {
+    let refusal = |run: &'static str, to| {
         let client = ward.client.clone();
         async move { refusal(client.migrate(&id(run), to, by("")).await) }
     };
-    assert!(matches!(told("r", 0).await, Refusal::NothingToDo { .. }));
-    assert!(matches!(told("r", 1).await, Refusal::NothingToDo { .. }));
-    assert!(matches!(told("nowhere", 2).await, Refusal::NoSuchRun));
-    // Held by a live node, in the middle of a step.
+    assert!(matches!(refusal("r", 0).await, Refusal::NothingToDo { .. }));
+    assert!(matches!(refusal("r", 1).await, Refusal::NothingToDo { .. }));
+    assert!(matches!(refusal("nowhere", 2).await, Refusal::NoSuchRun));
+    // Owned by a live node, in the middle of a step.
     let engine = ward.two_steps().await;
     engine.run("two", "busy", &false).await.unwrap();
     ward.sees("b", 1).await;
-    assert!(matches!(told("busy", 2).await, Refusal::Owned { .. }));
+    assert!(matches!(refusal("busy", 2).await, Refusal::Owned { .. }));
     engine.shutdown().await;
     let engine = Code::First.start(&ward, 1).await;
     go(&ward, "r").await;
     assert_eq!(ward.result::<u32>("r").await, 1);
-    assert!(matches!(told("r", 2).await, Refusal::Finished { .. }));
+    assert!(matches!(refusal("r", 2).await, Refusal::Finished { .. }));
     engine.shutdown().await;
 }
 
@@ -299,7 +299,7 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, EngineError>) -> Refusal {
     }
 }
 
-/// A pause holds: a migrated run stays paused, and goes on when it is resumed.
+/// A migrated run stays paused, and continues when it is resumed.
 pub async fn a_paused_run_is_migrated_and_stays_paused(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     waiting(&ward, "r").await;

@@ -1,4 +1,4 @@
-//! Runs that an operator ends or asks something of, with and without a worker for them.
+//! Runs that an operator ends or sends requests to, with and without a worker.
 
 use goldseam_core::event::Request;
 use goldseam_core::{Event, Seq, Status};
@@ -14,7 +14,7 @@ fn by(id: &str) -> By {
     By { who: Some("ada".to_owned()), reason: format!("because of {id}"), id: Some(id.to_owned()) }
 }
 
-/// `reserve` and `charge`, both undone if it must be, then a signal; or other code that diverges at `charge`.
+/// `reserve` and `charge`, both with compensations, then a signal; or code that diverges at `charge`.
 async fn saga(ward: &Ward<'_>, diverges: bool) -> Engine {
     let witness = ward.witness.clone();
     let work = move |ctx: Context, (): ()| {
@@ -43,7 +43,7 @@ async fn saga(ward: &Ward<'_>, diverges: bool) -> Engine {
     ward.builder().workflow("saga", work).start().await.unwrap()
 }
 
-/// A saga that waits for its signal, no node executing it.
+/// A saga that waits for its signal, without an owner.
 async fn at_the_signal(ward: &Ward<'_>, run: &str) {
     let engine = saga(ward, false).await;
     ward.start("saga", run, "null").await;
@@ -52,7 +52,7 @@ async fn at_the_signal(ward: &Ward<'_>, run: &str) {
     engine.shutdown().await;
 }
 
-/// The same, parked by V1.
+/// A saga parked by V1.
 async fn diverged(ward: &Ward<'_>, run: &str) {
     at_the_signal(ward, run).await;
     let engine = saga(ward, true).await;
@@ -65,8 +65,8 @@ async fn last(ward: &Ward<'_>, run: &str) -> String {
     ward.names(run).await.pop().unwrap_or_default()
 }
 
-/// A run whose code no node has ends at once if it has nothing to undo, and says what it waits for if it has.
-pub async fn cancel_ends_what_no_worker_must_undo(fixture: &Fixture) {
+/// Without a node, a run ends at once if it has nothing to compensate; otherwise it reports what it waits for.
+pub async fn cancel_ends_a_run_that_needs_no_worker(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.start("ghost", "queued", "null").await;
     let done = ward.client.request_cancel(&id("queued"), by("c1")).await.unwrap();
@@ -92,7 +92,7 @@ pub async fn cancel_ends_what_no_worker_must_undo(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// A parked run without anything to undo ends at once; a live worker is given the rest.
+/// A parked run without compensations ends at once.
 pub async fn cancel_ends_a_parked_run(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
@@ -106,8 +106,8 @@ pub async fn cancel_ends_a_parked_run(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// A termination ends any run without its code, and says what it left standing.
-pub async fn terminate_ends_what_cancel_cannot(fixture: &Fixture) {
+/// A termination ends any run without its code, and reports what it left standing.
+pub async fn terminate_ends_runs_that_cancel_cannot(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     diverged(&ward, "parked").await;
     ward.client.cancel(&id("parked"), by("c1")).await.unwrap();
@@ -127,7 +127,7 @@ pub async fn terminate_ends_what_cancel_cannot(fixture: &Fixture) {
     assert!(ward.look().await.findings.is_empty(), "nothing is left to find");
 }
 
-/// An owner whose run is terminated stops, wherever the command came from.
+/// The owner of a terminated run stops, wherever the command came from.
 pub async fn terminate_fences_the_owner(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = ward.two_steps().await;
@@ -171,7 +171,7 @@ pub async fn terminate_reaches_parents_and_children(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// A run whose log is damaged can be ended, and stays ended whatever looks at it.
+/// A run with a damaged log can be ended, and stays ended.
 pub async fn terminate_ends_a_damaged_run(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     for run in ["gap", "text", "active"] {
@@ -207,7 +207,7 @@ pub async fn terminate_ends_a_damaged_run(fixture: &Fixture) {
     }
 }
 
-/// The row of a damaged run that was terminated is a hint like any other.
+/// The row of a terminated damaged run is a hint like any other.
 pub async fn a_terminated_damaged_run_stays_ended_without_its_row(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     at_the_signal(&ward, "r").await;
@@ -222,7 +222,7 @@ pub async fn a_terminated_damaged_run_stays_ended_without_its_row(fixture: &Fixt
     assert_eq!((row.status, row.terminated), (Status::Cancelled, true));
 }
 
-/// A jump that no worker can carry out blocks nothing, is shown, and can be taken back.
+/// A jump without a worker blocks nothing, is shown, and can be withdrawn.
 pub async fn a_jump_that_waits_is_shown_and_withdrawn(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     diverged(&ward, "r").await;
@@ -259,7 +259,7 @@ pub async fn a_jump_that_waits_is_shown_and_withdrawn(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// An acknowledged request to cancel is dropped only by an operator who says so.
+/// An acknowledged request to cancel is dropped only if an operator requests it.
 pub async fn a_pending_cancel_is_not_forgotten(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     at_the_signal(&ward, "r").await;
@@ -280,7 +280,7 @@ pub async fn a_pending_cancel_is_not_forgotten(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// "No stable event found" is an error of whatever asked for a recovery.
+/// "No stable event found" is an error of the command that requested the recovery.
 pub async fn no_stable_event_is_an_error(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     for run in ["recovered", "resumed"] {
@@ -299,7 +299,7 @@ pub async fn no_stable_event_is_an_error(fixture: &Fixture) {
     assert_eq!(refused.code(), "GS0135");
     assert_eq!(last(&ward, "resumed").await, "run.parked", "it was not resumed");
     let resumed = ward.client.resume(&id("resumed"), By::default()).await.unwrap();
-    assert!(resumed.rested, "a person who knows lets it go on");
+    assert!(resumed.rested, "an operator may resume it");
     let engine = ward.waiting().await;
     assert_eq!(ward.result::<u32>("resumed").await, 7);
     engine.shutdown().await;

@@ -1,4 +1,4 @@
-//! States that somebody else keeps in the same place; a store without such a place passes all of it.
+//! Foreign states in the same store. A store that cannot keep them passes all cases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn default_queue() -> QueueName {
     QueueName::new("default").unwrap()
 }
 
-/// A state in the form that others write, with blanks and fields of their own.
+/// A state as another program writes it, with blanks and extra fields.
 fn state(name: &str, status: &str, task: &str) -> String {
     format!(
         "{{ \"id\": \"{name}\",\n  \"status\":\"{status}\", \"orchestrator_task_id\": \"{task}\", \"z\": 1.10,\n  \
@@ -36,14 +36,14 @@ fn state(name: &str, status: &str, task: &str) -> String {
     )
 }
 
-/// A house with states of others in it.
-struct House<'a> {
+/// A ward with foreign states.
+struct Fixtures<'a> {
     ward: Ward<'a>,
     place: &'a dyn ForeignStates,
 }
 
-impl<'a> House<'a> {
-    /// None where the store has no place for them.
+impl<'a> Fixtures<'a> {
+    /// None if the store cannot keep them.
     fn on(fixture: &'a Fixture) -> Option<Self> {
         Some(Self { ward: Ward::on(fixture), place: fixture.store.foreign()? })
     }
@@ -57,7 +57,7 @@ impl<'a> House<'a> {
         page.items.into_iter().find(|state| state.id == id(name)).unwrap().body
     }
 
-    /// The task that the state names now, if the queue has it.
+    /// The task that the state names, if the queue has it.
     async fn task(&self, name: &str) -> Option<Task> {
         let body: serde_json::Value = serde_json::from_str(&self.body(name).await).unwrap();
         let task = TaskId::new(body["orchestrator_task_id"].as_str().unwrap()).unwrap();
@@ -72,7 +72,7 @@ impl<'a> House<'a> {
         sweep(&self.ward.client, at_once()).await
     }
 
-    /// A task of somebody else, and how it ended; none: it waits.
+    /// A task of another program, and how it ended; none: it waits.
     async fn task_that(&self, name: &str, end: Option<TaskState>) {
         let queue = self.ward.client.queue();
         queue.submit(new_task(name, None)).await.unwrap();
@@ -94,7 +94,7 @@ impl<'a> House<'a> {
     }
 }
 
-/// A queue of its own, so that a claim finds this task and no other.
+/// A separate queue, so a claim finds only this task.
 fn queue_of(name: &str) -> QueueName {
     QueueName::new(format!("q-{name}")).unwrap()
 }
@@ -122,30 +122,30 @@ fn fates(report: &ForeignReport) -> Vec<(&str, Fate)> {
     report.stalled.iter().map(|stalled| (stalled.id.as_str(), stalled.fate.clone())).collect()
 }
 
-/// A state whose task is gone gets the task that its owner expects, and nothing else of it changes.
+/// A state without its task gets the task that its owner expects, and does not change otherwise.
 pub async fn a_foreign_state_without_its_task_gets_a_new_one(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
     for status in ["running", "waiting_signal", "compensating"] {
         let name = format!("wf-{}", status.replace('_', "-"));
-        house.put(&name, &state(&name, status, "gone")).await;
+        fixtures.put(&name, &state(&name, status, "gone")).await;
     }
-    let report = house.sweep().await;
+    let report = fixtures.sweep().await;
     assert_eq!((report.scanned, report.healed, report.healthy, report.skipped), (3, 3, 0, 0), "{report:?}");
     assert_eq!(report.stalled[0].evidence, "its task gone is missing");
-    let task = house.task("wf-running").await.unwrap();
+    let task = fixtures.task("wf-running").await.unwrap();
     assert_eq!(task.kind, "workflow.orchestrate");
     assert_eq!(task.key.as_deref(), Some("wf-running:orchestrate:2026-01-02T03:04:05Z"));
     assert_eq!((task.queue.as_str(), task.state), ("default", TaskState::Ready));
     assert_eq!(task.payload.as_str(), r#"{"workflow_id":"wf-running"}"#);
     let expected = state("wf-running", "running", task.id.as_str());
-    assert_eq!(house.body("wf-running").await, expected);
-    let again = house.sweep().await;
+    assert_eq!(fixtures.body("wf-running").await, expected);
+    let again = fixtures.sweep().await;
     assert_eq!((again.scanned, again.healthy, again.stalled.len()), (3, 3, 0), "{again:?}");
 }
 
-/// A task that is over moves nothing, however it ended; one that waits or is held does.
+/// A finished task moves nothing, however it ended; a ready or claimed one does.
 pub async fn a_foreign_state_is_judged_by_its_task(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
     let ends = [
         ("completed", Some(TaskState::Completed)),
         ("failed", Some(TaskState::Failed)),
@@ -154,38 +154,38 @@ pub async fn a_foreign_state_is_judged_by_its_task(fixture: &Fixture) {
         ("waits", None),
     ];
     for (name, end) in ends {
-        house.task_that(&format!("t-{name}"), end).await;
-        house.put(name, &state(name, "running", &format!("t-{name}"))).await;
+        fixtures.task_that(&format!("t-{name}"), end).await;
+        fixtures.put(name, &state(name, "running", &format!("t-{name}"))).await;
     }
-    let report = house.sweep().await;
+    let report = fixtures.sweep().await;
     assert_eq!(
         fates(&report),
         [("cancelled", Fate::Healed), ("completed", Fate::Healed), ("failed", Fate::Healed)]
     );
     assert_eq!((report.scanned, report.healthy), (5, 2));
     for name in ["held", "waits"] {
-        assert_eq!(house.body(name).await, state(name, "running", &format!("t-{name}")));
+        assert_eq!(fixtures.body(name).await, state(name, "running", &format!("t-{name}")));
     }
 }
 
-/// Whoever holds the task without a sign of life loses it; a new one takes its place.
-pub async fn a_foreign_state_whose_tasks_lease_is_over_gets_a_new_one(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
-    let queue = house.ward.client.queue();
+/// A silent claimant loses the task, and a new task replaces it.
+pub async fn foreign_state_with_an_expired_lease_gets_a_new_task(fixture: &Fixture) {
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
+    let queue = fixtures.ward.client.queue();
     queue.submit(new_task("t", Some(Duration::from_millis(1)))).await.unwrap();
     let want = Want { owner: "theirs".to_owned(), queue: queue_of("t"), kind: None, limit: 1 };
     let claimed = queue.claim(want).await.unwrap().remove(0);
-    house.put("wf", &state("wf", "running", "t")).await;
-    eventually("its lease is over", || async { house.sweep().await.healed == 1 }).await;
-    let new = house.task("wf").await.unwrap();
+    fixtures.put("wf", &state("wf", "running", "t")).await;
+    eventually("its lease is over", || async { fixtures.sweep().await.healed == 1 }).await;
+    let new = fixtures.task("wf").await.unwrap();
     assert_eq!((new.state, new.queue.as_str()), (TaskState::Ready, "default"));
     let late = queue.complete(&claimed.id, claimed.fence, Payload::null()).await;
-    assert!(late.is_err(), "who lost it brings nothing any more");
+    assert!(late.is_err(), "the old claimant is refused");
 }
 
-/// What is over, paused, without a task or no such state at all is left alone.
-pub async fn foreign_states_that_are_not_for_us_are_skipped(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
+/// States that ended, are paused, have no task or cannot be parsed are skipped.
+pub async fn irrelevant_foreign_states_are_skipped(fixture: &Fixture) {
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
     let bodies = [
         ("a", state("a", "completed", "gone")),
         ("b", state("b", "failed", "gone")),
@@ -196,32 +196,32 @@ pub async fn foreign_states_that_are_not_for_us_are_skipped(fixture: &Fixture) {
         ("g", state("another", "running", "gone")),
     ];
     for (name, body) in &bodies {
-        house.put(name, body).await;
+        fixtures.put(name, body).await;
     }
-    let report = house.sweep().await;
+    let report = fixtures.sweep().await;
     assert_eq!((report.scanned, report.skipped, report.stalled.len()), (7, 7, 0), "{report:?}");
-    // Settled states are not read again, and one that is no JSON has no text: the others are as they were.
-    for state in house.place.states(None, 100).await.unwrap().items {
+    // Settled states are not read again, and one without valid JSON has no text; the others are unchanged.
+    for state in fixtures.place.states(None, 100).await.unwrap().items {
         assert!(bodies.iter().any(|(name, body)| state.id == id(name) && state.body == *body), "{state:?}");
     }
-    assert_eq!(house.all_tasks().await, []);
+    assert_eq!(fixtures.all_tasks().await, []);
 }
 
-/// A dry run tells, and a finding must have held, with the state as it was.
+/// A dry run only reports, and a finding must hold while the state is unchanged.
 pub async fn a_foreign_state_must_have_been_stalled_for_a_while(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
-    house.put("wf", &state("wf", "running", "gone")).await;
-    let dry = sweep(&house.ward.client, SweepOptions { dry_run: true, ..at_once() }).await;
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
+    fixtures.put("wf", &state("wf", "running", "gone")).await;
+    let dry = sweep(&fixtures.ward.client, SweepOptions { dry_run: true, ..at_once() }).await;
     assert_eq!((fates(&dry), dry.healed), (vec![("wf", Fate::Told)], 0));
     let hour = SweepOptions { stale_after: Some(Duration::from_secs(3600)), ..at_once() };
-    let mut patient = house.ward.client.sweeper(hour);
+    let mut patient = fixtures.ward.client.sweeper(hour);
     let first = patient.sweep().await.unwrap().foreign.unwrap();
     let second = patient.sweep().await.unwrap().foreign.unwrap();
     assert_eq!((fates(&first), fates(&second)), (vec![("wf", Fate::Young)], vec![("wf", Fate::Young)]));
     assert_eq!(first.stalled[0].since, second.stalled[0].since);
-    house.put("wf", &state("wf", "compensating", "gone")).await;
-    eventually("its owner's write begins the wait anew", || async {
-        let report = house
+    fixtures.put("wf", &state("wf", "compensating", "gone")).await;
+    eventually("its owner's write restarts the wait", || async {
+        let report = fixtures
             .ward
             .client
             .sweeper(SweepOptions { foreign: asked(), ..SweepOptions::default() })
@@ -233,57 +233,57 @@ pub async fn a_foreign_state_must_have_been_stalled_for_a_while(fixture: &Fixtur
     .await;
     let third = patient.sweep().await.unwrap().foreign.unwrap();
     assert!(third.stalled[0].since > first.stalled[0].since);
-    assert_eq!(house.all_tasks().await, []);
-    assert_eq!(house.body("wf").await, state("wf", "compensating", "gone"));
+    assert_eq!(fixtures.all_tasks().await, []);
+    assert_eq!(fixtures.body("wf").await, state("wf", "compensating", "gone"));
 }
 
-/// Any number of sweepers make one task, and a task that falls away is replaced again.
+/// Concurrent sweepers create one task, and a finished task is replaced again.
 pub async fn many_sweepers_give_a_foreign_state_one_task(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
-    house.put("wf", &state("wf", "running", "gone")).await;
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
+    fixtures.put("wf", &state("wf", "running", "gone")).await;
     for count in 1..=3 {
-        let sweeps = (0..8).map(|_| async { house.sweep().await.healed });
+        let sweeps = (0..8).map(|_| async { fixtures.sweep().await.healed });
         let healed: u64 = futures_util::future::join_all(sweeps).await.into_iter().sum();
-        assert_eq!((healed, house.all_tasks().await.len()), (1, count));
-        let task = house.task("wf").await.unwrap();
+        assert_eq!((healed, fixtures.all_tasks().await.len()), (1, count));
+        let task = fixtures.task("wf").await.unwrap();
         let want = Want { owner: "w".to_owned(), queue: default_queue(), kind: None, limit: 1 };
-        let queue = house.ward.client.queue();
+        let queue = fixtures.ward.client.queue();
         let claimed = queue.claim(want).await.unwrap().remove(0);
         assert_eq!(claimed.id, task.id);
         queue.complete(&claimed.id, claimed.fence, Payload::null()).await.unwrap();
     }
 }
 
-/// An engine that sweeps looks at them too.
+/// The sweeps of an engine heal foreign states.
 pub async fn an_engine_heals_foreign_states(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
-    house.put("wf", &state("wf", "waiting_signal", "gone")).await;
-    let engine = house.ward.builder_like(Recovery::default(), Some(Duration::from_millis(20)));
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
+    fixtures.put("wf", &state("wf", "waiting_signal", "gone")).await;
+    let engine = fixtures.ward.builder_like(Recovery::default(), Some(Duration::from_millis(20)));
     let engine = engine.foreign_states(ForeignOptions::default()).start().await.unwrap();
-    eventually("it has a task", || async { house.task("wf").await.is_some() }).await;
+    eventually("it has a task", || async { fixtures.task("wf").await.is_some() }).await;
     engine.shutdown().await;
 }
 
-/// Whatever call fails, the next sweep ends with one task that the state names.
-pub async fn a_store_that_fails_half_way_leaves_a_foreign_state_to_the_next_sweep(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
+/// Whichever call fails, the next sweep leaves one task that the state names.
+pub async fn failing_store_leaves_foreign_state_to_the_next_sweep(fixture: &Fixture) {
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
     for fault in [Fault::FailBefore, Fault::LoseReply] {
         for number in 1..20 {
             let name = format!("wf-{number}-{}", fault == Fault::LoseReply);
-            house.put(&name, &state(&name, "running", "gone")).await;
-            let before = house.all_tasks().await.len();
+            fixtures.put(&name, &state(&name, "running", "gone")).await;
+            let before = fixtures.all_tasks().await.len();
             let link =
-                Arc::new(FaultyStore::new(Arc::clone(house.ward.store()), Plan::pass().at(number, fault)));
+                Arc::new(FaultyStore::new(Arc::clone(fixtures.ward.store()), Plan::pass().at(number, fault)));
             let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
             let client = Client::with(link.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), limits);
             let _ = client.sweeper(at_once()).sweep().await;
-            house.sweep().await;
-            let task = house.task(&name).await.unwrap();
+            fixtures.sweep().await;
+            let task = fixtures.task(&name).await.unwrap();
             assert_eq!(task.state, TaskState::Ready, "{fault:?} {number}");
-            assert_eq!(house.body(&name).await, state(&name, "running", task.id.as_str()));
-            assert_eq!(house.all_tasks().await.len(), before + 1, "{fault:?} {number}");
+            assert_eq!(fixtures.body(&name).await, state(&name, "running", task.id.as_str()));
+            assert_eq!(fixtures.all_tasks().await.len(), before + 1, "{fault:?} {number}");
             let reached = link.calls().iter().any(|call| call.op == Op::SwapForeign);
-            house.put(&name, &state(&name, "completed", "gone")).await;
+            fixtures.put(&name, &state(&name, "completed", "gone")).await;
             if reached && link.count() < number {
                 break;
             }
@@ -291,7 +291,7 @@ pub async fn a_store_that_fails_half_way_leaves_a_foreign_state_to_the_next_swee
     }
 }
 
-/// A queue that Goldseam knows nothing of.
+/// A queue outside Goldseam.
 #[derive(Debug)]
 struct Theirs;
 
@@ -307,68 +307,68 @@ impl TaskLookup for Theirs {
     }
 }
 
-/// The system that keeps the states says how their tasks stand, and where new ones go.
-pub async fn foreign_tasks_are_looked_up_where_their_owner_says(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
+/// The system that keeps the states reports the standing of their tasks, and new tasks go to its queue.
+pub async fn foreign_tasks_are_looked_up_in_their_own_queue(fixture: &Fixture) {
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
     for task in ["live", "late", "down", "gone"] {
-        house.put(&format!("wf-{task}"), &state(&format!("wf-{task}"), "running", task)).await;
+        fixtures.put(&format!("wf-{task}"), &state(&format!("wf-{task}"), "running", task)).await;
     }
     let (queue, kind) = (QueueName::new("theirs").unwrap(), "orchestrate".to_owned());
     let foreign = Some(ForeignOptions { queue, kind, lookup: Some(Arc::new(Theirs)) });
-    let report = sweep(&house.ward.client, SweepOptions { foreign, ..at_once() }).await;
+    let report = sweep(&fixtures.ward.client, SweepOptions { foreign, ..at_once() }).await;
     let failed = Fate::Failed("their queue does not answer".to_owned());
     let expected = [("wf-down", failed), ("wf-gone", Fate::Healed), ("wf-late", Fate::Healed)];
     assert_eq!((fates(&report), report.healthy), (expected.to_vec(), 1));
     assert_eq!(report.stalled[2].evidence, "its task late is held by a dead claimant: since noon");
-    let new = house.task("wf-gone").await.unwrap();
+    let new = fixtures.task("wf-gone").await.unwrap();
     assert_eq!((new.queue.as_str(), new.kind.as_str()), ("theirs", "orchestrate"));
-    assert_eq!(house.all_tasks().await.len(), 2, "the others are as they were");
+    assert_eq!(fixtures.all_tasks().await.len(), 2, "the others are as they were");
 }
 
-/// An engine that was not asked to leaves the states of others alone.
+/// An engine without the option does not change foreign states.
 pub async fn engines_leave_foreign_states_alone_unless_asked(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
     let body = state("wf", "running", "a-task-of-their-own-queue");
-    house.put("wf", &body).await;
-    // Later sweeps heal at once, as the first does: the run below may be lost after it.
+    fixtures.put("wf", &body).await;
+    // Later sweeps also heal at once: the run below may lose its task after the first sweep.
     let recovery = Recovery { stale_after: Duration::from_millis(1), ..Recovery::default() };
-    let sweeps = || house.ward.builder_like(recovery.clone(), Some(Duration::from_millis(20)));
+    let sweeps = || fixtures.ward.builder_like(recovery.clone(), Some(Duration::from_millis(20)));
     let engine = sweeps().start().await.unwrap();
-    // It has swept once it has healed a run that was stalled from the first.
-    house.ward.start("two", "r", "true").await;
-    let task = house.ward.task("r").await.unwrap();
-    house.ward.damage().lose_task(&task.id).await;
-    let swept = || async { house.ward.row("r").await.summary.recoveries > 0 };
+    // It has swept once it has healed a run that was stalled before it started.
+    fixtures.ward.start("two", "r", "true").await;
+    let task = fixtures.ward.task("r").await.unwrap();
+    fixtures.ward.damage().lose_task(&task.id).await;
+    let swept = || async { fixtures.ward.row("r").await.summary.recoveries > 0 };
     eventually("it has swept", swept).await;
     engine.shutdown().await;
-    assert_eq!(house.body("wf").await, body);
+    assert_eq!(fixtures.body("wf").await, body);
     let engine = sweeps().foreign_states(ForeignOptions::default()).start().await.unwrap();
-    eventually("it was asked to", || async { house.body("wf").await != body }).await;
+    eventually("it was asked to", || async { fixtures.body("wf").await != body }).await;
     engine.shutdown().await;
 }
 
-/// A claim that lapsed is taken away with a trace.
+/// A stale claim is cancelled with an audit entry.
 pub async fn a_lapsed_foreign_task_is_cancelled_with_an_audit_entry(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
-    let queue = house.ward.client.queue();
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
+    let queue = fixtures.ward.client.queue();
     queue.submit(new_task("t", Some(Duration::from_millis(1)))).await.unwrap();
     let want = Want { owner: "theirs".to_owned(), queue: queue_of("t"), kind: None, limit: 1 };
     queue.claim(want).await.unwrap().remove(0);
-    house.put("wf", &state("wf", "running", "t")).await;
-    eventually("it is healed", || async { house.sweep().await.healed == 1 }).await;
+    fixtures.put("wf", &state("wf", "running", "t")).await;
+    eventually("it is healed", || async { fixtures.sweep().await.healed == 1 }).await;
     let over = queue.get(&TaskId::new("t").unwrap()).await.unwrap();
-    let said = &over.audit.last().unwrap().what;
-    assert!(said.starts_with("cancelled, held by theirs: its task t is held by a dead claimant"), "{said}");
+    let entry = &over.audit.last().unwrap().what;
+    assert!(entry.starts_with("cancelled, held by theirs: its task t is held by a dead claimant"), "{entry}");
 }
 
-/// A state that is over is read once, and again when it changes.
+/// A settled state is read once, and again after it changes.
 pub async fn a_settled_foreign_state_is_read_again_once_it_changes(fixture: &Fixture) {
-    let Some(house) = House::on(fixture) else { return };
-    house.put("wf", &state("wf", "completed", "t")).await;
-    let sweeper = tokio::sync::Mutex::new(house.ward.client.sweeper(at_once()));
+    let Some(fixtures) = Fixtures::on(fixture) else { return };
+    fixtures.put("wf", &state("wf", "completed", "t")).await;
+    let sweeper = tokio::sync::Mutex::new(fixtures.ward.client.sweeper(at_once()));
     let sweep = || async { sweeper.lock().await.sweep().await.unwrap().foreign.unwrap() };
     assert_eq!(sweep().await.skipped, 1);
     sweep().await;
-    house.put("wf", &state("wf", "running", "gone")).await;
+    fixtures.put("wf", &state("wf", "running", "gone")).await;
     assert_eq!(sweep().await.healed, 1);
 }

@@ -1,4 +1,4 @@
-//! Rules for hints: whatever is not the log can be lost and is made anew.
+//! Rules for hints: everything except the log can be lost and is rebuilt.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{Fixture, eventually};
 use goldseam_engine::client::By;
 
 /// O1
-pub async fn o1_a_lost_task_is_made_anew(fixture: &Fixture) {
+pub async fn o1_lost_task_is_recreated(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
     let (before, row) = (ward.client.get(&id("r")).await.unwrap(), ward.row("r").await);
@@ -29,8 +29,8 @@ pub async fn o1_a_lost_task_is_made_anew(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// O1, whatever ended the task.
-pub async fn o1_a_finished_task_is_made_anew(fixture: &Fixture) {
+/// O1, however the task ended.
+pub async fn o1_finished_task_is_recreated(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     for (index, state) in
         [TaskState::Completed, TaskState::Failed, TaskState::Cancelled].into_iter().enumerate()
@@ -45,7 +45,7 @@ pub async fn o1_a_finished_task_is_made_anew(fixture: &Fixture) {
     }
 }
 
-/// O1 of a run that sleeps: its new task wakes it when its time has come, not before and not later.
+/// O1 of a sleeping run: its new task is due when the run is due.
 pub async fn o1_a_sleeping_run_keeps_its_time(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.at_rest("r", "\"60000\"", Status::Sleeping).await;
@@ -73,7 +73,7 @@ pub async fn o1_a_healed_task_that_dies_is_healed_again(fixture: &Fixture) {
 }
 
 /// O2
-pub async fn o2_what_a_dead_node_had_goes_on(fixture: &Fixture) {
+pub async fn o2_runs_of_a_dead_node_continue(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = ward.two_steps().await;
     ward.start("two", "r", "false").await;
@@ -95,12 +95,12 @@ pub async fn o2_what_a_dead_node_had_goes_on(fixture: &Fixture) {
 }
 
 /// W1
-pub async fn w1_a_timer_that_nobody_wakes(fixture: &Fixture) {
+pub async fn w1_due_timer_without_a_wakeup(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.at_rest("r", "\"2000\"", Status::Sleeping).await;
     ward.tamper("r", |task| Task { run_at: NEVER, ..task }).await;
     let found = || async { ward.codes().await.contains(&"W1".to_owned()) };
-    eventually("the timer is due and nobody wakes the run", found).await;
+    eventually("the timer is due and no task wakes the run", found).await;
     assert_eq!(ward.fix().await.healed, 1);
     let engine = ward.waiting().await;
     assert_eq!(ward.result::<u32>("r").await, 7);
@@ -108,7 +108,7 @@ pub async fn w1_a_timer_that_nobody_wakes(fixture: &Fixture) {
 }
 
 /// W1 for mail.
-pub async fn w1_a_signal_that_nobody_noticed(fixture: &Fixture) {
+pub async fn w1_unnoticed_signal(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.at_rest("r", "\"signal\"", Status::Waiting).await;
     let payload = Payload::parse("5", &goldseam_core::Limits::default()).unwrap();
@@ -122,7 +122,7 @@ pub async fn w1_a_signal_that_nobody_noticed(fixture: &Fixture) {
 }
 
 /// W1 for a parent: the child's log is read, and its end delivered.
-pub async fn w1_a_child_that_ended_unheard(fixture: &Fixture) {
+pub async fn w1_undelivered_end_of_a_child(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = ward.waiting().await;
     ward.start("waits", "r", "\"child\"").await;
@@ -139,8 +139,8 @@ pub async fn w1_a_child_that_ended_unheard(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// A lost row is no branch and no event: the cache is written anew.
-pub async fn a_lost_row_is_written_anew(fixture: &Fixture) {
+/// A lost row causes no branch and no event: only the row is rewritten.
+pub async fn lost_row_is_rewritten(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
     let (events, before) = (ward.names("r").await, ward.row("r").await);
@@ -155,8 +155,8 @@ pub async fn a_lost_row_is_written_anew(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// All rows and all tasks are lost at once; an engine that starts brings every run to its end by itself.
-pub async fn everything_that_is_a_hint_can_be_lost(fixture: &Fixture) {
+/// All rows and tasks are lost at once; an engine that starts completes every run.
+pub async fn all_hints_can_be_lost(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     for run in ["r1", "r2", "r3"] {
         ward.between_steps(run).await;
@@ -174,7 +174,7 @@ pub async fn everything_that_is_a_hint_can_be_lost(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// A cache that is merely late is rewritten, never branched.
+/// A late row is rewritten, never branched.
 pub async fn a_late_row_is_rewritten_without_a_branch(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;

@@ -1,4 +1,4 @@
-//! Rules for logs that cannot be read, and for runs that no recovery helps.
+//! Rules for unreadable logs, and for runs that no recovery helps.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ pub async fn k1_a_gap_parks_the_run_and_no_other(fixture: &Fixture) {
     assert_eq!(ward.rules("r").await, ["K1"], "the log goes on behind the gap");
     let again = ward.fix().await;
     assert_eq!(again.healed, 0, "it is parked once: {again:?}");
-    assert!(!again.is_healthy(), "it stays a finding until a person has dealt with it");
+    assert!(!again.is_healthy(), "it stays a finding until an operator acts");
     let engine = ward.two_steps_open().await;
     assert_eq!(ward.result::<u32>("well").await, 2);
     engine.shutdown().await;
 }
 
-/// K1 for text that means nothing.
+/// K1 for text that cannot be decoded.
 pub async fn k1_an_event_that_cannot_be_read_parks_the_run(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
@@ -45,8 +45,8 @@ pub async fn k1_an_event_that_cannot_be_read_parks_the_run(fixture: &Fixture) {
     assert!(why.links[0].what.contains("damaged"), "{why:?}");
 }
 
-/// K1 at the claim: nobody needs to sweep, and the node goes on.
-pub async fn k1_is_found_by_whoever_claims_the_run(fixture: &Fixture) {
+/// K1 at the claim: no sweep is needed, and the node continues.
+pub async fn k1_is_found_by_the_claimant(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
     ward.between_steps("well").await;
@@ -58,27 +58,27 @@ pub async fn k1_is_found_by_whoever_claims_the_run(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// K1 of a run that is over: it is told, and the run stays as it ended.
-pub async fn k1_a_finished_run_is_told_and_left_as_it_is(fixture: &Fixture) {
+/// K1 of an ended run: it is reported, and the run is unchanged.
+pub async fn k1_of_an_ended_run_is_only_reported(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = ward.two_steps_open().await;
     ward.start("two", "r", "true").await;
     ward.reaches("r", Status::Completed).await;
     engine.shutdown().await;
     ward.damage().corrupt(&id("r"), Seq(3), "{}").await;
-    assert!(ward.look().await.findings.is_empty(), "only a deep look reads what is over");
+    assert!(ward.look().await.findings.is_empty(), "only a deep doctor reads logs of ended runs");
     let deep = DoctorOptions { fix: true, deep: true, ..DoctorOptions::default() };
     let checkup = ward.client.doctor(deep).await.unwrap();
     assert_eq!((checkup.findings.len(), checkup.healed, checkup.is_healthy()), (1, 0, false));
     assert_eq!(ward.row("r").await.summary.status, Status::Completed);
 }
 
-/// A policy under which suspects need not wait for long.
+/// A policy with short waits for suspects.
 fn policy(attempts_max: u32, park: bool) -> Recovery {
     Recovery { attempts_max, park, delay: Duration::from_millis(5), ..Recovery::default() }
 }
 
-/// Crashes as often as the policy allows recoveries, and once more.
+/// Crashes once more than the policy allows recoveries.
 async fn crashes(ward: &Ward<'_>, recovery: &Recovery) {
     for times in 1..=recovery.attempts_max + 1 {
         let engine = ward.two_steps_on(ward.builder_like(recovery.clone(), None)).await;
@@ -106,11 +106,7 @@ pub async fn p1_parks_by_policy(fixture: &Fixture) {
     assert_eq!(ward.look().await.findings[0].code.to_string(), "P1");
     let stopped: Vec<_> = ward.client.recoveries(None, 9).await.unwrap();
     let ended: Vec<_> = stopped.iter().map(|one| one.ended.map(Ending::as_str)).collect();
-    assert_eq!(
-        ended,
-        [Some("parked"), None, None, None],
-        "what stopped it is told apart from what healed it"
-    );
+    assert_eq!(ended, [Some("parked"), None, None, None], "a stop differs from a recovery");
     engine.shutdown().await;
 }
 
@@ -128,8 +124,8 @@ pub async fn p1_a_run_that_always_crashes_is_ended(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// P1 goes by the policy of the node that had the run, whoever heals.
-pub async fn p1_a_client_goes_by_the_policy_of_the_node(fixture: &Fixture) {
+/// P1 uses the policy of the node that had the run, in every process that heals.
+pub async fn p1_client_uses_the_policy_of_the_node(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     crashes(&ward, &policy(1, false)).await;
     let is_found = || async { ward.codes().await.iter().any(|code| code == "P1") };
@@ -163,10 +159,10 @@ pub async fn o2_a_run_that_only_waits_is_never_charged(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// Quarantine is told: by `why`, by the doctor, and never as healed.
-pub async fn p1_a_suspect_that_waits_is_told(fixture: &Fixture) {
+/// `why` and the doctor report quarantine, and never as healed.
+pub async fn p1_waiting_suspect_is_reported(fixture: &Fixture) {
     let ward = Ward::on(fixture);
-    // So long a delay that the control outlasts the test.
+    // A delay so long that the control outlasts the test.
     let recovery = Recovery { attempts_max: 1, delay: Duration::from_secs(60), ..Recovery::default() };
     let engine = ward.two_steps_on(ward.builder_like(recovery.clone(), None)).await;
     ward.start("two", "r", "false").await;
@@ -187,7 +183,7 @@ pub async fn p1_a_suspect_that_waits_is_told(fixture: &Fixture) {
 }
 
 /// N1
-pub async fn n1_a_run_that_nobody_has_waits_and_says_so(fixture: &Fixture) {
+pub async fn n1_run_without_a_node_waits_and_is_reported(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.start("two", "r", "true").await;
     assert_eq!(ward.codes().await, ["N1"]);

@@ -1,4 +1,4 @@
-//! Rules for remote steps: a worker that falls silent, a task that is lost, a result that nobody noticed.
+//! Rules for remote steps: silent workers, lost tasks, unnoticed results.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use goldseam_engine::heal::sweeper::Fate;
 use goldseam_engine::run::context::Context;
 use goldseam_engine::{Engine, EngineError};
 
-/// A worker that says nothing for so long is silent.
+/// Silence limit of a worker.
 const SILENCE: Duration = Duration::from_millis(50);
 
-/// An engine whose run hands out one step, to be tried twice; `silence` is for its worker.
+/// An engine whose run has one remote step with two attempts; `silence` limits its worker.
 async fn hands_out(ward: &Ward<'_>, silence: Duration) -> Engine {
     let work = move |ctx: Context, (): ()| async move {
         let retry = Retry::fixed(Duration::from_millis(1)).max_attempts(2);
@@ -29,7 +29,7 @@ async fn hands_out(ward: &Ward<'_>, silence: Duration) -> Engine {
     engine
 }
 
-/// Claims the next task of the run, waiting until there is one.
+/// Claims the next task of the run; waits until there is one.
 async fn claimed(ward: &Ward<'_>) -> Task {
     let want = || Want {
         owner: "worker".to_owned(),
@@ -56,7 +56,7 @@ async fn task(ward: &Ward<'_>, task: &Task) -> Task {
     ward.store().tasks(filter).await.unwrap().remove(0)
 }
 
-/// Heals by this rule, once it applies and its run has come to rest.
+/// Heals by this rule, once it applies and its run has no owner.
 async fn heals(ward: &Ward<'_>, rule: &str) {
     let healed = || async {
         let findings = ward.fix().await.findings;
@@ -65,8 +65,8 @@ async fn heals(ward: &Ward<'_>, rule: &str) {
     eventually(&format!("{rule} heals"), healed).await;
 }
 
-/// H1 with tries left: the worker has the task no more, and the step is handed out once more.
-pub async fn h1_a_silent_worker_is_deprived_and_the_step_tried_again(fixture: &Fixture) {
+/// H1 with attempts left: the worker loses the task, and the step gets another one.
+pub async fn h1_step_of_a_silent_worker_is_retried(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = hands_out(&ward, SILENCE).await;
     let silent = claimed(&ward).await;
@@ -82,7 +82,7 @@ pub async fn h1_a_silent_worker_is_deprived_and_the_step_tried_again(fixture: &F
     engine.shutdown().await;
 }
 
-/// What a worker said about how far it is reaches the next claimant of the task, and of the next attempt's task.
+/// Heartbeat details of a worker reach the next claimant of the task, and of the next attempt's task.
 pub async fn details_reach_the_next_claim_and_the_next_attempt(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = hands_out(&ward, SILENCE).await;
@@ -102,8 +102,8 @@ pub async fn details_reach_the_next_claim_and_the_next_attempt(fixture: &Fixture
     engine.shutdown().await;
 }
 
-/// H1 without tries left: the failure surfaces in the workflow.
-pub async fn h1_without_tries_left_surfaces(fixture: &Fixture) {
+/// H1 without attempts left: the workflow gets the failure.
+pub async fn h1_without_attempts_left_fails_the_step(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = hands_out(&ward, SILENCE).await;
     for _ in 0..2 {
@@ -116,7 +116,7 @@ pub async fn h1_without_tries_left_surfaces(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// A worker that beats is left alone, however long it takes, and so is a task that nobody has claimed.
+/// A worker that beats is left alone, however long it takes, and so is an unclaimed task.
 pub async fn h1_a_long_step_that_beats_is_left_alone(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let silence = Duration::from_secs(5);
@@ -124,7 +124,7 @@ pub async fn h1_a_long_step_that_beats_is_left_alone(fixture: &Fixture) {
     ward.reaches("r", Status::Waiting).await;
     assert_eq!(ward.fix().await.healed, 0);
     let busy = claimed(&ward).await;
-    // Claimed a long time ago; it has just beaten.
+    // Claimed long ago, with a recent heartbeat.
     let (started_at, expect) = (busy.created_at - silence * 9, Expect::Version(busy.version));
     let long = Task { started_at: Some(started_at), version: busy.version + 1, ..busy.clone() };
     assert_eq!(ward.store().put_task(long, expect).await.unwrap(), Written::Done);
@@ -135,8 +135,8 @@ pub async fn h1_a_long_step_that_beats_is_left_alone(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// O3: the same attempt gets another task, and no retry is used.
-pub async fn o3_a_lost_task_is_made_again_for_the_same_attempt(fixture: &Fixture) {
+/// O3: the same attempt gets another task, without a retry.
+pub async fn o3_lost_task_is_recreated_for_the_same_attempt(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = hands_out(&ward, Duration::from_secs(60)).await;
     for times in 1..=3 {
@@ -154,7 +154,7 @@ pub async fn o3_a_lost_task_is_made_again_for_the_same_attempt(fixture: &Fixture
     engine.shutdown().await;
 }
 
-/// O3: a task that is finished holds what the log has not.
+/// O3: a finished task has a result that the log lacks.
 pub async fn o3_the_result_of_a_finished_task_is_taken(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = hands_out(&ward, Duration::from_secs(60)).await;
@@ -170,7 +170,7 @@ pub async fn o3_the_result_of_a_finished_task_is_taken(fixture: &Fixture) {
 }
 
 /// W1: the result is in the log, and the wake-up was lost.
-pub async fn w1_a_result_that_nobody_noticed(fixture: &Fixture) {
+pub async fn w1_unnoticed_result(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = hands_out(&ward, Duration::from_secs(60)).await;
     let held = claimed(&ward).await;
@@ -199,12 +199,12 @@ pub async fn w1_a_result_that_nobody_noticed(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// The monitor alone finds what is silent, in batches, and nothing else.
-pub async fn the_monitor_gives_up_silent_steps_and_no_others(fixture: &Fixture) {
+/// The monitor finds only silent tasks, in batches.
+pub async fn monitor_gives_up_only_silent_steps(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = hands_out(&ward, SILENCE).await;
     let mut monitor = ward.client.monitor(1);
-    assert_eq!(monitor.tick().await.unwrap().silent, 0, "nobody has claimed it yet");
+    assert_eq!(monitor.tick().await.unwrap().silent, 0, "it is not claimed yet");
     claimed(&ward).await;
     let given_up = std::sync::Mutex::new(0);
     let monitor = tokio::sync::Mutex::new(monitor);

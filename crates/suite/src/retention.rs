@@ -17,21 +17,21 @@ use goldseam_engine::client::By;
 use goldseam_engine::client::doctor::DoctorOptions;
 use goldseam_engine::{Client, Context, Engine, Error, OsEntropy, SystemClock};
 
-/// An archive in memory, which may forget what it was told.
+/// An archive in memory, which may lose its content.
 #[derive(Debug, Default)]
-struct Shelf {
+struct MemoryArchive {
     batches: Mutex<BTreeMap<String, Vec<u8>>>,
-    forgetful: bool,
+    loses_content: bool,
 }
 
 #[async_trait]
-impl Archive for Shelf {
+impl Archive for MemoryArchive {
     fn place(&self, name: &str) -> String {
-        format!("shelf/{name}")
+        format!("archive/{name}")
     }
 
     async fn put(&self, name: &str, mut batch: Vec<u8>) -> Result<(), StoreError> {
-        if self.forgetful {
+        if self.loses_content {
             batch.pop();
         }
         assert!(self.batches.lock().unwrap().insert(name.to_owned(), batch).is_none(), "{name} is taken");
@@ -43,10 +43,10 @@ impl Archive for Shelf {
     }
 }
 
-impl Shelf {
-    /// The batch that stands at this place.
+impl MemoryArchive {
+    /// The batch at this location.
     fn at(&self, place: &str) -> Vec<u8> {
-        self.batches.lock().unwrap()[place.strip_prefix("shelf/").unwrap()].clone()
+        self.batches.lock().unwrap()[place.strip_prefix("archive/").unwrap()].clone()
     }
 }
 
@@ -58,12 +58,12 @@ fn tidy() -> By {
     By { who: Some("ada".to_owned()), reason: "tidying".to_owned(), id: None }
 }
 
-async fn prune(client: &Client, shelf: &Shelf) -> Result<PruneReport, goldseam_engine::EngineError> {
+async fn prune(client: &Client, archive: &MemoryArchive) -> Result<PruneReport, goldseam_engine::EngineError> {
     let plan = Pruner::new(client).plan(&everything()).await?;
-    Pruner::new(client).prune(&plan, shelf, &tidy(), &mut |_| ()).await
+    Pruner::new(client).prune(&plan, archive, &tidy(), &mut |_| ()).await
 }
 
-/// `double` doubles, `fails` fails until it is told that it may not.
+/// `double` doubles; `fails` fails until it is allowed to succeed.
 async fn engine(ward: &Ward<'_>) -> Engine {
     let double = |ctx: Context, n: u32| async move {
         ctx.step("double", || async move { Ok::<u32, Error>(n * 2) }).await
@@ -80,7 +80,7 @@ async fn engine(ward: &Ward<'_>) -> Engine {
     builder.workflow("parent", parent).start().await.unwrap()
 }
 
-/// Returns once the run could be pruned: its row says that it is over, and a moment has passed since.
+/// Returns once the run can be pruned: its row shows its end, and some time has passed.
 async fn is_old(ward: &Ward<'_>, run: &str) {
     let (run, client) = (id(run), &ward.client);
     let listed = || async {
@@ -90,9 +90,9 @@ async fn is_old(ward: &Ward<'_>, run: &str) {
     eventually("the run is old enough", listed).await;
 }
 
-/// Status, result, id and input are as before; everything else is in the archive, whole.
+/// Status, result, id and input are kept; everything else is in the archive, complete.
 pub async fn a_pruned_run_leaves_a_tombstone_that_answers_for_it(fixture: &Fixture) {
-    let (ward, shelf) = (Ward::on(fixture), Shelf::default());
+    let (ward, archive) = (Ward::on(fixture), MemoryArchive::default());
     let engine = engine(&ward).await;
     for run in ["a", "b"] {
         ward.start("double", run, "21").await;
@@ -102,10 +102,10 @@ pub async fn a_pruned_run_leaves_a_tombstone_that_answers_for_it(fixture: &Fixtu
     is_old(&ward, "b").await;
     let (before, log) =
         (ward.client.get(&id("a")).await.unwrap(), ward.client.history(&id("a")).await.unwrap());
-    let report = prune(&ward.client, &shelf).await.unwrap();
+    let report = prune(&ward.client, &archive).await.unwrap();
     assert_eq!((report.pruned.len(), report.left.len(), report.batches.len()), (2, 0, 1), "{report:?}");
 
-    let archived = verify(&shelf.at(&report.batches[0])).unwrap();
+    let archived = verify(&archive.at(&report.batches[0])).unwrap();
     let ours = archived.iter().find(|archived| archived.run == id("a")).unwrap();
     assert_eq!((ours.events, ours.summary.head), (log.len() as u64, before.head));
     let history = ward.client.history(&id("a")).await.unwrap();
@@ -126,18 +126,18 @@ pub async fn a_pruned_run_leaves_a_tombstone_that_answers_for_it(fixture: &Fixtu
     let refused = ward.client.signal(&id("a"), "go", goldseam_core::Payload::null(), None).await.unwrap_err();
     assert_eq!(refused.code(), "GS0131");
     assert_eq!(ward.client.retry(&id("a"), By::default()).await.unwrap_err().code(), "GS0131");
-    assert_eq!(prune(&ward.client, &shelf).await.unwrap(), PruneReport::default(), "a repeat does nothing");
+    assert_eq!(prune(&ward.client, &archive).await.unwrap(), PruneReport::default(), "a repeat does nothing");
     engine.shutdown().await;
 }
 
-/// Doctor and sweeper have nothing to say of a tombstone, and its row is made anew from it alone.
+/// Doctor and sweeper report nothing about a tombstone, and its row is rebuilt from it alone.
 pub async fn a_tombstone_is_left_alone_and_found_again(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = engine(&ward).await;
     ward.start("double", "r", "4").await;
     ward.reaches("r", Status::Completed).await;
     is_old(&ward, "r").await;
-    prune(&ward.client, &Shelf::default()).await.unwrap();
+    prune(&ward.client, &MemoryArchive::default()).await.unwrap();
     let row = ward.client.get(&id("r")).await.unwrap();
     let deep = || async {
         let options = DoctorOptions { fix: true, deep: true, ..DoctorOptions::default() };
@@ -156,8 +156,8 @@ pub async fn a_tombstone_is_left_alone_and_found_again(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// Not a run that is not over, nor one whose parent or child is not.
-pub async fn what_still_moves_is_never_pruned(fixture: &Fixture) {
+/// Neither a run that has not ended, nor one whose parent or child has not ended, is pruned.
+pub async fn runs_related_to_unended_runs_are_never_pruned(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = engine(&ward).await;
     ward.start("parent", "p", "3").await;
@@ -168,7 +168,7 @@ pub async fn what_still_moves_is_never_pruned(fixture: &Fixture) {
     is_old(&ward, "alone").await;
     let held = || async { Pruner::new(&ward.client).plan(&everything()).await.unwrap().held == 1 };
     eventually("the child is over, and held by its parent", held).await;
-    let report = prune(&ward.client, &Shelf::default()).await.unwrap();
+    let report = prune(&ward.client, &MemoryArchive::default()).await.unwrap();
     let pruned: Vec<&str> = report.pruned.iter().map(|pruned| pruned.run.as_str()).collect();
     assert_eq!(pruned, ["alone"], "{report:?}");
     let more = goldseam_core::Payload::parse("1", &Limits::default()).unwrap();
@@ -176,12 +176,12 @@ pub async fn what_still_moves_is_never_pruned(fixture: &Fixture) {
     assert_eq!(ward.result::<u32>("p").await, 7);
     let both = || async { Pruner::new(&ward.client).plan(&everything()).await.unwrap().runs.len() == 2 };
     eventually("the whole family is over", both).await;
-    assert_eq!(prune(&ward.client, &Shelf::default()).await.unwrap().pruned.len(), 2);
+    assert_eq!(prune(&ward.client, &MemoryArchive::default()).await.unwrap().pruned.len(), 2);
     assert_eq!(ward.result::<u32>("p").await, 7);
     engine.shutdown().await;
 }
 
-/// A run that somebody still has to see to a task of takes nobody's place, and there is more until all is taken.
+/// A run with an open task does not count toward the limit, and `more` is set until all runs are planned.
 pub async fn a_limit_counts_what_can_be_pruned(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = engine(&ward).await;
@@ -214,8 +214,8 @@ pub async fn a_limit_counts_what_can_be_pruned(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// Whoever retries a run between the look and the tombstone wins.
-pub async fn a_run_that_goes_on_meanwhile_stays_whole(fixture: &Fixture) {
+/// A retry between the plan and the tombstone wins.
+pub async fn run_that_continues_meanwhile_is_not_pruned(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = engine(&ward).await;
     ward.start("fails", "r", "null").await;
@@ -229,16 +229,14 @@ pub async fn a_run_that_goes_on_meanwhile_stays_whole(fixture: &Fixture) {
     assert_eq!(plan.runs.len(), 2);
     ward.client.retry(&id("r"), By::default()).await.unwrap();
     let before = ward.names("r").await;
-    let report =
-        Pruner::new(&ward.client).prune(&plan, &Shelf::default(), &tidy(), &mut |_| ()).await.unwrap();
+    let report = Pruner::new(&ward.client).prune(&plan, &MemoryArchive::default(), &tidy(), &mut |_| ()).await.unwrap();
     assert_eq!((report.pruned.len(), report.left.len()), (1, 1), "{report:?}");
     assert_eq!((report.left[0].0.as_str(), ward.names("r").await), ("r", before));
     assert_eq!(ward.client.get(&id("r")).await.unwrap().status, Status::Queued);
 }
 
-/// A prune dies at each of its calls, before or after it was done: whatever is left, nothing is lost, and the next prune
-/// ends it.
-pub async fn a_prune_that_dies_anywhere_is_ended_by_the_next_one(fixture: &Fixture) {
+/// A prune dies at each of its calls, before or after the effect: nothing is lost, and the next prune finishes it.
+pub async fn next_prune_finishes_an_interrupted_one(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = engine(&ward).await;
     let deaths = [
@@ -254,39 +252,39 @@ pub async fn a_prune_that_dies_anywhere_is_ended_by_the_next_one(fixture: &Fixtu
         ward.start("double", &run, "5").await;
         ward.reaches(&run, Status::Completed).await;
         is_old(&ward, &run).await;
-        let (whole, shelf) = (ward.names(&run).await, Shelf::default());
+        let (whole, archive) = (ward.names(&run).await, MemoryArchive::default());
         let store = FaultyStore::new(Arc::clone(ward.store()), Faults::pass().every(op, fault));
         let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
         let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));
         let client = Client::with(Arc::new(store), clock, entropy, limits);
-        let died = prune(&client, &shelf).await;
+        let died = prune(&client, &archive).await;
         assert!(died.is_err() || (op, fault) == (Op::Append, Fault::LoseReply), "{op:?} {fault:?}: {died:?}");
         let left = ward.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
         let is_buried = ward.client.get(&id(&run)).await.unwrap().pruned.is_some();
         assert!(is_buried || left.len() == whole.len(), "{op:?} {fault:?}: {left:?}");
         assert_eq!(is_buried, op == Op::Trim || fault == Fault::LoseReply, "{op:?} {fault:?}");
-        assert!(!is_buried || !shelf.batches.lock().unwrap().is_empty(), "{op:?} {fault:?}");
+        assert!(!is_buried || !archive.batches.lock().unwrap().is_empty(), "{op:?} {fault:?}");
         assert_eq!(ward.result::<u32>(&run).await, 10);
-        prune(&ward.client, &shelf).await.unwrap();
+        prune(&ward.client, &archive).await.unwrap();
         let left = ward.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
         assert_eq!(left.len(), 1, "{op:?} {fault:?}: {left:?}");
         assert_eq!(ward.result::<u32>(&run).await, 10);
-        let batches = shelf.batches.lock().unwrap().clone();
+        let batches = archive.batches.lock().unwrap().clone();
         assert!(batches.values().all(|batch| verify(batch).is_ok()));
     }
     engine.shutdown().await;
 }
 
-/// Nothing is removed before it was read back.
-pub async fn an_archive_that_does_not_read_back_costs_nothing(fixture: &Fixture) {
+/// Nothing is removed before the archive was read back.
+pub async fn unreadable_archive_removes_nothing(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = engine(&ward).await;
     ward.start("double", "r", "5").await;
     ward.reaches("r", Status::Completed).await;
     is_old(&ward, "r").await;
     let before = ward.names("r").await;
-    let shelf = Shelf { forgetful: true, ..Shelf::default() };
-    assert_eq!(prune(&ward.client, &shelf).await.unwrap_err().code(), "GS0133");
+    let archive = MemoryArchive { loses_content: true, ..MemoryArchive::default() };
+    assert_eq!(prune(&ward.client, &archive).await.unwrap_err().code(), "GS0133");
     assert_eq!(ward.names("r").await, before);
     engine.shutdown().await;
 }

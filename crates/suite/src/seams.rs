@@ -1,4 +1,4 @@
-//! Rules that cut: the cache and the log disagree, or somebody wrote half of something.
+//! Rules that cut the log: the row and the log disagree, or a writer wrote only half of a change.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use goldseam_engine::ledger::config::Recovery;
 use goldseam_engine::run::context::Context;
 
 /// A1
-pub async fn a1_a_wait_that_the_log_does_not_know_is_cut_off(fixture: &Fixture) {
+pub async fn a1_wait_missing_in_the_log_is_cut_off(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
     ward.lie("r", |row| row.status = Status::Waiting).await;
@@ -27,8 +27,7 @@ pub async fn a1_a_wait_that_the_log_does_not_know_is_cut_off(fixture: &Fixture) 
     engine.shutdown().await;
 }
 
-/// A1 while a node starts: the task that comes back from the dead owner and the task that the seam makes lead to one
-/// execution.
+/// A1 while a node starts: the task of the dead owner and the task that the seam creates lead to one execution.
 pub async fn a1_at_start_up_begins_the_open_step_once(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let runs: Vec<String> = (0..4).map(|n| format!("r{n}")).collect();
@@ -68,11 +67,11 @@ pub async fn a1_at_start_up_begins_the_open_step_once(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// A1, when nothing can be trusted.
+/// A1 without a stable event.
 pub async fn a1_without_a_stable_event_the_run_is_parked(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.at_rest("r", "\"60000\"", Status::Sleeping).await;
-    // The sleep is over in the log, and nothing was ever completed.
+    // The sleep has ended in the log, and no step was ever completed.
     ward.forge("r", vec![Event::TimerFired { path: path("nap") }]).await;
     ward.lie("r", |row| row.status = Status::Waiting).await;
     ward.fix().await;
@@ -97,7 +96,7 @@ pub async fn a2_a_hidden_question_is_asked_again_and_the_old_answer_counts(fixtu
 }
 
 /// A3
-pub async fn a3_all_declared_steps_done_is_brought_to_its_end(fixture: &Fixture) {
+pub async fn a3_run_with_all_steps_done_ends(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
     let state = ward.client.state(&id("r")).await.unwrap();
@@ -133,7 +132,7 @@ async fn failed_step(ward: &Ward<'_>, failure: Failure, left: u32) {
 }
 
 /// A4
-pub async fn a4_a_failed_step_with_tries_left_is_tried_again(fixture: &Fixture) {
+pub async fn a4_failed_step_with_attempts_left_is_retried(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     failed_step(&ward, Failure::retryable("no luck"), 2).await;
     let checkup = ward.fix().await;
@@ -143,8 +142,8 @@ pub async fn a4_a_failed_step_with_tries_left_is_tried_again(fixture: &Fixture) 
     engine.shutdown().await;
 }
 
-/// A4, where nothing is left to try: the run deals with it as it would have.
-pub async fn a4_a_failed_step_without_tries_surfaces(fixture: &Fixture) {
+/// A4 without attempts left: the run handles the failure as usual.
+pub async fn a4_failed_step_without_attempts_fails_the_run(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     failed_step(&ward, Failure::terminal("card declined"), 0).await;
     let task = ward.task("r").await.unwrap();
@@ -183,8 +182,8 @@ pub async fn d2_half_a_jump_is_cut_off(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// D2 at the claim: nobody needs to sweep.
-pub async fn d2_is_mended_by_whoever_claims_the_run(fixture: &Fixture) {
+/// D2 at the claim: no sweep is needed.
+pub async fn d2_is_healed_by_the_claimant(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
     ward.forge("r", vec![half_a_jump()]).await;
@@ -194,7 +193,7 @@ pub async fn d2_is_mended_by_whoever_claims_the_run(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// Both sides of a seam can be gone back to.
+/// An operator can return to both sides of a seam.
 pub async fn a_seam_can_be_undone(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.at_the_question("r").await;
@@ -212,7 +211,7 @@ pub async fn a_seam_can_be_undone(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// The runbook's reset: what has not settled runs again, what has is kept, and a note says who and why.
+/// A reset repeats unsettled work, keeps settled work, and records a note with author and reason.
 pub async fn a_reset_runs_the_open_step_again(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;

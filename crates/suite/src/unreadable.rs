@@ -1,4 +1,4 @@
-//! Records that cannot be read: they are found, rebuilt where they are hints, and stop nothing else.
+//! Unreadable records: they are found, rebuilt if they are hints, and do not affect other records.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub async fn unreadable_hints_are_rebuilt_and_hide_no_other(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// A command needs no row that can be read, and leaves one.
+/// A command works without a readable row, and writes one.
 pub async fn a_signal_reaches_a_run_with_an_unreadable_row(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     for how in Garble::ALL {
@@ -73,8 +73,8 @@ pub async fn a_signal_reaches_a_run_with_an_unreadable_row(fixture: &Fixture) {
     }
 }
 
-/// C1: what a fix would do, a look shows.
-pub async fn c1_a_look_shows_the_rows_that_a_fix_writes(fixture: &Fixture) {
+/// C1: a dry run shows what a fix would do.
+pub async fn c1_dry_run_shows_the_rows_that_a_fix_rewrites(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     for run in ["lost", "garbled", "well"] {
         ward.at_rest(run, "\"signal\"", Status::Waiting).await;
@@ -95,8 +95,8 @@ pub async fn c1_a_look_shows_the_rows_that_a_fix_writes(fixture: &Fixture) {
     assert!(!ward.codes().await.contains(&"C1".to_owned()));
 }
 
-/// C1: a row that says that its run rests hides it from every list of active runs; its log tells.
-pub async fn c1_a_false_row_of_a_resting_run_is_found_by_a_deep_look(fixture: &Fixture) {
+/// C1: a row with an inactive status hides its run from lists of active runs; only the log shows it.
+pub async fn c1_deep_doctor_finds_wrong_row_of_inactive_run(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     for (run, status) in [("over", Status::Completed), ("still", Status::Paused)] {
         ward.at_rest(run, "\"signal\"", Status::Waiting).await;
@@ -112,8 +112,8 @@ pub async fn c1_a_false_row_of_a_resting_run_is_found_by_a_deep_look(fixture: &F
     }
 }
 
-/// The same by an engine that walks slowly over runs that rest.
-pub async fn a_false_row_of_a_resting_run_is_found_by_a_walk(fixture: &Fixture) {
+/// The walk of an engine finds the same.
+pub async fn walk_finds_wrong_row_of_inactive_run(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     for run in ["a", "b", "c"] {
         ward.at_rest(run, "\"signal\"", Status::Waiting).await;
@@ -128,7 +128,7 @@ pub async fn a_false_row_of_a_resting_run_is_found_by_a_walk(fixture: &Fixture) 
     engine.shutdown().await;
 }
 
-/// K1: what cannot take effect is refused, and says why.
+/// K1: commands that cannot take effect are refused with the reason.
 pub async fn k1_commands_to_a_damaged_run_are_refused(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.at_the_question("r").await;
@@ -152,12 +152,12 @@ pub async fn k1_commands_to_a_damaged_run_are_refused(fixture: &Fixture) {
     }
     assert_eq!(ward.row("r").await.summary.as_of, end, "nothing was appended");
     assert!(!ward.look().await.is_healthy(), "it stays a finding");
-    // A log that is whole again takes commands again.
+    // A repaired log accepts commands again.
     ward.damage().corrupt(&run, Seq(2), &body).await;
     client.pause(&run, by()).await.unwrap();
 }
 
-/// Appends an event of a type that no release of today knows, as the release that knows it would.
+/// Appends an event of an unknown type, as a newer release would.
 async fn write_as_a_newer_release(ward: &Ward<'_>, run: &str) {
     let run = id(run);
     let summary = ward.client.state(&run).await.unwrap().summary;
@@ -173,7 +173,7 @@ async fn write_as_a_newer_release(ward: &Ward<'_>, run: &str) {
     ward.store().append(Append { run, after, bodies, row, tasks }).await.unwrap();
 }
 
-/// K2: a node leaves what it cannot read to the release that wrote it.
+/// K2: a node leaves an unreadable run to the release that wrote it.
 pub async fn k2_an_event_of_a_newer_release_harms_nothing(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
@@ -196,7 +196,7 @@ pub async fn k2_an_event_of_a_newer_release_harms_nothing(fixture: &Fixture) {
     assert!(ward.rules("r").await.is_empty());
 }
 
-/// A damaged log is shown as far as it can be read, and the damage where it is.
+/// A damaged log is shown as far as it is readable, with its damage.
 pub async fn a_damaged_log_is_shown_with_its_damage(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.at_the_question("torn").await;
@@ -214,7 +214,7 @@ pub async fn a_damaged_log_is_shown_with_its_damage(fixture: &Fixture) {
     }
 }
 
-/// An engine's sweeps go on past what cannot be read.
+/// The sweeps of an engine continue past unreadable records.
 pub async fn engines_sweep_past_unreadable_records(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     for run in ["a-bad", "b-lost", "c-bad"] {

@@ -15,7 +15,7 @@ use goldseam_engine::heal::sweeper::{Fate, SweepOptions};
 use goldseam_engine::ledger::config::Recovery;
 use goldseam_engine::{Builder, Client, Context, Engine, Error, StartOptions};
 
-/// An engine that has these versions of `v`: a step, a signal, then it returns its version.
+/// An engine with these versions of `v`: a step, a signal, then it returns its version.
 async fn has(ward: &Ward<'_>, versions: &[u32]) -> Engine {
     has_on(ward, ward.builder(), versions).await
 }
@@ -68,8 +68,8 @@ async fn fix_by(ward: &Ward<'_>, rule: Code) -> Checkup {
     ward.client.doctor(options).await.unwrap()
 }
 
-/// T1: an old node is offered no run of a version that it lacks, and parks none.
-pub async fn an_old_node_beside_a_new_one_parks_no_run(fixture: &Fixture) {
+/// T1: an old node is not offered runs of a version that it lacks, and parks none.
+pub async fn old_node_beside_a_new_one_parks_no_run(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let (old, new) = (has(&ward, &[1]).await, has(&ward, &[1, 2]).await);
     let runs: Vec<String> = (0..20).map(|n| format!("r{n}")).collect();
@@ -91,7 +91,7 @@ pub async fn an_old_node_beside_a_new_one_parks_no_run(fixture: &Fixture) {
     new.shutdown().await;
 }
 
-/// What releases before versioned kinds wrote: the node that lacks the version changes nothing but the kind.
+/// Tasks of releases before versioned kinds: the node that lacks the version changes only the kind.
 pub async fn a_task_without_a_version_is_handed_back_unharmed(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     start(&ward.client, "r", StartOptions::default().version(2)).await;
@@ -113,8 +113,8 @@ pub async fn a_task_without_a_version_is_handed_back_unharmed(fixture: &Fixture)
     new.shutdown().await;
 }
 
-/// A task whose kind names another version than its run's is offered to nodes that cannot use it.
-pub async fn o1_a_task_of_another_version_is_made_anew(fixture: &Fixture) {
+/// A task whose kind names another version is offered to nodes that cannot use it.
+pub async fn o1_task_of_another_version_is_recreated(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     start(&ward.client, "r", StartOptions::default().version(2)).await;
     ward.tamper("r", |task| Task { kind: Task::advance_kind("v", 1), ..task }).await;
@@ -126,8 +126,8 @@ pub async fn o1_a_task_of_another_version_is_made_anew(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// T2: what a start without an engine begins with.
-pub async fn a_start_takes_the_newest_live_version_or_leaves_it_open(fixture: &Fixture) {
+/// T2: the version of a run that is started without an engine.
+pub async fn start_uses_newest_live_version_or_leaves_it_undecided(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     start(&ward.client, "early", StartOptions::default()).await;
     let early = ward.client.get(&id("early")).await.unwrap();
@@ -139,7 +139,7 @@ pub async fn a_start_takes_the_newest_live_version_or_leaves_it_open(fixture: &F
     ward.reaches("early", Status::Waiting).await;
     let early = ward.client.get(&id("early")).await.unwrap();
     assert_eq!((early.version, early.initial_version), (3, 3), "the first claim decided");
-    // Another process: one that looked a moment ago need not look again yet.
+    // Another process: one that read the nodes a moment ago need not read them again yet.
     let client = Client::new(ward.store().clone());
     start(&client, "late", StartOptions::default()).await;
     start(&client, "one", StartOptions::default().version(1)).await;
@@ -192,8 +192,8 @@ pub async fn a_rolling_deploy_moves_no_run_to_another_version(fixture: &Fixture)
     fourth.shutdown().await;
 }
 
-/// E2, where a live node has the version that the run began with.
-pub async fn e2_an_unknown_version_falls_back_and_says_so(fixture: &Fixture) {
+/// E2 if a live node has the initial version of the run.
+pub async fn e2_unknown_version_falls_back_to_the_initial_one(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
     ward.forge(
@@ -214,8 +214,8 @@ pub async fn e2_an_unknown_version_falls_back_and_says_so(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// E2, where no live node has either version: only an operator who names the rule is faster than the grace.
-pub async fn e2_a_version_that_nobody_has_is_parked(fixture: &Fixture) {
+/// E2 if no live node has either version: only an operator who names the rule acts before the grace ends.
+pub async fn e2_version_without_a_node_is_parked(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     start(&ward.client, "r", StartOptions::default().version(2)).await;
     let engine = has(&ward, &[1, 7]).await;
@@ -226,7 +226,7 @@ pub async fn e2_a_version_that_nobody_has_is_parked(fixture: &Fixture) {
     assert_eq!(found.evidence, format!("{missing}: the run waits for a worker with v@2"));
     let why = ward.client.why(&id("r")).await.unwrap();
     assert!(why.links.iter().any(|link| link.what == "it waits for a worker with v@2"), "{why:?}");
-    let hint = "start a worker with v@2; if none comes, a sweep will park the run: goldseam recover r --rule E2 does so now";
+    let hint = "start a worker with v@2; otherwise a sweep will park the run; to do so now: goldseam recover r --rule E2";
     assert!(why.you_can.contains(&hint.to_owned()), "{why:?}");
     assert_eq!(found.remedy, hint);
     let recovered = ward.client.recover(&id("r"), Default::default()).await.unwrap();
@@ -246,7 +246,7 @@ pub async fn e2_a_version_that_nobody_has_is_parked(fixture: &Fixture) {
     new.shutdown().await;
 }
 
-/// E2 by an engine's own sweeps: not before the version has been missing for the grace.
+/// E2 by the sweeps of an engine: not before the version has been missing for the grace.
 pub async fn e2_acts_once_the_version_was_missing_for_the_grace(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     start(&ward.client, "r", StartOptions::default().version(2)).await;
@@ -263,8 +263,8 @@ pub async fn e2_acts_once_the_version_was_missing_for_the_grace(fixture: &Fixtur
     engine.shutdown().await;
 }
 
-/// A sweeper that comes and goes never reaches the grace: it counts from its own first look.
-pub async fn e2_is_counted_from_the_first_look_of_a_sweeper(fixture: &Fixture) {
+/// A short-lived sweeper never reaches the grace: it counts from its own first sight.
+pub async fn e2_grace_counts_from_the_first_sight_of_a_sweeper(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     start(&ward.client, "r", StartOptions::default().version(2)).await;
     let engine = has(&ward, &[1]).await;
@@ -277,7 +277,7 @@ pub async fn e2_is_counted_from_the_first_look_of_a_sweeper(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// T22: a run that a process without the engine started has the plan of the node that claimed it first.
+/// T22: a run started by a process without the engine gets the plan of the node that claims it first.
 pub async fn the_first_claim_brings_the_plan(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     start(&ward.client, "r", StartOptions::default()).await;

@@ -1,4 +1,4 @@
-//! What real runs leave behind is shown by the views of SQL stores as it is derived.
+//! The views of SQL stores show real runs as they are derived.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use goldseam_engine::Error;
 use goldseam_engine::ledger::config::QUEUE_DETAILS;
 use goldseam_engine::run::context::Context;
 
-/// Whatever a case has done to its runs, the views show them so. Nodes that live on may beat in between.
+/// Checks that the views show the runs of a case. Live nodes may beat in between.
 pub async fn show_what_is_so(fixture: &Fixture) {
     let last = Mutex::new(None);
     let same = async {
@@ -31,8 +31,8 @@ async fn falls_silent(attempt: Attempt) -> Result<(), Error> {
     std::future::pending().await
 }
 
-/// A step that says once that it is alive, and then nothing any more: first it runs, then it has failed by that.
-pub async fn a_step_is_seen_to_run_beat_and_fail(fixture: &Fixture) {
+/// A step that beats once and is then silent: the views show that it runs, then that it failed.
+pub async fn views_show_a_step_run_beat_and_fail(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let work = |ctx: Context, (): ()| async move {
         ctx.step_with("long", falls_silent).heartbeat(Duration::from_millis(1_500)).await

@@ -1,4 +1,4 @@
-//! What the cases share: workflows, ways to stop them in the middle, and a forger of events.
+//! Shared by the cases: workflows, ways to stop them in the middle, and forged events.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,23 +17,23 @@ use goldseam_engine::ledger::config::{Config, Recovery};
 use goldseam_engine::run::context::Context;
 use goldseam_engine::{Builder, Client, Engine, Error, StartOptions};
 
-/// A store with patients.
+/// A store with runs to heal.
 #[derive(Debug)]
 pub struct Ward<'a> {
     /// The store and its clock.
     pub fixture: &'a Fixture,
-    /// Somebody from outside.
+    /// A client.
     pub client: Client,
-    /// What steps did, counted.
+    /// Counts of step executions.
     pub witness: Witness,
 }
 
-/// Counts side effects by name.
+/// Counts effects by name.
 #[derive(Debug, Clone, Default)]
 pub struct Witness(Arc<Mutex<BTreeMap<String, u32>>>);
 
 impl Witness {
-    /// Sees it once more.
+    /// Counts one more.
     pub fn saw(&self, what: &str) -> u32 {
         let mut all = self.0.lock().unwrap();
         let count = all.entry(what.to_owned()).or_default();
@@ -41,13 +41,13 @@ impl Witness {
         *count
     }
 
-    /// How often it was seen.
+    /// The count.
     pub fn count(&self, what: &str) -> u32 {
         self.0.lock().unwrap().get(what).copied().unwrap_or(0)
     }
 }
 
-/// The run's id.
+/// Creates a run id.
 pub fn id(run: &str) -> RunId {
     RunId::new(run).unwrap()
 }
@@ -61,14 +61,14 @@ fn quick() -> Config {
         poll: Duration::from_millis(50),
         drain: Duration::from_millis(20),
         sweep: None,
-        // A case heals by itself, at the moment that it chooses.
+        // A case heals explicitly, at the moment that it chooses.
         monitor: Duration::from_secs(3_600),
         ..Config::default()
     }
 }
 
 impl<'a> Ward<'a> {
-    /// On this store.
+    /// Creates a ward on this store.
     pub fn on(fixture: &'a Fixture) -> Self {
         let client = Client::new(Arc::clone(&fixture.store));
         Self { fixture, client, witness: Witness::default() }
@@ -79,27 +79,27 @@ impl<'a> Ward<'a> {
         &self.fixture.store
     }
 
-    /// Who does harm.
+    /// The handle that damages the store.
     pub fn damage(&self) -> &Arc<dyn Damage> {
         self.fixture.damage.as_ref().expect("a fixture of this suite can damage its data")
     }
 
-    /// An engine to be, that never sweeps by itself.
+    /// A builder of an engine that does not sweep.
     pub fn builder(&self) -> Builder {
         self.builder_with(quick())
     }
 
-    /// The same, with a say in how it recovers and how often it sweeps.
+    /// A builder with this recovery and sweep interval.
     pub fn builder_like(&self, recovery: Recovery, sweep: Option<Duration>) -> Builder {
         self.builder_with(Config { recovery, sweep, ..quick() })
     }
 
-    /// The same, keeping runs that only wait in memory for this long.
+    /// A builder whose engine keeps waiting runs in memory for this long.
     pub fn builder_lingering(&self, linger: Duration) -> Builder {
         self.builder_with(Config { linger, ..quick() })
     }
 
-    /// The same, comparing so many rows with their logs in each sweep.
+    /// A builder whose engine compares `walk` rows with their logs in each sweep.
     pub fn builder_walking(&self, walk: u32, sweep: Duration) -> Builder {
         self.builder_with(Config { walk: Some(walk), sweep: Some(sweep), ..quick() })
     }
@@ -108,12 +108,12 @@ impl<'a> Ward<'a> {
         Engine::builder(Arc::clone(self.store())).config(config)
     }
 
-    /// `a`, then `b`; `b` never ends before `doors` are opened.
+    /// An engine of `two`: `a`, then `b`, which ends only if its input is true.
     pub async fn two_steps(&self) -> Engine {
         self.two_steps_on(self.builder()).await
     }
 
-    /// The same on another engine.
+    /// The engine of `two` on another builder.
     pub async fn two_steps_on(&self, builder: Builder) -> Engine {
         let witness = self.witness.clone();
         let work = move |ctx: Context, open: bool| {
@@ -127,7 +127,7 @@ impl<'a> Ward<'a> {
         builder.workflow("two", work).plan("two", ["a", "b"]).start().await.unwrap()
     }
 
-    /// The engine that opens the doors: the same workflow, whose `b` ends at once.
+    /// The engine of `two` whose `b` ends at once.
     pub async fn two_steps_open(&self) -> Engine {
         let witness = self.witness.clone();
         let work = move |ctx: Context, _: bool| {
@@ -141,7 +141,7 @@ impl<'a> Ward<'a> {
         self.builder().workflow("two", work).plan("two", ["a", "b"]).start().await.unwrap()
     }
 
-    /// `a`, then a question, then `c`.
+    /// An engine of `asking`: `a`, then a question, then `c`.
     pub async fn asking(&self) -> Engine {
         let witness = self.witness.clone();
         let work = move |ctx: Context, (): ()| {
@@ -156,12 +156,12 @@ impl<'a> Ward<'a> {
         self.builder().workflow("asking", work).start().await.unwrap()
     }
 
-    /// Waits for a signal, for a time, or for a child, as told.
+    /// An engine of `waits`, which waits for a signal, a time or a child, by its input.
     pub async fn waiting(&self) -> Engine {
         self.waiting_on(self.builder()).await
     }
 
-    /// The same on another engine.
+    /// The engine of `waits` on another builder.
     pub async fn waiting_on(&self, builder: Builder) -> Engine {
         let work = |ctx: Context, what: String| async move {
             match what.as_str() {
@@ -176,7 +176,7 @@ impl<'a> Ward<'a> {
         builder.workflow("waits", work).start().await.unwrap()
     }
 
-    /// Starts a run and leaves it where it is once it has `status`, nobody executing it.
+    /// Starts a run.
     pub async fn start(&self, workflow: &str, run: &str, input: &str) {
         let input = Payload::parse(input, &goldseam_core::Limits::default()).unwrap();
         self.client.start(workflow, &id(run), input, StartOptions::default()).await.unwrap();
@@ -189,19 +189,19 @@ impl<'a> Ward<'a> {
         eventually(&format!("{run} is {status}"), reached).await;
     }
 
-    /// Waits until a step was seen so often.
+    /// Waits until a step was executed `times` times.
     pub async fn sees(&self, what: &str, times: u32) {
         eventually(&format!("{what} is seen {times} times"), || async { self.witness.count(what) >= times })
             .await;
     }
 
-    /// Waits until an event of this name stands in the log.
+    /// Waits until the log has an event with this name.
     pub async fn has_event(&self, run: &str, name: &str) {
         let there = || async { self.names(run).await.iter().any(|event| event == name) };
         eventually(&format!("{run} has {name}"), there).await;
     }
 
-    /// A run of `two` that stands between `a` and `b`, nobody executing it.
+    /// A run of `two` between `a` and `b`, without an owner.
     pub async fn between_steps(&self, run: &str) {
         let engine = self.two_steps().await;
         engine.run("two", run, &false).await.unwrap();
@@ -210,12 +210,12 @@ impl<'a> Ward<'a> {
         self.reaches(run, Status::Queued).await;
     }
 
-    /// A run of `asking` whose question is open, nobody executing it.
+    /// A run of `asking` with an open question, without an owner.
     pub async fn at_the_question(&self, run: &str) {
         self.asked(run).await.shutdown().await;
     }
 
-    /// The same, with the engine that would go on with it.
+    /// Like [`Ward::at_the_question`], with the engine that could continue it.
     pub async fn asked(&self, run: &str) -> Engine {
         let engine = self.asking().await;
         self.start("asking", run, "null").await;
@@ -224,7 +224,7 @@ impl<'a> Ward<'a> {
         engine
     }
 
-    /// A run of `waits`, resting.
+    /// A run of `waits` that waits, without an owner.
     pub async fn at_rest(&self, run: &str, input: &str, status: Status) {
         let engine = self.waiting().await;
         self.start("waits", run, input).await;
@@ -233,11 +233,11 @@ impl<'a> Ward<'a> {
         engine.shutdown().await;
     }
 
-    /// Waits until nobody executes the run.
+    /// Waits until the run has no owner.
     pub async fn rests(&self, run: &str) {
         let run = id(run);
         let free = || async { self.client.get(&run).await.is_ok_and(|summary| summary.owner.is_none()) };
-        eventually(&format!("nobody has {run}"), free).await;
+        eventually(&format!("{run} has no owner"), free).await;
     }
 
     /// Names of the run's events.
@@ -261,7 +261,7 @@ impl<'a> Ward<'a> {
         self.store().head(&id(run)).await.unwrap().unwrap().row.unwrap()
     }
 
-    /// Writes a lie into the cached row.
+    /// Writes a wrong row.
     pub async fn lie(&self, run: &str, change: impl FnOnce(&mut goldseam_core::Summary)) {
         let mut row = self.row(run).await;
         let expect = Expect::Version(row.version());
@@ -276,7 +276,7 @@ impl<'a> Ward<'a> {
         self.store().tasks(filter).await.unwrap().into_iter().next()
     }
 
-    /// Changes the run's advance task as nobody should.
+    /// Changes the run's advance task in an invalid way.
     pub async fn tamper(&self, run: &str, change: impl FnOnce(Task) -> Task) {
         let task = self.task(run).await.unwrap();
         let expect = Expect::Version(task.version);
@@ -285,7 +285,7 @@ impl<'a> Ward<'a> {
         assert_eq!(self.store().put_task(changed, expect).await.unwrap(), goldseam_store::Written::Done);
     }
 
-    /// Writes events that nobody decided, as another writer might: the row says what the log says.
+    /// Appends events without a decision, as a faulty writer might. The row matches the log.
     pub async fn forge(&self, run: &str, events: Vec<Event>) {
         let run = id(run);
         let state = self.client.state(&run).await.unwrap();
@@ -309,22 +309,22 @@ impl<'a> Ward<'a> {
         self.store().append(append).await.unwrap();
     }
 
-    /// Examines the whole store and heals what it finds.
+    /// Examines the whole store and heals.
     pub async fn fix(&self) -> Checkup {
         self.client.doctor(DoctorOptions { fix: true, ..DoctorOptions::default() }).await.unwrap()
     }
 
-    /// Examines the whole store and touches nothing.
+    /// Examines the whole store without a write.
     pub async fn look(&self) -> Checkup {
         self.client.doctor(DoctorOptions::default()).await.unwrap()
     }
 
-    /// The codes of what the doctor finds, touching nothing.
+    /// The codes of the doctor's findings, without a write.
     pub async fn codes(&self) -> Vec<String> {
         self.look().await.findings.iter().map(|finding| finding.code.to_string()).collect()
     }
 
-    /// What the run returned.
+    /// The output of the run.
     pub async fn result<T: serde::de::DeserializeOwned>(&self, run: &str) -> T {
         self.client.handle(id(run)).result().await.unwrap()
     }
@@ -343,7 +343,7 @@ async fn at_the_door(witness: &Witness, what: &str, open: bool) -> Result<u32, E
     Ok(1)
 }
 
-/// A path.
+/// Creates a path.
 pub fn path(text: &str) -> Path {
     Path::new(text).unwrap()
 }

@@ -1,39 +1,39 @@
-//! Locks: held ones with their holders, all of them with their fences, which never go back.
+//! The copying of locks: held ones with their holders, all with their fences, which never decrease.
 
 use goldseam_core::lock::Lock;
 use goldseam_store::{Expect, Unreadable, Written};
 
 use super::Copier;
-use super::crew::each;
-use super::report::{CopyFinding, CopyReport, Fate, Progress, Stage};
+use super::concurrent::each;
+use super::report::{CopyFinding, CopyReport, Fate, Progress, Stage, Subject};
 use super::session::Session;
 use super::side::{Locks, count};
 use goldseam_engine::ledger::error::EngineError;
 
-/// What is to be done about a lock that both stores have.
+/// How a lock that both stores have is merged.
 #[derive(Debug, PartialEq, Eq)]
-enum Both {
-    /// Nothing: it is as it must be.
+enum LockMerge {
+    /// Nothing to do.
     Fits,
-    /// This is to be written over what is there.
+    /// Write this lock.
     Write(Lock),
-    /// Nothing can be: one of the two holders would lose his hold.
-    Clash,
+    /// Impossible: one of the two holders would lose its hold.
+    Conflict,
 }
 
-/// Compares a lock with what the destination has under its name.
-fn both(lock: &Lock, found: Lock, merges: bool) -> Both {
+/// Merges a lock with the destination's lock of the same name.
+fn merge(lock: &Lock, found: Lock, merges: bool) -> LockMerge {
     if found == *lock {
-        return Both::Fits;
+        return LockMerge::Fits;
     }
-    // Nothing but this copy has written there, so it is the same lock as it was some time ago.
+    // Only this copy has written there, so it is an earlier version of the same lock.
     if !merges && found.version < lock.version && found.fence <= lock.fence {
-        return Both::Write(lock.clone());
+        return LockMerge::Write(lock.clone());
     }
     match (&lock.holder, &found.holder) {
-        (None, _) if found.fence >= lock.fence => Both::Fits,
-        (None, None) => Both::Write(Lock { fence: lock.fence, version: found.version + 1, ..found }),
-        _ => Both::Clash,
+        (None, _) if found.fence >= lock.fence => LockMerge::Fits,
+        (None, None) => LockMerge::Write(Lock { fence: lock.fence, version: found.version + 1, ..found }),
+        _ => LockMerge::Conflict,
     }
 }
 
@@ -54,15 +54,15 @@ impl Copier {
                 report.find(finding);
             }
             done += 1;
-            self.tell(Progress { stage: Stage::Locks, done, total });
+            self.report_progress(Progress { stage: Stage::Locks, done, total });
         })
         .await
     }
 
     async fn carry_lock(&self, session: &Session, lock: &Lock) -> Result<Fate, EngineError> {
         if Unreadable::is_lock(lock) {
-            let what = "it cannot be read".to_owned();
-            return Ok(Fate::LeftBehind(CopyFinding::new("U1", ("lock", lock.name.as_str()), what)));
+            let what = "the record is unreadable".to_owned();
+            return Ok(Fate::LeftBehind(CopyFinding::new("U1", Subject::lock(&lock.name), what)));
         }
         let found = match session.is_dry() {
             true => self.to.lock(&lock.name).await?,
@@ -73,14 +73,14 @@ impl Copier {
         };
         let Some(found) = found else { return Ok(Fate::Copied) };
         let expect = Expect::Version(found.version);
-        match both(lock, found, session.merges()) {
-            Both::Fits => Ok(Fate::There),
-            Both::Write(_) if session.is_dry() => Ok(Fate::Copied),
-            Both::Write(next) => match self.put_lock(&next, expect).await? {
-                Written::Lost(found) if found.as_ref() != Some(&next) => Ok(clash(lock)),
+        match merge(lock, found, session.merges()) {
+            LockMerge::Fits => Ok(Fate::There),
+            LockMerge::Write(_) if session.is_dry() => Ok(Fate::Copied),
+            LockMerge::Write(next) => match self.put_lock(&next, expect).await? {
+                Written::Lost(found) if found.as_ref() != Some(&next) => Ok(conflict(lock)),
                 _ => Ok(Fate::Copied),
             },
-            Both::Clash => Ok(clash(lock)),
+            LockMerge::Conflict => Ok(conflict(lock)),
         }
     }
 
@@ -88,16 +88,16 @@ impl Copier {
         self.to.ask("writing a lock", || self.to.store().put_lock(lock.clone(), expect)).await
     }
 
-    /// Whether the destination has the lock as it must be.
+    /// Whether the destination has the lock as expected.
     pub(super) async fn has_lock(&self, session: &Session, lock: &Lock) -> Result<bool, EngineError> {
         let found = self.to.lock(&lock.name).await?;
-        Ok(found.is_some_and(|found| both(lock, found, session.merges()) == Both::Fits))
+        Ok(found.is_some_and(|found| merge(lock, found, session.merges()) == LockMerge::Fits))
     }
 }
 
-fn clash(lock: &Lock) -> Fate {
-    let what = "both stores have it, and somebody holds it".to_owned();
-    Fate::LeftBehind(CopyFinding::new("GS0403", ("lock", lock.name.as_str()), what))
+fn conflict(lock: &Lock) -> Fate {
+    let what = "both stores have it, and it is held".to_owned();
+    Fate::LeftBehind(CopyFinding::new("GS0403", Subject::lock(&lock.name), what))
 }
 
 #[cfg(test)]
@@ -120,27 +120,31 @@ mod tests {
     }
 
     #[test]
-    fn fences_never_go_back() {
+    fn fences_never_decrease() {
         let free = |fence| lock(None, fence);
-        assert_eq!(both(&free(3), free(5), true), Both::Fits);
-        let Both::Write(raised) = both(&free(5), free(3), true) else { panic!("it must be raised") };
+        assert_eq!(merge(&free(3), free(5), true), LockMerge::Fits);
+        let LockMerge::Write(raised) = merge(&free(5), free(3), true) else { panic!("it must be raised") };
         assert_eq!((raised.fence, raised.holder, raised.version), (5, None, 4));
-        assert_eq!(both(&free(3), lock(Some("ana"), 5), true), Both::Fits, "whoever holds it keeps it");
-        assert_eq!(both(&free(5), lock(Some("ana"), 3), true), Both::Clash);
+        assert_eq!(merge(&free(3), lock(Some("ana"), 5), true), LockMerge::Fits, "its holder keeps it");
+        assert_eq!(merge(&free(5), lock(Some("ana"), 3), true), LockMerge::Conflict);
     }
 
     #[test]
-    fn two_holds_of_one_lock_clash() {
+    fn two_holders_of_one_lock_conflict() {
         let (here, there) = (lock(Some("ana"), 3), lock(Some("ben"), 3));
-        assert_eq!(both(&here, there, true), Both::Clash);
-        assert_eq!(both(&here, lock(None, 9), true), Both::Clash, "ana's fence is over there");
-        assert_eq!(both(&here, here.clone(), true), Both::Fits);
+        assert_eq!(merge(&here, there, true), LockMerge::Conflict);
+        assert_eq!(
+            merge(&here, lock(None, 9), true),
+            LockMerge::Conflict,
+            "the destination's fence is higher than ana's"
+        );
+        assert_eq!(merge(&here, here.clone(), true), LockMerge::Fits);
     }
 
     #[test]
-    fn what_this_copy_brought_earlier_is_brought_up_to_date() {
+    fn earlier_version_from_this_copy_is_updated() {
         let (now, before) = (lock(Some("ana"), 4), lock(None, 3));
-        assert_eq!(both(&now, before.clone(), false), Both::Write(now.clone()));
-        assert_eq!(both(&now, before, true), Both::Clash, "it may be another lock of that name");
+        assert_eq!(merge(&now, before.clone(), false), LockMerge::Write(now.clone()));
+        assert_eq!(merge(&now, before, true), LockMerge::Conflict, "it may be another lock of that name");
     }
 }

@@ -1,4 +1,4 @@
-//! Logs: compared from the beginning, appended from where they end, read back.
+//! The copying of logs: compared from the start, appended at their end, read back.
 
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::task::Task;
@@ -6,8 +6,8 @@ use goldseam_core::{Corrupt, RunId, Seq};
 use goldseam_store::{Append, Expect, Row, StoreError, TaskChange, TaskFilter, Written};
 
 use super::Copier;
-use super::crew::each;
-use super::report::{CopyFinding, CopyReport, Fate, Progress, Stage};
+use super::concurrent::each;
+use super::report::{CopyFinding, CopyReport, Fate, Progress, Stage, Subject};
 use super::session::Session;
 use super::side::{Listed, Pages, Runs, count};
 use super::survey::{Print, Survey};
@@ -15,30 +15,30 @@ use super::tasks::carried;
 use goldseam_engine::ledger::commit::Patience;
 use goldseam_engine::ledger::error::EngineError;
 
-/// How often an append may find that somebody else has moved the log: only another copy does.
+/// Maximum number of append conflicts per log; only another copy causes them.
 const CONFLICTS_MAX: u32 = 100;
 
-/// What became of a run.
+/// The result of copying a run.
 #[derive(Debug)]
-struct Carried {
+struct CopiedRun {
     fate: Fate,
-    /// Events that the source has, and how many of them were there already.
+    /// Number of events in the source, and how many of them were already at the destination.
     events: (u64, u64),
     in_flight: bool,
     damage: Option<CopyFinding>,
-    /// Its task came with its last events.
+    /// Whether its task was written with its last events.
     with_task: bool,
 }
 
-/// What stands at the destination.
+/// The log at the destination.
 enum Brought {
-    /// So many events were there, and now all are.
+    /// Complete; this number of events had been there before.
     All(u64),
-    /// It is another log.
+    /// A different log.
     Other(String),
 }
 
-/// Runs of a copy: as long as it is ours.
+/// The runs of a copy; fails once another copy has taken over.
 struct Ours<'a> {
     copier: &'a Copier,
     session: &'a Session,
@@ -60,7 +60,7 @@ impl Copier {
         session: &Session,
         report: &mut CopyReport,
     ) -> Result<(), EngineError> {
-        self.tell(Progress { stage: Stage::Counting, done: 0, total: 0 });
+        self.report_progress(Progress { stage: Stage::Counting, done: 0, total: 0 });
         let total = count(Runs::of(&self.from)).await?;
         let runs = Ours { copier: self, session, runs: Runs::of(&self.from) };
         let mut done = 0;
@@ -68,46 +68,46 @@ impl Copier {
             let (copier, session) = (self.clone(), session.clone());
             async move { copier.carry_log(&session, &listed).await }
         };
-        each(runs, carry, |carried: Carried| {
+        each(runs, carry, |carried: CopiedRun| {
             carried.count(report);
             done += 1;
-            self.tell(Progress { stage: Stage::Logs, done, total });
+            self.report_progress(Progress { stage: Stage::Logs, done, total });
         })
         .await
     }
 
-    async fn carry_log(&self, session: &Session, listed: &Listed) -> Result<Carried, EngineError> {
+    async fn carry_log(&self, session: &Session, listed: &Listed) -> Result<CopiedRun, EngineError> {
         let log = match self.survey(listed).await {
             Ok(log) => log,
-            // A gap too wide to be marked.
-            Err(EngineError::Corrupt { corrupt, .. }) => return Ok(Carried::lost(&listed.run, &corrupt)),
+            // Too many lost events.
+            Err(EngineError::Corrupt { corrupt, .. }) => return Ok(CopiedRun::lost(&listed.run, &corrupt)),
             Err(error) => return Err(error),
         };
         if log.end() == Seq::ZERO {
-            return Ok(Carried::lost(&listed.run, &Corrupt::new(Seq(1), "the log is empty")));
+            return Ok(CopiedRun::lost(&listed.run, &Corrupt::new(Seq(1), "the log is empty")));
         }
         let own = self.own_task(session, listed, &log).await?;
-        let there = match self.bring_surely(session, &log, own.as_ref()).await? {
+        let there = match self.bring_retrying(session, &log, own.as_ref()).await? {
             Brought::All(there) => there,
-            Brought::Other(what) => return Ok(Carried::other(&log, what)),
+            Brought::Other(what) => return Ok(CopiedRun::other(&log, what)),
         };
         let whole = there == log.end().0;
         if !whole && session.is_dry() {
-            return Ok(Carried::of(&log, there, own.as_ref()));
+            return Ok(CopiedRun::of(&log, there, own.as_ref()));
         }
         if let Some(first) = log.tombstone.filter(|_| !session.is_dry()) {
-            self.to.ask("removing what is archived", || self.to.store().trim(&log.run, first)).await?;
+            self.to.ask("removing archived events", || self.to.store().trim(&log.run, first)).await?;
         }
         if Print::read(&self.to, &log.run).await? != Some(log.print) {
-            return Ok(Carried::other(&log, "its log there is another one".to_owned()));
+            return Ok(CopiedRun::other(&log, "the destination has a different log".to_owned()));
         }
         if !session.is_dry() {
             self.settle_row(&log, own.as_ref()).await?;
         }
-        Ok(Carried::of(&log, there, own.as_ref()))
+        Ok(CopiedRun::of(&log, there, own.as_ref()))
     }
 
-    /// The task that moves the run, as it begins at the destination.
+    /// The advance task of the run, as it starts at the destination.
     async fn own_task(
         &self,
         session: &Session,
@@ -129,8 +129,8 @@ impl Copier {
         Ok(found.map(|task| carried(task, session)))
     }
 
-    /// Brings what is missing, however often the store fails on the way.
-    async fn bring_surely(
+    /// Copies the missing events, with retries.
+    async fn bring_retrying(
         &self,
         session: &Session,
         log: &Survey,
@@ -141,7 +141,7 @@ impl Copier {
         for _ in 0..CONFLICTS_MAX {
             let known = self.to.head(&log.run).await?.map_or(Seq::ZERO, |head| head.end);
             let there = *first.get_or_insert(known.0);
-            match self.bring(session, log, (known, own)).await {
+            match self.bring(session, log, known, own).await {
                 Ok(Some(other)) => return Ok(Brought::Other(other)),
                 Ok(None) => return Ok(Brought::All(there)),
                 Err(EngineError::Store(StoreError::Conflict { .. })) => {}
@@ -151,19 +151,22 @@ impl Copier {
                 Err(error) => return Err(error),
             }
         }
-        Err(EngineError::Patience { doing: "copying a log that others write", seconds: 0 })
+        Err(EngineError::Patience { doing: "copying a log that another process writes", seconds: 0 })
     }
 
-    /// Compares what is there up to `known` and appends the rest. Says why, if it is another log.
+    /// Compares the events up to `known` and appends the rest. Returns the difference if it is a different log.
     async fn bring(
         &self,
         session: &Session,
         log: &Survey,
-        (mut known, own): (Seq, Option<&Task>),
+        mut known: Seq,
+        own: Option<&Task>,
     ) -> Result<Option<String>, EngineError> {
         if known > log.end() {
-            let (there, here) = (known, log.end());
-            return Ok(Some(format!("its log ends at {there} there and at {here} here")));
+            return Ok(Some(format!(
+                "its log ends at {known} at the destination and at {} in the source",
+                log.end()
+            )));
         }
         if let Some(first) = log.tombstone.filter(|first| known == first.before() && !session.is_dry())
             && self.bring_tombstone(log, first).await?
@@ -171,14 +174,14 @@ impl Copier {
             return Ok(None);
         }
         let mut again = log.again(&self.from);
-        // A log that is all there is compared by its fingerprint.
+        // A complete log is compared by its fingerprint.
         while known < log.end()
-            && let Some(mut stretch) = again.next().await?
+            && let Some(mut segment) = again.next().await?
         {
-            let old = usize::try_from(known.0.saturating_sub(stretch.after.0)).unwrap_or(usize::MAX);
-            let new = stretch.texts.split_off(old.min(stretch.texts.len()));
-            if let Some(at) = self.first_unlike(&log.run, stretch.after, &stretch.texts).await? {
-                return Ok(Some(format!("event {at} of its log there is another one")));
+            let old = usize::try_from(known.0.saturating_sub(segment.after.0)).unwrap_or(usize::MAX);
+            let new = segment.texts.split_off(old.min(segment.texts.len()));
+            if let Some(at) = self.first_unlike(&log.run, segment.after, &segment.texts).await? {
+                return Ok(Some(format!("event {at} of its log differs at the destination")));
             }
             if new.is_empty() || session.is_dry() {
                 continue;
@@ -192,7 +195,7 @@ impl Copier {
         Ok(None)
     }
 
-    /// Appends the tombstone of a log that was copied whole before it was archived. Whether it was that log.
+    /// Appends the tombstone of a log that was copied before it was archived. Returns whether it was that log.
     async fn bring_tombstone(&self, log: &Survey, first: Seq) -> Result<bool, EngineError> {
         let (after, before) = (first.before(), first.before().before());
         let here = self.from.read(&log.run, after, 1).await?.pop();
@@ -228,7 +231,7 @@ impl Copier {
         Ok(None)
     }
 
-    /// The row is what follows from the log, and points at the run's task.
+    /// Writes the row derived from the log, with the run's task.
     async fn settle_row(&self, log: &Survey, own: Option<&Task>) -> Result<(), EngineError> {
         let Some(summary) = &log.row else { return Ok(()) };
         for _ in 0..CONFLICTS_MAX {
@@ -245,10 +248,10 @@ impl Copier {
                 return Ok(());
             }
         }
-        Err(EngineError::Patience { doing: "writing a row that others write", seconds: 0 })
+        Err(EngineError::Patience { doing: "writing a row that another process writes", seconds: 0 })
     }
 
-    /// Whether both stores have the same log: by where it ends, and the event there.
+    /// Whether both stores have the same log, judged by its end and its last event.
     pub(super) async fn is_like(&self, run: &RunId) -> Result<bool, EngineError> {
         let Some(here) = self.from.head(run).await? else { return Ok(true) };
         let there = self.to.head(run).await?.map_or(Seq::ZERO, |head| head.end);
@@ -261,12 +264,12 @@ impl Copier {
     }
 }
 
-impl Carried {
+impl CopiedRun {
     fn of(log: &Survey, there: u64, own: Option<&Task>) -> Self {
-        let (end, run) = (log.end().0, log.run.as_str());
+        let end = log.end().0;
         let damage = log.corrupt.as_ref().map(|corrupt| {
-            let what = format!("{corrupt}; it is copied as it is, and as damaged there");
-            CopyFinding::new("K1", ("run", run), what)
+            let what = format!("{corrupt}; copied unchanged");
+            CopyFinding::new("K1", Subject::run(&log.run), what)
         });
         let fate = if there == end { Fate::There } else { Fate::Copied };
         let moves = log.row.as_ref().is_some_and(|row| row.status.is_active());
@@ -281,11 +284,11 @@ impl Carried {
     }
 
     fn other(log: &Survey, what: String) -> Self {
-        Self::left(log.end().0, CopyFinding::new("GS0403", ("run", log.run.as_str()), what))
+        Self::left(log.end().0, CopyFinding::new("GS0403", Subject::run(&log.run), what))
     }
 
     fn lost(run: &RunId, corrupt: &Corrupt) -> Self {
-        Self::left(0, CopyFinding::new("K1", ("run", run.as_str()), format!("it stays behind: {corrupt}")))
+        Self::left(0, CopyFinding::new("K1", Subject::run(run), format!("left behind: {corrupt}")))
     }
 
     fn count(self, report: &mut CopyReport) {

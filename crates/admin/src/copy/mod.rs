@@ -1,22 +1,22 @@
-//! Moving everything to another store: logs byte for byte, tasks, locks; then the runs go on there.
+//! Copying a store: logs byte for byte, tasks and locks. The runs then continue at the destination.
 //!
-//! Invariants: nothing is written that is not in the source or follows from it, every write is a
-//! compare-and-append or a compare-and-set, and at no moment are both stores open. So a copy may be killed
-//! anywhere and begun again, any number of times, and ends as one that was never disturbed.
+//! Invariants: everything that is written is in the source or derived from it, every write is a compare-and-append or
+//! a compare-and-set, and the two stores are never open at the same time. So a copy may be killed at any point and
+//! started again, any number of times, with the same result as an undisturbed copy.
 //!
 //! # Layout
 //!
 //! | module | holds |
 //! |---|---|
-//! | `mark` | what a store says about the copy it takes part in: who is closed, who is open |
-//! | `session` | the begin and the end of a copy: nobody lives, marks, where it goes on |
-//! | `side`, `crew` | one of the two stores; lists in pages, and many things done side by side |
-//! | `survey` | one log read and judged: its end, its fingerprint, its row, its damage |
-//! | `logs`, `tasks`, `locks` | what is carried, and how |
-//! | `verify` | everything compared once more, and one digest for each store |
-//! | `report` | what came of it |
+//! | `mark` | the record in which a store says which copy it takes part in, and whether it is closed |
+//! | `session` | the start and the end of a copy: no live nodes, marks, where it resumes |
+//! | `side`, `concurrent` | one of the two stores; paged lists, and bounded concurrency |
+//! | `survey` | one log read and checked: its end, its fingerprint, its row, its damage |
+//! | `logs`, `tasks`, `locks` | the copying of each |
+//! | `verify` | the final comparison, and one digest for each store |
+//! | `report` | the result |
 
-mod crew;
+mod concurrent;
 mod locks;
 mod logs;
 mod report;
@@ -42,21 +42,22 @@ pub use session::reopen;
 use session::Session;
 use side::Side;
 
-/// What a copy may do.
+/// Options of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CopyOptions {
-    /// The destination may have runs, tasks and locks of its own. What both have under one name stays behind.
+    /// The destination may already have runs, tasks and locks. Records that exist in both under one name are left
+    /// behind.
     pub merge: bool,
 }
 
-/// Moves everything of one store to another. Cheap to clone.
+/// Copies one store to another. Cheap to clone.
 #[derive(Clone)]
 pub struct Copier {
     from: Side,
     to: Side,
     options: CopyOptions,
     watcher: Arc<dyn Fn(Progress) + Send + Sync>,
-    /// Deriving needs a whole history in memory: one at a time.
+    /// Held while deriving a state, which needs a whole history in memory.
     deriving: Arc<Mutex<()>>,
 }
 
@@ -72,32 +73,33 @@ impl fmt::Debug for Copier {
 }
 
 impl Copier {
-    /// From one store to another; each has a name that people see, in which no password stands.
+    /// Creates a copier; each store has a display name without a password.
     pub fn new(from: (&Client, &str), to: (&Client, &str), options: CopyOptions) -> Self {
         let side = |(client, name): (&Client, &str)| Side::new(client.ledger().clone(), name);
-        let (from, to) = (side(from), side(to));
+        let from = side(from);
+        let to = side(to);
         Self { from, to, options, watcher: Arc::new(|_| {}), deriving: Arc::default() }
     }
 
-    /// The same, telling somebody how far it is.
+    /// Sets a callback for progress.
     #[must_use]
     pub fn watched_by(mut self, watcher: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.watcher = Arc::new(watcher);
         self
     }
 
-    /// Reads everything, compares it with what is there, and says what a copy would do. Writes nothing.
+    /// Reads and compares everything, and reports what a copy would do. Writes nothing.
     pub async fn plan(&self) -> Result<CopyReport, EngineError> {
         let begun = self.from.elapsed();
-        let (session, refused) = self.foresee().await?;
+        let (session, refused) = self.preview().await?;
         let mut report = CopyReport { dry_run: true, refused, ..CopyReport::default() };
         self.carry_all(&session, &mut report).await?;
         report.close(self.from.elapsed().saturating_sub(begun));
         Ok(report)
     }
 
-    /// Copies everything that is not there yet, verifies all of it, and hands over: from then on the source
-    /// is closed and the destination open.
+    /// Copies everything that is missing, verifies all of it, and hands over: then the source is closed and the
+    /// destination open.
     pub async fn copy(&self) -> Result<CopyReport, EngineError> {
         let begun = self.from.elapsed();
         let session = self.begin().await?;
@@ -122,7 +124,7 @@ impl Copier {
         self.carry_locks(session, report).await
     }
 
-    fn tell(&self, progress: Progress) {
+    fn report_progress(&self, progress: Progress) {
         (self.watcher)(progress);
     }
 }

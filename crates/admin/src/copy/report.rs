@@ -1,21 +1,21 @@
-//! What came of a copy, in numbers and findings; all of it bounded.
+//! The report of a copy: numbers and findings, bounded in size.
 
 use std::fmt;
 use std::time::Duration;
 
-use goldseam_core::{Hash, RunId};
+use goldseam_core::{Hash, LockName, RunId, TaskId};
 use serde::{Serialize, Serializer};
 
 use super::survey::Print;
 use goldseam_engine::ledger::error::EngineError;
 
-/// Findings kept; the others are counted.
+/// Maximum number of findings kept; the others are counted.
 const FINDINGS_MAX: usize = 1_000;
 
-/// What is being done.
+/// The stage of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Finding out how much there is.
+    /// Counting the records.
     Counting,
     /// Copying logs.
     Logs,
@@ -23,53 +23,53 @@ pub enum Stage {
     Tasks,
     /// Copying locks.
     Locks,
-    /// Comparing everything once more.
+    /// Comparing both stores.
     Verifying,
 }
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// The stage.
     pub stage: Stage,
-    /// How much of it is done.
+    /// Records done in this stage.
     pub done: u64,
-    /// How much of it there is.
+    /// Records in this stage.
     pub total: u64,
 }
 
-/// How many of one sort there are, and what became of them.
+/// Numbers of one kind of record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
-    /// Copied now, or to be copied.
+    /// Copied, or to be copied by a dry run.
     pub copied: u64,
-    /// Were at the destination already.
+    /// Already at the destination.
     pub there: u64,
-    /// Are not at the destination.
+    /// Missing at the destination.
     pub left_behind: u64,
-    /// Were found at the destination as they must be, in the end.
+    /// Found equal at the destination in the final comparison.
     pub verified: u64,
 }
 
 impl Counts {
-    /// How many the source has.
+    /// Number of records in the source.
     pub fn all(&self) -> u64 {
         self.copied + self.there + self.left_behind
     }
 }
 
-/// What became of one run, task or lock.
+/// What happened to one run, task or lock.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Copied now, or to be copied.
+    /// Copied, or to be copied by a dry run.
     Copied,
-    /// Was there already.
+    /// Already at the destination.
     There,
-    /// Is not there.
+    /// Missing at the destination.
     LeftBehind(CopyFinding),
 }
 
-/// Something that a person should know.
+/// A finding for the operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CopyFinding {
     /// A code with a page.
@@ -78,30 +78,47 @@ pub struct CopyFinding {
     pub kind: &'static str,
     /// Its name.
     pub name: String,
-    /// What was found.
+    /// The description.
     pub what: String,
 }
 
-impl CopyFinding {
-    pub(super) fn new(
-        code: &'static str,
-        (kind, name): (&'static str, &str),
-        what: impl Into<String>,
-    ) -> Self {
-        Self { code, kind, name: name.to_owned(), what: what.into() }
+/// The record that a finding is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subject<'a> {
+    kind: &'static str,
+    name: &'a str,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn run(run: &'a RunId) -> Self {
+        Self { kind: "run", name: run.as_str() }
     }
 
-    pub(super) fn of_store(name: &str, error: &EngineError) -> Self {
-        Self::new(error.code(), ("store", name), error.to_string())
+    pub(super) fn task(task: &'a TaskId) -> Self {
+        Self { kind: "task", name: task.as_str() }
+    }
+
+    pub(super) fn lock(lock: &'a LockName) -> Self {
+        Self { kind: "lock", name: lock.as_str() }
     }
 }
 
-/// The fingerprint of all logs of a store, whatever order they are read in.
+impl CopyFinding {
+    pub(super) fn new(code: &'static str, subject: Subject<'_>, what: impl Into<String>) -> Self {
+        Self { code, kind: subject.kind, name: subject.name.to_owned(), what: what.into() }
+    }
+
+    pub(super) fn of_store(name: &str, error: &EngineError) -> Self {
+        Self::new(error.code(), Subject { kind: "store", name }, error.to_string())
+    }
+}
+
+/// The fingerprint of all logs of a store, independent of their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Digest {
-    /// How many runs it is of.
+    /// Number of runs.
     pub runs: u64,
-    /// How many events.
+    /// Number of events.
     pub events: u64,
     sum: u128,
 }
@@ -127,7 +144,7 @@ impl Serialize for Digest {
     }
 }
 
-/// The digests of both stores: of the runs that the source has.
+/// The digests of both stores, over the runs of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Digests {
     /// Of the source.
@@ -136,12 +153,12 @@ pub struct Digests {
     pub to: Digest,
 }
 
-/// What came of a copy.
+/// The report of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct CopyReport {
-    /// Nothing was written.
+    /// Whether nothing was written.
     pub dry_run: bool,
-    /// Why a copy would be refused now; only of a dry run.
+    /// Why a copy would be refused now; only for a dry run.
     pub refused: Option<CopyFinding>,
     /// Runs.
     pub runs: Counts,
@@ -151,39 +168,39 @@ pub struct CopyReport {
     pub tasks: Counts,
     /// Locks.
     pub locks: Counts,
-    /// Runs that go on at the destination.
+    /// Active runs, which continue at the destination.
     pub in_flight: u64,
-    /// Damaged logs that are as damaged at the destination.
+    /// Damaged logs, copied unchanged.
     pub damaged: u64,
-    /// What a person should know.
+    /// Findings for the operator.
     pub findings: Vec<CopyFinding>,
-    /// How many findings there are besides.
+    /// Number of findings that are not listed.
     pub findings_more: u64,
-    /// The digests, once everything was compared.
+    /// The digests, after the final comparison.
     pub digests: Option<Digests>,
-    /// The source is closed and the destination open.
+    /// Whether the source is closed and the destination open.
     pub finished: bool,
     /// How long it took.
     pub took_ms: u64,
-    /// Tasks that came with the last events of their runs.
+    /// Tasks that were written with the last events of their runs.
     #[serde(skip)]
     pub(super) brought_along: u64,
 }
 
 impl CopyReport {
-    /// Whether everything that the source has was found at the destination in the end.
+    /// Whether the final comparison found everything of the source at the destination.
     pub fn is_verified(&self) -> bool {
         let all = |counts: &Counts| counts.verified == counts.all();
         let same = self.digests.is_some_and(|digests| digests.from == digests.to);
         self.finished && same && [&self.runs, &self.events, &self.tasks, &self.locks].into_iter().all(all)
     }
 
-    /// How much stays behind.
+    /// Number of records left behind.
     pub fn left_behind(&self) -> u64 {
         self.runs.left_behind + self.tasks.left_behind + self.locks.left_behind
     }
 
-    /// Whether everything but what was left behind knowingly was found at the destination.
+    /// Whether the final comparison found everything except records with a finding.
     pub(super) fn may_be_handed_over(&self) -> bool {
         let settled = |counts: &Counts| counts.verified + counts.left_behind >= counts.all();
         [&self.runs, &self.tasks, &self.locks].into_iter().all(settled)
@@ -196,12 +213,12 @@ impl CopyReport {
         }
     }
 
-    /// Whether there is something to say about it already.
-    pub(super) fn speaks_of(&self, (kind, name): (&str, &str)) -> bool {
-        self.findings.iter().any(|found| found.kind == kind && found.name == name)
+    /// Whether the record has a finding.
+    pub(super) fn has_finding(&self, subject: Subject<'_>) -> bool {
+        self.findings.iter().any(|found| found.kind == subject.kind && found.name == subject.name)
     }
 
-    /// The last word: how long it took, and findings in an order that no race decides.
+    /// Sets the duration, and sorts the findings so that their order does not depend on races.
     pub(super) fn close(&mut self, span: Duration) {
         let rank =
             |finding: &CopyFinding| ["run", "task", "lock"].iter().position(|kind| *kind == finding.kind);
@@ -211,7 +228,7 @@ impl CopyReport {
 }
 
 impl Fate {
-    /// Counts it; what there is to say about it is given back.
+    /// Counts the record, and returns its finding.
     pub(super) fn count(self, counts: &mut Counts) -> Option<CopyFinding> {
         match self {
             Self::Copied => counts.copied += 1,
@@ -230,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_does_not_depend_on_the_order_of_runs_but_on_everything_else() {
+    fn digest_depends_on_everything_but_the_order_of_runs() {
         let run = |name: &str| RunId::new(name).unwrap();
         let print = |text: &str| Print::of_texts([text]);
         let digest = |runs: &[(&str, &str)]| {

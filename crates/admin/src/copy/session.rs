@@ -1,4 +1,4 @@
-//! The begin and the end of a copy: nobody lives in either store, and both say what they take part in.
+//! The start and the end of a copy: both stores have no live nodes, and both are marked.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,67 +17,69 @@ use goldseam_engine::ledger::error::EngineError;
 use goldseam_engine::ledger::refusal::CopyRefusal;
 use goldseam_engine::ledger::retry::{self, Retries};
 
-/// A node whose lock is not held counts as gone after so much silence: by then it is long unsure of itself.
+/// A node whose lock is not held counts as gone after this silence: by then it no longer trusts its ownership.
 const SILENCE_MIN: Duration = Duration::from_secs(30);
 
-/// Where a copy is, by what both stores say.
+/// The state of a copy according to both marks.
 #[derive(Debug, PartialEq, Eq)]
-enum Stand {
-    /// Nothing has begun.
+enum CopyState {
+    /// Not started.
     Fresh,
-    /// The source is closed for this copy; the destination does not know of it yet.
+    /// The source is closed for this copy; the destination is not marked yet.
     Closed,
-    /// Both know of it; the destination has this role.
+    /// Both are marked; the destination has this role.
     UnderWay(Role),
-    /// It was finished.
+    /// Finished.
     Over(Mark),
 }
 
-fn stand(ours: Option<&Mark>, theirs: Option<&Mark>, to: &str) -> Result<Stand, EngineError> {
+fn copy_state(ours: Option<&Mark>, theirs: Option<&Mark>, to: &str) -> Result<CopyState, EngineError> {
     let same = |mark: &&Mark| theirs.is_some_and(|theirs| theirs.copy == mark.copy);
     let other = |theirs: &Mark| CopyRefusal::OtherCopy { store: to.to_owned(), words: theirs.to_string() };
     match (ours.filter(|ours| !ours.role.is_open()), theirs) {
-        // One record that says the same of both.
+        // Both reads returned the same record.
         (Some(ours), Some(theirs)) if ours == theirs => {
             Err(CopyRefusal::Same { store: to.to_owned() }.into())
         }
         (None, Some(theirs)) if !theirs.role.is_open() => Err(other(theirs).into()),
-        (None, _) => Ok(Stand::Fresh),
+        (None, _) => Ok(CopyState::Fresh),
         (Some(ours), Some(theirs)) if same(&ours) && theirs.role.is_filling() => {
-            Ok(Stand::UnderWay(theirs.role))
+            Ok(CopyState::UnderWay(theirs.role))
         }
-        (Some(ours), Some(_)) if same(&ours) && ours.role == Role::MovedTo => Ok(Stand::Over(ours.clone())),
+        (Some(ours), Some(_)) if same(&ours) && ours.role == Role::MovedTo => {
+            Ok(CopyState::Over(ours.clone()))
+        }
         (Some(ours), theirs) if ours.role == Role::CopyingTo && ours.other == to => match theirs {
             Some(theirs) if !theirs.role.is_open() => Err(other(theirs).into()),
-            _ => Ok(Stand::Closed),
+            _ => Ok(CopyState::Closed),
         },
         (Some(ours), _) => match ours.closed() {
             Some(closed) => Err(StoreError::from(closed).into()),
-            None => Ok(Stand::Fresh),
+            None => Ok(CopyState::Fresh),
         },
     }
 }
 
-/// What a copy goes by. Cheap to clone.
+/// The terms of a copy. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Session(Arc<Terms>);
 
 #[derive(Debug)]
 struct Terms {
-    /// Nodes that the source knows.
+    /// Nodes of the source.
     nodes: HashSet<String>,
-    /// When the copy began, by the source's clock: the same however often it is begun again.
+    /// When the copy began, by the source's clock; the same after every restart.
     at: Millis,
     merges: bool,
-    hold: Hold,
+    permit: Permit,
 }
 
 /// What allows a copy to write.
 #[derive(Debug)]
-enum Hold {
-    /// Nothing: it only looks.
+enum Permit {
+    /// Nothing: a dry run.
     Dry,
-    /// The same, because it was finished before.
+    /// Nothing: the copy was finished before.
     Over(Mark),
     /// The marks of both stores.
     Marks { ours: Box<Marked>, theirs: Box<Marked> },
@@ -97,20 +99,20 @@ impl Session {
     }
 
     pub(super) fn is_dry(&self) -> bool {
-        matches!(self.0.hold, Hold::Dry | Hold::Over(_))
+        matches!(self.0.permit, Permit::Dry | Permit::Over(_))
     }
 }
 
 impl Copier {
-    /// Sees to it that nobody lives in either store, and closes both.
+    /// Checks that no node lives in either store, and closes both.
     pub(super) async fn begin(&self) -> Result<Session, EngineError> {
-        self.nobody_lives().await?;
+        self.check_no_live_nodes().await?;
         let (ours, theirs) = self.marks().await?;
-        let (ours, role) = match stand(ours.mark.as_ref(), theirs.mark.as_ref(), &self.to.name)? {
-            Stand::Over(mark) => return self.session(mark.since, false, Hold::Over(mark)).await,
-            Stand::UnderWay(role) => (ours, role),
-            Stand::Closed => (ours, self.first_role().await?),
-            Stand::Fresh => {
+        let (ours, role) = match copy_state(ours.mark.as_ref(), theirs.mark.as_ref(), &self.to.name)? {
+            CopyState::Over(mark) => return self.session(mark.since, false, Permit::Over(mark)).await,
+            CopyState::UnderWay(role) => (ours, role),
+            CopyState::Closed => (ours, self.first_role().await?),
+            CopyState::Fresh => {
                 let role = self.first_role().await?;
                 (self.close_source(&ours).await?, role)
             }
@@ -123,19 +125,19 @@ impl Copier {
             since: self.to.ask("asking the time", || self.to.store().now()).await?,
         };
         let theirs = self.put_mark(&self.to, &theirs, Some(&filling)).await?;
-        // After the marks: whoever joins from now on sees them.
-        if let Err(alive) = self.nobody_lives().await {
+        // After the marks: a node that joins now sees them.
+        if let Err(alive) = self.check_no_live_nodes().await {
             self.give_up(&ours, &theirs).await?;
             return Err(alive);
         }
         let merges = role == Role::MergingFrom;
         let (ours, theirs) = (Box::new(ours), Box::new(theirs));
-        self.session(mark.since, merges, Hold::Marks { ours, theirs }).await
+        self.session(mark.since, merges, Permit::Marks { ours, theirs }).await
     }
 
-    /// The same for somebody who only looks: why a copy would be refused is told, and does not end it.
-    pub(super) async fn foresee(&self) -> Result<(Session, Option<CopyFinding>), EngineError> {
-        let refused = match self.nobody_lives().await.and(self.may_begin().await) {
+    /// Prepares a dry run. A refusal is reported and does not end it.
+    pub(super) async fn preview(&self) -> Result<(Session, Option<CopyFinding>), EngineError> {
+        let refused = match self.check_no_live_nodes().await.and(self.may_begin().await) {
             Ok(()) => None,
             Err(error @ (EngineError::Copy(_) | EngineError::Store(StoreError::Refused { .. }))) => {
                 Some(CopyFinding::of_store(&self.to.name, &error))
@@ -146,28 +148,28 @@ impl Copier {
         let (ours, theirs) = self.marks().await?;
         let at = ours.mark.map_or(now, |mark| mark.since);
         let merges = self.options.merge || theirs.mark.is_some_and(|mark| mark.role == Role::MergingFrom);
-        Ok((self.session(at, merges, Hold::Dry).await?, refused))
+        Ok((self.session(at, merges, Permit::Dry).await?, refused))
     }
 
     async fn may_begin(&self) -> Result<(), EngineError> {
         let (ours, theirs) = self.marks().await?;
-        match stand(ours.mark.as_ref(), theirs.mark.as_ref(), &self.to.name)? {
-            Stand::Fresh | Stand::Closed => self.first_role().await.map(drop),
-            Stand::UnderWay(..) | Stand::Over(_) => Ok(()),
+        match copy_state(ours.mark.as_ref(), theirs.mark.as_ref(), &self.to.name)? {
+            CopyState::Fresh | CopyState::Closed => self.first_role().await.map(drop),
+            CopyState::UnderWay(..) | CopyState::Over(_) => Ok(()),
         }
     }
 
-    async fn session(&self, at: Millis, merges: bool, hold: Hold) -> Result<Session, EngineError> {
+    async fn session(&self, at: Millis, merges: bool, permit: Permit) -> Result<Session, EngineError> {
         let nodes = self.from.ask("listing nodes", || self.from.store().nodes()).await?;
         let nodes = nodes.iter().map(|seen| seen.record.id.as_str().to_owned()).collect();
-        Ok(Session(Arc::new(Terms { nodes, at, merges, hold })))
+        Ok(Session(Arc::new(Terms { nodes, at, merges, permit })))
     }
 
     async fn marks(&self) -> Result<(Marked, Marked), EngineError> {
         Ok((Marked::of(&**self.from.store()).await?, Marked::of(&**self.to.store()).await?))
     }
 
-    /// What the destination is to be, as long as this copy has brought nothing.
+    /// The role of the destination before anything is copied.
     async fn first_role(&self) -> Result<Role, EngineError> {
         match self.options.merge {
             true => Ok(Role::MergingFrom),
@@ -186,7 +188,7 @@ impl Copier {
         }
     }
 
-    /// Marks the source; undone if the mark shows up in the destination, too.
+    /// Marks the source. Removes the mark if it shows up in the destination: both are one store.
     async fn close_source(&self, ours: &Marked) -> Result<Marked, EngineError> {
         let from = &self.from;
         let mark = Mark {
@@ -223,7 +225,7 @@ impl Copier {
         CopyRefusal::Overtaken { store: self.to.name.to_string() }.into()
     }
 
-    /// A copy that has brought nothing leaves nothing closed.
+    /// Removes both marks if nothing has been copied.
     async fn give_up(&self, ours: &Marked, theirs: &Marked) -> Result<(), EngineError> {
         let fresh = Runs::of(&self.to).next().await?.is_none();
         if fresh {
@@ -233,9 +235,9 @@ impl Copier {
         Ok(())
     }
 
-    /// Whether this is still the copy that fills the destination.
+    /// Checks that this copy still fills the destination.
     pub(super) async fn must_be_ours(&self, session: &Session) -> Result<(), EngineError> {
-        let Hold::Marks { theirs, .. } = &session.0.hold else { return Ok(()) };
+        let Permit::Marks { theirs, .. } = &session.0.permit else { return Ok(()) };
         let version = |marked: &Marked| marked.lock.as_ref().map(|lock: &Lock| lock.version);
         match version(&Marked::of(&**self.to.store()).await?) == version(theirs) {
             true => Ok(()),
@@ -243,13 +245,13 @@ impl Copier {
         }
     }
 
-    /// The source says where its runs went; then the destination is open.
+    /// Marks the source as moved, then opens the destination.
     pub(super) async fn hand_over(&self, session: &Session) -> Result<(), EngineError> {
-        let (ours, theirs) = match &session.0.hold {
-            Hold::Marks { ours, theirs } => (ours, theirs),
-            Hold::Dry | Hold::Over(_) => return Ok(()),
+        let (ours, theirs) = match &session.0.permit {
+            Permit::Marks { ours, theirs } => (ours, theirs),
+            Permit::Dry | Permit::Over(_) => return Ok(()),
         };
-        self.nobody_lives().await?;
+        self.check_no_live_nodes().await?;
         let moved = ours.mark.clone().map(|mark| Mark { role: Role::MovedTo, ..mark });
         let filled = theirs.mark.clone().map(|mark| Mark { role: Role::FilledFrom, ..mark });
         self.put_mark(&self.from, ours, moved.as_ref()).await?;
@@ -257,17 +259,17 @@ impl Copier {
         Ok(())
     }
 
-    /// Refuses a copy that was finished before, once the destination has gone on.
+    /// Refuses a finished copy if the destination has changed since.
     pub(super) fn must_not_be_over(session: &Session) -> Result<(), EngineError> {
-        match &session.0.hold {
-            Hold::Over(mark) => mark.closed().map_or(Ok(()), |closed| Err(StoreError::from(closed).into())),
-            Hold::Dry | Hold::Marks { .. } => Ok(()),
+        match &session.0.permit {
+            Permit::Over(mark) => mark.closed().map_or(Ok(()), |closed| Err(StoreError::from(closed).into())),
+            Permit::Dry | Permit::Marks { .. } => Ok(()),
         }
     }
 
-    async fn nobody_lives(&self) -> Result<(), EngineError> {
+    async fn check_no_live_nodes(&self) -> Result<(), EngineError> {
         for side in [&self.from, &self.to] {
-            let nodes = living(side).await?;
+            let nodes = live_nodes(side).await?;
             if !nodes.is_empty() {
                 let nodes =
                     nodes.iter().map(|seen| format!("node {} ({})", seen.record.id, seen.record.name));
@@ -279,9 +281,9 @@ impl Copier {
     }
 }
 
-/// Nodes that may be executing runs: all but those that are over for certain, or have been silent for so long that they
-/// look at the mark before they begin anything.
-async fn living(side: &Side) -> Result<Vec<NodeSeen>, EngineError> {
+/// Nodes that may be executing runs: all except those that are certainly gone, or silent for so long that they read
+/// the mark before they begin anything.
+async fn live_nodes(side: &Side) -> Result<Vec<NodeSeen>, EngineError> {
     let nodes = side.ask("listing nodes", || side.store().nodes()).await?;
     let now = side.ask("asking the time", || side.store().now()).await?;
     let silence = SILENCE_MIN.max(side.store().pace().silence_max);
@@ -293,10 +295,10 @@ async fn living(side: &Side) -> Result<Vec<NodeSeen>, EngineError> {
     Ok(nodes.into_iter().filter(lives).collect())
 }
 
-/// Opens a store that a copy closed. Returns what it said; none if it was open.
+/// Opens a store that a copy closed. Returns its mark; none if it was open.
 ///
-/// After a copy was finished this lets both stores execute the runs that were in flight: only for somebody who knows
-/// that the other one is not used.
+/// After a finished copy, both stores could then execute the runs that were active. Call it only if the other store
+/// is not used.
 pub async fn reopen(store: &dyn Store) -> Result<Option<Mark>, EngineError> {
     let marked = Marked::of(store).await?;
     let Some(mark) = marked.mark.clone().filter(|mark| !mark.role.is_open()) else { return Ok(None) };
@@ -317,45 +319,45 @@ mod tests {
         Mark { role, other: other.to_owned(), copy: copy.to_owned(), since: Millis(1) }
     }
 
-    fn stands(ours: Option<Mark>, theirs: Option<Mark>) -> Result<Stand, &'static str> {
-        stand(ours.as_ref(), theirs.as_ref(), "there").map_err(|error| error.code())
+    fn state_of(ours: Option<Mark>, theirs: Option<Mark>) -> Result<CopyState, &'static str> {
+        copy_state(ours.as_ref(), theirs.as_ref(), "there").map_err(|error| error.code())
     }
 
     #[test]
-    fn a_copy_goes_on_where_it_was() {
+    fn copy_resumes_where_it_stopped() {
         let ours = mark(Role::CopyingTo, "there", "1");
         let moved = mark(Role::MovedTo, "there", "1");
         let theirs = |role| Some(mark(role, "here", "1"));
-        assert_eq!(stands(None, None), Ok(Stand::Fresh));
-        assert_eq!(stands(Some(ours.clone()), None), Ok(Stand::Closed));
+        assert_eq!(state_of(None, None), Ok(CopyState::Fresh));
+        assert_eq!(state_of(Some(ours.clone()), None), Ok(CopyState::Closed));
         for role in [Role::FillingFrom, Role::MergingFrom] {
             for ours in [&ours, &moved] {
-                let stands = stands(Some(ours.clone()), theirs(role));
-                assert_eq!(stands, Ok(Stand::UnderWay(role)));
+                let state = state_of(Some(ours.clone()), theirs(role));
+                assert_eq!(state, Ok(CopyState::UnderWay(role)));
             }
         }
-        assert_eq!(stands(Some(moved.clone()), theirs(Role::FilledFrom)), Ok(Stand::Over(moved)));
+        assert_eq!(state_of(Some(moved.clone()), theirs(Role::FilledFrom)), Ok(CopyState::Over(moved)));
     }
 
     #[test]
-    fn a_store_that_was_filled_is_as_good_as_any() {
+    fn filled_store_can_be_copied_like_any_other() {
         let filled = || Some(mark(Role::FilledFrom, "elsewhere", "0"));
-        assert_eq!(stands(filled(), None), Ok(Stand::Fresh));
-        assert_eq!(stands(None, filled()), Ok(Stand::Fresh));
+        assert_eq!(state_of(filled(), None), Ok(CopyState::Fresh));
+        assert_eq!(state_of(None, filled()), Ok(CopyState::Fresh));
         let ours = mark(Role::CopyingTo, "there", "1");
-        assert_eq!(stands(Some(ours), filled()), Ok(Stand::Closed));
+        assert_eq!(state_of(Some(ours), filled()), Ok(CopyState::Closed));
     }
 
     #[test]
-    fn a_store_takes_part_in_one_copy_at_a_time() {
+    fn store_takes_part_in_one_copy_at_a_time() {
         for role in [Role::CopyingTo, Role::MovedTo, Role::FillingFrom, Role::MergingFrom] {
             let theirs = || Some(mark(role, "elsewhere", "2"));
-            assert_eq!(stands(None, theirs()), Err("GS0402"), "{role:?}");
-            assert_eq!(stands(Some(mark(Role::CopyingTo, "there", "1")), theirs()), Err("GS0402"));
-            assert_eq!(stands(theirs(), None), Err("GS0404"), "{role:?}");
+            assert_eq!(state_of(None, theirs()), Err("GS0402"), "{role:?}");
+            assert_eq!(state_of(Some(mark(Role::CopyingTo, "there", "1")), theirs()), Err("GS0402"));
+            assert_eq!(state_of(theirs(), None), Err("GS0404"), "{role:?}");
         }
         let elsewhere = mark(Role::CopyingTo, "elsewhere", "1");
-        assert_eq!(stands(Some(elsewhere.clone()), None), Err("GS0404"));
-        assert_eq!(stands(Some(elsewhere.clone()), Some(elsewhere)), Err("GS0402"), "both are one");
+        assert_eq!(state_of(Some(elsewhere.clone()), None), Err("GS0404"));
+        assert_eq!(state_of(Some(elsewhere.clone()), Some(elsewhere)), Err("GS0402"), "both are one");
     }
 }

@@ -1,4 +1,4 @@
-//! One of the two stores of a copy: asked with patience, listed page by page.
+//! One of the two stores of a copy: requests with retries, and paged lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use goldseam_engine::ledger::commit::{Ledger, Patience};
 use goldseam_engine::ledger::copy_mark as mark;
 use goldseam_engine::ledger::error::EngineError;
 
-/// Records listed at a time.
+/// Records per read of the store.
 const PAGE: u32 = 200;
 
-/// A store, and what people call it.
+/// A store and its display name.
 #[derive(Debug, Clone)]
 pub(super) struct Side {
     pub(super) ledger: Ledger,
     pub(super) name: Arc<str>,
 }
 
-/// A run as a list gave it.
+/// A listed run.
 #[derive(Debug, Clone)]
 pub(super) struct Listed {
     pub(super) run: RunId,
-    /// Its cached row; none if that is lost.
+    /// Its cached row; none if it is lost.
     pub(super) row: Option<Box<Row>>,
 }
 
@@ -45,7 +45,7 @@ impl Side {
         self.ledger.clock.elapsed()
     }
 
-    /// Asks until the store answers or patience ends. Only for what may be done twice.
+    /// Repeats a request until the store answers or the retries end. Only for idempotent requests.
     pub(super) async fn ask<T, F, Fut>(&self, doing: &'static str, mut ask: F) -> Result<T, EngineError>
     where
         F: FnMut() -> Fut,
@@ -58,7 +58,7 @@ impl Side {
         self.insist(doing, asked).await
     }
 
-    /// The same for what asks the store several times.
+    /// Like `ask`, for several requests.
     pub(super) async fn insist<T, F, Fut>(&self, doing: &'static str, ask: F) -> Result<T, EngineError>
     where
         F: FnMut() -> Fut,
@@ -68,7 +68,7 @@ impl Side {
     }
 
     pub(super) async fn head(&self, run: &RunId) -> Result<Option<Head>, EngineError> {
-        self.ask("looking at a run", || self.store().head(run)).await
+        self.ask("reading a run", || self.store().head(run)).await
     }
 
     pub(super) async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, EngineError> {
@@ -94,16 +94,16 @@ impl Side {
     }
 }
 
-/// A list in pages. None of them is empty.
+/// A list in pages, none of which is empty.
 pub(super) trait Pages: Send {
-    /// What is listed.
+    /// The listed records.
     type Item: Send;
 
-    /// The next page; none after the last one.
+    /// Returns the next page; none after the last one.
     fn next(&mut self) -> impl Future<Output = Result<Option<Vec<Self::Item>>, EngineError>> + Send;
 }
 
-/// Every run: first those whose row is lost, so that one whose row is written anew meanwhile is not missed.
+/// All runs: first those without a row, so that a run whose row is rewritten meanwhile is not missed.
 #[derive(Debug)]
 pub(super) struct Runs<'a> {
     side: &'a Side,
@@ -156,7 +156,7 @@ impl Pages for Runs<'_> {
     }
 }
 
-/// Every task, in order of id.
+/// All tasks, ordered by id.
 #[derive(Debug)]
 pub(super) struct Tasks<'a> {
     side: &'a Side,
@@ -180,7 +180,7 @@ impl Pages for Tasks<'_> {
     }
 }
 
-/// Every lock but the copy's own, in order of name.
+/// All locks except the copy mark, ordered by name.
 #[derive(Debug)]
 pub(super) struct Locks<'a> {
     side: &'a Side,
@@ -210,7 +210,7 @@ impl Pages for Locks<'_> {
     }
 }
 
-/// How many there are.
+/// Counts the listed records.
 pub(super) async fn count(mut pages: impl Pages) -> Result<u64, EngineError> {
     let mut count = 0;
     while let Some(page) = pages.next().await? {

@@ -1,9 +1,9 @@
-//! One log read and judged: where it ends, its fingerprint, the row that follows from it, and its damage.
+//! The survey of one log: its end, its fingerprint, its derived row, and its damage.
 //!
-//! Invariant: a log is judged whole before any of it is written. What is damaged is carried as it is, so that the
-//! same rule (K1) finds it at the destination; where an event is lost, its position holds [`LOST`], which no
-//! release takes for an event. Nothing is guessed, and what comes behind keeps its place. The same text keeps the place of
-//! what was archived, until the log is trimmed there, too.
+//! Invariant: a log is checked as a whole before any of it is written. Damaged events are copied unchanged, so rule
+//! K1 finds them at the destination, too. A lost event is replaced by [`LOST`], which no release reads as an event,
+//! so later events keep their positions. The same text takes the place of archived events, until the log is trimmed
+//! at the destination.
 
 use goldseam_core::branch::Why;
 use goldseam_core::codec::{chain, decode};
@@ -15,42 +15,42 @@ use super::side::{Listed, Side};
 use goldseam_engine::ledger::commit::is_tombstone;
 use goldseam_engine::ledger::error::EngineError;
 
-/// What stands where an event was lost.
+/// The text in place of a lost event.
 pub(super) const LOST: &str = r#"{"lost":"this event was not there when its log was copied"}"#;
-/// Most lost events of one log that are marked so; what has a wider gap stays behind.
+/// Maximum number of lost events in one log that are replaced; a log with more is left behind.
 const LOST_MAX: u64 = 10_000;
-/// Events read at first: most logs are short, and their events may be large.
+/// Events of the first read: most logs are short, and events may be large.
 const FIRST_PAGE: u32 = 32;
-/// Most events read at a time.
+/// Maximum number of events per read.
 const PAGE_MAX: u64 = 1_000;
-/// Bytes to read at a time, judged by the page before.
+/// Target bytes per read, estimated from the previous page.
 const PAGE_BYTES: u64 = 1 << 20;
 
-/// A piece of a log without gaps.
+/// A part of a log without gaps.
 #[derive(Debug, Clone)]
-pub(super) struct Stretch {
+pub(super) struct Segment {
     /// The position before its first event.
     pub(super) after: Seq,
     pub(super) texts: Vec<String>,
 }
 
-impl Stretch {
+impl Segment {
     /// The position of its last event.
     pub(super) fn end(&self) -> Seq {
         Seq(self.after.0 + self.texts.len() as u64)
     }
 }
 
-/// Reads a log piece by piece.
+/// Reads a log segment by segment.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     side: &'a Side,
     run: &'a RunId,
     after: Seq,
     limit: u32,
-    /// Events that were not there so far.
+    /// Number of lost events so far.
     lost: u64,
-    /// The tombstone with which the log begins: what came before it is archived, not lost.
+    /// The tombstone at the start of the log: events before it are archived, not lost.
     tombstone: Option<Seq>,
     over: bool,
 }
@@ -60,18 +60,18 @@ impl<'a> Reader<'a> {
         Self { side, run, after: Seq::ZERO, limit: FIRST_PAGE, lost: 0, tombstone: None, over: false }
     }
 
-    /// The next piece; none after the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Stretch>, EngineError> {
+    /// Returns the next segment; none after the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Segment>, EngineError> {
         if self.over {
             return Ok(None);
         }
         let page = self.side.read(self.run, self.after, self.limit).await?;
         // A short page is the last one.
         self.over = page.len() < self.limit as usize;
-        let mut stretch = Stretch { after: self.after, texts: Vec::with_capacity(page.len()) };
+        let mut segment = Segment { after: self.after, texts: Vec::with_capacity(page.len()) };
         let mut bytes = 0;
         for record in page {
-            let next = stretch.end().next();
+            let next = segment.end().next();
             let gap = record.seq.0.saturating_sub(next.0);
             if gap > 0 && next == Seq(1) && is_tombstone(&record) {
                 self.tombstone = Some(record.seq);
@@ -83,18 +83,18 @@ impl<'a> Reader<'a> {
                     Corrupt::new(next, format!("it is missing; the next one found is {}", record.seq));
                 return Err(EngineError::Corrupt { run: self.run.clone(), corrupt });
             }
-            stretch.texts.extend((0..gap).map(|_| LOST.to_owned()));
+            segment.texts.extend((0..gap).map(|_| LOST.to_owned()));
             bytes += record.body.len() as u64;
-            stretch.texts.push(record.body);
+            segment.texts.push(record.body);
         }
-        self.after = stretch.end();
-        let average = (bytes / (stretch.texts.len() as u64).max(1)).max(1);
+        self.after = segment.end();
+        let average = (bytes / (segment.texts.len() as u64).max(1)).max(1);
         self.limit = u32::try_from((PAGE_BYTES / average).clamp(1, PAGE_MAX)).unwrap_or(1);
-        Ok(Some(stretch).filter(|stretch| !stretch.texts.is_empty()))
+        Ok(Some(segment).filter(|segment| !segment.texts.is_empty()))
     }
 }
 
-/// The fingerprint of a log: of all its texts, in order.
+/// The fingerprint of a log: a hash of all its texts, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Print {
     pub(super) end: Seq,
@@ -114,18 +114,18 @@ impl Print {
         print
     }
 
-    /// Together with the run's name.
+    /// The fingerprint together with the run id.
     pub(super) fn of_run(self, run: &RunId) -> Hash {
         Hash::of_parts(&[run.as_str(), &self.end.0.to_string(), &self.hash.to_string()])
     }
 
-    /// Of a log that must be whole; none if something of it is lost.
+    /// The fingerprint of an undamaged log; none if an event is lost.
     pub(super) async fn read(side: &Side, run: &RunId) -> Result<Option<Self>, EngineError> {
         let read = Self::read_all(side, run).await?;
         Ok(read.filter(|(_, lost)| *lost == 0).map(|(print, _)| print))
     }
 
-    /// Of a log with what is lost marked as lost; none if that is too much.
+    /// The fingerprint of a log with lost events replaced; none if too many are lost.
     pub(super) async fn read_marked(side: &Side, run: &RunId) -> Result<Option<Self>, EngineError> {
         Ok(Self::read_all(side, run).await?.map(|(print, _)| print))
     }
@@ -134,7 +134,7 @@ impl Print {
         let (mut reader, mut print) = (Reader::new(side, run), Self::default());
         loop {
             match reader.next().await {
-                Ok(Some(stretch)) => stretch.texts.iter().for_each(|text| print.add(chain(text))),
+                Ok(Some(segment)) => segment.texts.iter().for_each(|text| print.add(chain(text))),
                 Ok(None) => return Ok(Some((print, reader.lost))),
                 Err(EngineError::Corrupt { .. }) => return Ok(None),
                 Err(error) => return Err(error),
@@ -143,19 +143,19 @@ impl Print {
     }
 }
 
-/// What the source has under a run's id.
+/// The log of a run in the source.
 #[derive(Debug)]
 pub(super) struct Survey {
     pub(super) run: RunId,
     pub(super) print: Print,
-    /// The row as it follows from the log. Of a damaged one, the row that the source has: nothing else is known.
+    /// The row derived from the log. For a damaged log, the row of the source.
     pub(super) row: Option<Box<Summary>>,
-    /// What is wrong with the log.
+    /// The first damage of the log.
     pub(super) corrupt: Option<Corrupt>,
-    /// The tombstone with which it begins, if what came before that is removed.
+    /// The tombstone at its start, if the events before it were removed.
     pub(super) tombstone: Option<Seq>,
-    /// All of it, if it is short.
-    short: Option<Stretch>,
+    /// The whole log, if it is short.
+    short: Option<Segment>,
 }
 
 impl Survey {
@@ -163,7 +163,7 @@ impl Survey {
         self.print.end
     }
 
-    /// The log once more.
+    /// Reads the log a second time.
     pub(super) fn again<'a>(&'a self, side: &'a Side) -> Again<'a> {
         match &self.short {
             Some(all) => Again::Kept(Some(all)),
@@ -172,15 +172,15 @@ impl Survey {
     }
 }
 
-/// A log read for the second time.
+/// A log that is read a second time.
 #[derive(Debug)]
 pub(super) enum Again<'a> {
-    Kept(Option<&'a Stretch>),
+    Kept(Option<&'a Segment>),
     Read(Reader<'a>),
 }
 
 impl Again<'_> {
-    pub(super) async fn next(&mut self) -> Result<Option<Stretch>, EngineError> {
+    pub(super) async fn next(&mut self) -> Result<Option<Segment>, EngineError> {
         match self {
             Self::Kept(all) => Ok(all.take().cloned()),
             Self::Read(reader) => reader.next().await,
@@ -188,15 +188,23 @@ impl Again<'_> {
     }
 }
 
-/// What has been read of a log so far.
+/// The text of one event, its hash, and the hash of the event before it.
+struct Text<'a> {
+    seq: Seq,
+    text: &'a str,
+    prev: Hash,
+    head: Hash,
+}
+
+/// The checks of a log so far.
 #[derive(Debug, Default)]
-struct Judged {
+struct Checks {
     print: Print,
     prev: Hash,
     fold: Fold,
-    /// Where loading may begin.
+    /// The position from which loading may start.
     base: Seq,
-    /// What stands before this was archived.
+    /// Events before this position are archived.
     tombstone: Seq,
     corrupt: Option<Corrupt>,
 }
@@ -206,11 +214,11 @@ enum Fold {
     #[default]
     Nothing,
     Row(Box<Summary>),
-    /// The run moved to another branch: only its whole history tells.
+    /// The run moved to another branch, so the row needs the whole history.
     NeedsHistory,
 }
 
-impl Judged {
+impl Checks {
     fn take(&mut self, run: &RunId, text: &str) {
         let seq = self.print.end.next();
         let head = chain(text);
@@ -219,17 +227,17 @@ impl Judged {
         if self.corrupt.is_some() || seq < self.tombstone {
             return;
         }
-        if let Err(corrupt) = self.judge(run, (seq, text), (prev, head)) {
+        if let Err(corrupt) = self.check(run, Text { seq, text, prev, head }) {
             self.corrupt = Some(corrupt);
         }
     }
 
-    fn judge(&mut self, run: &RunId, (seq, text): (Seq, &str), hashes: (Hash, Hash)) -> Result<(), Corrupt> {
+    fn check(&mut self, run: &RunId, text: Text<'_>) -> Result<(), Corrupt> {
+        let Text { seq, text, prev, head } = text;
         if text == LOST {
             return Err(Corrupt::new(seq, "it is missing"));
         }
         let recorded = decode(seq, text)?;
-        let (prev, head) = hashes;
         if recorded.prev != prev && seq != self.tombstone {
             return Err(Corrupt::new(
                 seq,
@@ -260,32 +268,34 @@ impl Judged {
 }
 
 impl Copier {
-    /// Reads the whole log of a run and judges it.
+    /// Reads and checks the whole log of a run.
     pub(super) async fn survey(&self, listed: &Listed) -> Result<Survey, EngineError> {
         let run = &listed.run;
-        let (mut reader, mut judged, mut short) = (Reader::new(&self.from, run), Judged::default(), None);
+        let mut reader = Reader::new(&self.from, run);
+        let mut checks = Checks::default();
+        let mut short = None;
         let mut first = true;
-        while let Some(stretch) = reader.next().await? {
-            judged.tombstone = reader.tombstone.unwrap_or_default();
-            stretch.texts.iter().for_each(|text| judged.take(run, text));
-            short = Some(stretch).filter(|_| std::mem::take(&mut first));
+        while let Some(segment) = reader.next().await? {
+            checks.tombstone = reader.tombstone.unwrap_or_default();
+            segment.texts.iter().for_each(|text| checks.take(run, text));
+            short = Some(segment).filter(|_| std::mem::take(&mut first));
         }
-        let derived = match judged.fold {
+        let derived = match checks.fold {
             Fold::Row(row) => Ok(Some(row)),
             Fold::Nothing => Ok(None),
-            Fold::NeedsHistory if judged.corrupt.is_some() => Ok(None),
-            Fold::NeedsHistory => self.derived(run, judged.base, judged.print.end).await?.map(Some),
+            Fold::NeedsHistory if checks.corrupt.is_some() => Ok(None),
+            Fold::NeedsHistory => self.derived(run, checks.base, checks.print.end).await?.map(Some),
         };
-        let (row, corrupt) = match (derived, judged.corrupt) {
-            // A log that grows meanwhile is found out in the end.
-            (Ok(row), None) => (row.filter(|row| row.as_of == judged.print.end), None),
+        let (row, corrupt) = match (derived, checks.corrupt) {
+            // If the log grows meanwhile, the final comparison finds it.
+            (Ok(row), None) => (row.filter(|row| row.as_of == checks.print.end), None),
             (_, Some(corrupt)) | (Err(corrupt), None) => (listed.summary(), Some(corrupt)),
         };
         let tombstone = reader.tombstone;
-        Ok(Survey { run: run.clone(), print: judged.print, row, corrupt, tombstone, short })
+        Ok(Survey { run: run.clone(), print: checks.print, row, corrupt, tombstone, short })
     }
 
-    /// The row of a run that has moved to another branch.
+    /// Derives the row of a run that moved to another branch.
     async fn derived(
         &self,
         run: &RunId,

@@ -1,21 +1,21 @@
-//! Tasks: users' own with everything that is in their records, and the engine's.
+//! The copying of tasks: those of users with their whole records, and those of the engine.
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_store::{Expect, Written};
 
 use super::Copier;
-use super::crew::each;
-use super::report::{CopyFinding, CopyReport, Fate, Progress, Stage};
+use super::concurrent::each;
+use super::report::{CopyFinding, CopyReport, Fate, Progress, Stage, Subject};
 use super::session::Session;
 use super::side::{Tasks, count};
 use goldseam_engine::ledger::error::EngineError;
 
-/// The task as it begins at the destination. Nodes do not come along: what one of them had is ready again, and
-/// nothing is charged for it. Whoever else has a task may go on with it there, under the same fence.
+/// The task as it starts at the destination. A task of a node is ready again, without a counted delivery, because
+/// nodes are not copied. Any other claimant may continue with its task there, under the same fence.
 pub(super) fn carried(task: Task, session: &Session) -> Task {
     let by_node = task.owner.as_deref().is_some_and(|owner| session.is_node(owner));
     match task.state == TaskState::Claimed && by_node {
-        true => task.taken_back("its store was copied, and its node did not come along", session.at()),
+        true => task.taken_back("its store was copied without its node", session.at()),
         false => task,
     }
 }
@@ -28,22 +28,22 @@ impl Copier {
     ) -> Result<(), EngineError> {
         self.must_be_ours(session).await?;
         let (total, mut done) = (count(Tasks::of(&self.from)).await?, 0);
-        // Only then can a task belong to a run that is not at the destination.
-        let doubt = report.runs.left_behind > 0;
+        // Only if runs were left behind can a task belong to a run that the destination lacks.
+        let check_run = report.runs.left_behind > 0;
         let carry = |task: Task| {
             let (copier, session) = (self.clone(), session.clone());
-            async move { copier.carry_task(&session, task, doubt).await }
+            async move { copier.carry_task(&session, task, check_run).await }
         };
         each(Tasks::of(&self.from), carry, |fate: Fate| {
             if let Some(finding) = fate.count(&mut report.tasks) {
                 report.find(finding);
             }
             done += 1;
-            self.tell(Progress { stage: Stage::Tasks, done, total });
+            self.report_progress(Progress { stage: Stage::Tasks, done, total });
         })
         .await?;
         if !session.is_dry() {
-            // They were not there before this copy.
+            // They were created by this copy.
             let along = report.brought_along.min(report.tasks.there);
             report.tasks.there -= along;
             report.tasks.copied += along;
@@ -51,13 +51,13 @@ impl Copier {
         Ok(())
     }
 
-    async fn carry_task(&self, session: &Session, task: Task, doubt: bool) -> Result<Fate, EngineError> {
+    async fn carry_task(&self, session: &Session, task: Task, check_run: bool) -> Result<Fate, EngineError> {
         let task = carried(task, session);
-        if doubt
+        if check_run
             && let Some(run) = &task.run
             && !self.is_like(run).await?
         {
-            return Ok(left(&task, format!("its run {run} stays behind")));
+            return Ok(left(&task, format!("its run {run} is left behind")));
         }
         let found = match session.is_dry() {
             true => self.to.task(&task.id).await?,
@@ -68,7 +68,7 @@ impl Copier {
         };
         match found {
             Some(found) if found == task => Ok(Fate::There),
-            // Nothing but this copy has written here, so it is the same task as it was some time ago.
+            // Only this copy has written here, so it is an earlier version of the same task.
             Some(found) if !session.merges() && found.id == task.id && found.version < task.version => {
                 if session.is_dry() {
                     return Ok(Fate::Copied);
@@ -76,13 +76,19 @@ impl Copier {
                 match self.put_task(&task, Expect::Version(found.version)).await? {
                     Written::Done => Ok(Fate::Copied),
                     Written::Lost(Some(found)) if found == task => Ok(Fate::There),
-                    Written::Lost(_) => Ok(left(&task, "somebody else writes it there".to_owned())),
+                    Written::Lost(_) => {
+                        Ok(left(&task, "another process writes it at the destination".to_owned()))
+                    }
                 }
             }
             None if session.is_dry() => Ok(Fate::Copied),
-            None => Ok(left(&task, "it is gone again there".to_owned())),
-            Some(found) if found.id == task.id => Ok(left(&task, "another task has its id there".to_owned())),
-            Some(rival) => Ok(left(&task, format!("task {} has its key or its lane there", rival.id))),
+            None => Ok(left(&task, "it was removed again at the destination".to_owned())),
+            Some(found) if found.id == task.id => {
+                Ok(left(&task, "another task at the destination has its id".to_owned()))
+            }
+            Some(rival) => {
+                Ok(left(&task, format!("task {} at the destination has its key or its lane", rival.id)))
+            }
         }
     }
 
@@ -90,7 +96,7 @@ impl Copier {
         self.to.ask("writing a task", || self.to.store().put_task(task.clone(), expect)).await
     }
 
-    /// Whether the destination has the task as it must be.
+    /// Whether the destination has the task as expected.
     pub(super) async fn has_task(&self, session: &Session, task: Task) -> Result<bool, EngineError> {
         let task = carried(task, session);
         Ok(self.to.task(&task.id).await?.as_ref() == Some(&task))
@@ -98,5 +104,5 @@ impl Copier {
 }
 
 fn left(task: &Task, what: String) -> Fate {
-    Fate::LeftBehind(CopyFinding::new("GS0403", ("task", task.id.as_str()), what))
+    Fate::LeftBehind(CopyFinding::new("GS0403", Subject::task(&task.id), what))
 }

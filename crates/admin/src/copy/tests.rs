@@ -1,4 +1,4 @@
-//! What only a store in memory can be made to do.
+//! Faults that only the in-memory store can inject.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ fn copier(from: &Client, to: &Client) -> Copier {
 }
 
 #[tokio::test]
-async fn what_changes_at_the_destination_meanwhile_is_found_and_nothing_is_handed_over() {
+async fn change_at_the_destination_is_found_and_prevents_handover() {
     let (from, here) = store_with(&["a", "b"]).await;
     let (to, there) = store_with(&[]).await;
     let (victim, once) = (Arc::clone(&to), AtomicBool::new(true));
@@ -49,7 +49,7 @@ async fn what_changes_at_the_destination_meanwhile_is_found_and_nothing_is_hande
 }
 
 #[tokio::test]
-async fn who_lost_his_lock_is_gone_after_a_long_silence() {
+async fn node_without_its_lock_is_gone_after_a_long_silence() {
     let (store, clock) = MemoryStore::manual();
     let from = Arc::new(store);
     let here = Client::new(Arc::clone(&from) as Arc<dyn Store>);
@@ -71,7 +71,7 @@ async fn who_lost_his_lock_is_gone_after_a_long_silence() {
 }
 
 #[tokio::test]
-async fn a_gap_too_wide_to_be_marked_stays_behind() {
+async fn log_with_too_many_lost_events_is_left_behind() {
     let (from, here) = store_with(&["a", "b"]).await;
     let (to, there) = store_with(&[]).await;
     let run = RunId::new("a").unwrap();
@@ -92,7 +92,7 @@ async fn a_gap_too_wide_to_be_marked_stays_behind() {
     assert_eq!(to.head(&run).await.unwrap(), None);
 }
 
-/// A store by the machine's clock that says it was moved, once told so.
+/// A store by the machine's clock, and a function that marks it as moved.
 async fn closing() -> (Arc<MemoryStore>, impl AsyncFn()) {
     let store = Arc::new(MemoryStore::new(Arc::new(|| SystemClock.now())));
     let closed = Arc::clone(&store);
@@ -116,7 +116,7 @@ async fn eventually(mut probe: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn a_node_that_was_out_of_sight_begins_nothing_in_a_closed_store() {
+async fn node_without_beats_begins_nothing_in_a_closed_store() {
     let (store, close) = closing().await;
     let (door, second) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
     let (opened, seen) = (Arc::clone(&door), Arc::clone(&second));
@@ -139,7 +139,7 @@ async fn a_node_that_was_out_of_sight_begins_nothing_in_a_closed_store() {
     let shared = Arc::clone(&link) as Arc<dyn Store>;
     let engine = Engine::builder(shared).config(config).workflow("flow", work).start().await.unwrap();
     engine.run("flow", "a", &()).await.unwrap();
-    // It beats no more, and is unsure of itself soon after.
+    // Its beats fail, so it soon no longer trusts its ownership.
     link.follow(Plan::pass().every(Op::Beat, Fault::FailBefore));
     let born = SystemClock.elapsed();
     eventually(async || SystemClock.elapsed() > born + silence_max * 2).await;
@@ -155,14 +155,14 @@ async fn a_node_that_was_out_of_sight_begins_nothing_in_a_closed_store() {
 }
 
 #[tokio::test]
-async fn a_node_that_comes_back_into_a_closed_store_ends() {
+async fn node_that_returns_to_a_closed_store_ends() {
     let (store, close) = closing().await;
     let (beat, silence_max) = (Duration::from_millis(5), Duration::from_millis(20));
     let config = Config { beat, silence_max, sweep: None, ..Config::default() };
     let link = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, Plan::pass()));
     let shared = Arc::clone(&link) as Arc<dyn Store>;
     let engine = Engine::builder(shared).config(config).start().await.unwrap();
-    // The next beat that lands comes late.
+    // The next successful beat comes late.
     link.follow(Plan::pass().every(Op::Beat, Fault::FailBefore));
     let gone = SystemClock.elapsed();
     close().await;

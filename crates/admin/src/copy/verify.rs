@@ -1,18 +1,18 @@
-//! Everything compared once more, from both stores, when all of it is there: what counts is what can be read.
+//! The final comparison of both stores, as they can be read.
 
 use goldseam_core::RunId;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 
 use super::Copier;
-use super::crew::each;
-use super::report::{CopyFinding, CopyReport, Digests, Progress, Stage};
+use super::concurrent::each;
+use super::report::{CopyFinding, CopyReport, Digests, Progress, Stage, Subject};
 use super::session::Session;
 use super::side::{Listed, Locks, Runs, Tasks};
 use super::survey::Print;
 use goldseam_engine::ledger::error::EngineError;
 
-/// A run as both stores have it.
+/// The fingerprints of a run in both stores.
 struct Pair {
     run: RunId,
     here: Option<Print>,
@@ -28,7 +28,9 @@ impl Copier {
     }
 
     async fn verify_logs(&self, report: &mut CopyReport) -> Result<(), EngineError> {
-        let (mut digests, total, mut done) = (Digests::default(), report.runs.all(), 0);
+        let mut digests = Digests::default();
+        let total = report.runs.all();
+        let mut done = 0;
         let read = |listed: Listed| {
             let copier = self.clone();
             async move { copier.pair(listed.run).await }
@@ -45,10 +47,10 @@ impl Copier {
                     report.runs.verified += 1;
                     report.events.verified += print.end.0;
                 }
-                _ => unlike(report, ("run", run.as_str())),
+                _ => report_difference(report, Subject::run(&run)),
             }
             done += 1;
-            self.tell(Progress { stage: Stage::Verifying, done, total });
+            self.report_progress(Progress { stage: Stage::Verifying, done, total });
         })
         .await?;
         report.digests = Some(digests);
@@ -62,34 +64,34 @@ impl Copier {
     }
 
     async fn verify_tasks(&self, session: &Session, report: &mut CopyReport) -> Result<(), EngineError> {
-        let look = |task: Task| {
+        let compare = |task: Task| {
             let (copier, session) = (self.clone(), session.clone());
             async move { Ok((task.id.clone(), copier.has_task(&session, task).await?)) }
         };
-        each(Tasks::of(&self.from), look, |(id, fits)| match fits {
+        each(Tasks::of(&self.from), compare, |(id, fits)| match fits {
             true => report.tasks.verified += 1,
-            false => unlike(report, ("task", id.as_str())),
+            false => report_difference(report, Subject::task(&id)),
         })
         .await
     }
 
     async fn verify_locks(&self, session: &Session, report: &mut CopyReport) -> Result<(), EngineError> {
-        let look = |lock: Lock| {
+        let compare = |lock: Lock| {
             let (copier, session) = (self.clone(), session.clone());
             async move { Ok((lock.name.clone(), copier.has_lock(&session, &lock).await?)) }
         };
-        each(Locks::of(&self.from), look, |(name, fits)| match fits {
+        each(Locks::of(&self.from), compare, |(name, fits)| match fits {
             true => report.locks.verified += 1,
-            false => unlike(report, ("lock", name.as_str())),
+            false => report_difference(report, Subject::lock(&name)),
         })
         .await
     }
 }
 
-/// Something is not the same, unless it stays behind knowingly.
-fn unlike(report: &mut CopyReport, subject: (&'static str, &str)) {
-    if !report.speaks_of(subject) {
-        let what = "it is not the same in both stores: somebody writes to one of them";
+/// Reports a difference, unless the record has a finding already.
+fn report_difference(report: &mut CopyReport, subject: Subject<'_>) {
+    if !report.has_finding(subject) {
+        let what = "the two stores differ: another process writes to one of them";
         report.find(CopyFinding::new("GS0405", subject, what));
     }
 }

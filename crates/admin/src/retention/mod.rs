@@ -1,16 +1,15 @@
-//! Archiving runs that ended long ago, and removing their logs from the store.
+//! Retention: archives runs that ended long ago, and removes their logs from the store.
 //!
-//! Invariants: a log is removed only when the whole of it is in an archive, durable and read back, and only by way of
-//! its own last event, the tombstone, which the log takes at exactly the end that was archived. So a run that goes on in
-//! between stays whole, and a crash leaves either a run with a copy in the archive or a tombstone whose log the next
-//! prune removes.
+//! Invariants: a log is removed only after its archive is durable and was read back, and only by its last event, the
+//! tombstone, which is appended at exactly the archived end. So a run that continues in between stays complete, and a
+//! crash leaves either a run with a copy in the archive, or a tombstone whose log the next prune removes.
 //!
 //! # Layout
 //!
 //! | module | holds |
 //! |---|---|
-//! | `plan` | which runs may be pruned, and what an earlier prune left undone |
-//! | `prune` | archive, bury, remove |
+//! | `plan` | which runs may be pruned, and what an earlier prune left unfinished |
+//! | `prune` | archives a run, appends its tombstone, removes its log |
 
 mod plan;
 mod prune;
@@ -35,95 +34,95 @@ impl<'a> Pruner<'a> {
     }
 }
 
-/// Which runs are to be pruned. Nothing is unless somebody asks.
+/// Which runs are to be pruned. Runs are pruned only on request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
-    /// They ended at least so long ago, by the store's clock.
+    /// Minimum time since the run ended, by the store's clock.
     pub older_than: Duration,
-    /// How they ended; empty is any way.
+    /// Statuses of the runs; empty: any terminal status.
     pub statuses: Vec<Status>,
-    /// Of this workflow only.
+    /// Only runs of this workflow.
     pub workflow: Option<WorkflowName>,
-    /// At most so many, the oldest first.
+    /// Maximum number of runs, oldest first.
     pub limit: Option<u64>,
 }
 
 /// What a prune would do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// Runs that ended before this moment are pruned.
+    /// Runs that ended before this time are pruned.
     pub before: Millis,
     /// Runs to archive and remove.
     pub runs: Vec<Candidate>,
-    /// There are more to archive and remove, which the limit leaves for later.
+    /// Whether more runs match than the limit allows.
     pub more: bool,
-    /// Tombstones whose logs an earlier prune did not get to remove; looked for only if there is no more.
+    /// Tombstones whose logs an earlier prune did not remove; searched for only if `more` is false.
     pub unfinished: Vec<(RunId, Seq)>,
-    /// Old enough, but part of something that still moves: a parent, a child or a task.
+    /// Number of runs that are old enough, but have an active parent, child or task.
     pub held: u64,
 }
 
-/// A run that may be pruned, by its row.
+/// A run that may be pruned, according to its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// The run.
     pub run: RunId,
     /// Its workflow.
     pub workflow: WorkflowName,
-    /// How it ended.
+    /// Its status.
     pub status: Status,
-    /// When.
+    /// When it ended.
     pub finished_at: Millis,
-    /// How long its log is.
+    /// Number of events in its log.
     pub events: u64,
-    /// Tasks of it that are over, and go with it.
+    /// Its finished tasks, which are removed with it.
     tasks: Vec<TaskId>,
 }
 
-/// How far a prune is.
+/// The progress of a prune.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Runs seen to.
+    /// Runs done.
     pub done: u64,
-    /// Of so many.
+    /// Runs in the plan.
     pub total: u64,
 }
 
-/// What a prune did.
+/// The result of a prune.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PruneReport {
-    /// What was archived and removed.
+    /// The runs that were archived and removed.
     pub pruned: Vec<PrunedRun>,
-    /// Where the archive's batches are.
+    /// The locations of the archive's batches.
     pub batches: Vec<String>,
-    /// Bytes in them.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Logs removed that an earlier prune had archived.
+    /// Number of logs removed that an earlier prune had archived.
     pub finished: u64,
-    /// What was left alone, and why.
+    /// Runs that were left unchanged, with the reason.
     pub left: Vec<(RunId, String)>,
 }
 
 impl PruneReport {
-    /// Events removed.
+    /// Number of events removed.
     pub fn events(&self) -> u64 {
         self.pruned.iter().map(|run| run.events).sum()
     }
 }
 
-/// A run of which a tombstone is left.
+/// A run of which only a tombstone is left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrunedRun {
     /// The run.
     pub run: RunId,
     /// Its workflow.
     pub workflow: WorkflowName,
-    /// How it ended.
+    /// Its status.
     pub status: Status,
-    /// When.
+    /// When it ended.
     pub finished_at: Millis,
-    /// How many events were archived.
+    /// Number of events archived.
     pub events: u64,
-    /// Where.
+    /// The location of the archive.
     pub archive: String,
 }

@@ -1,4 +1,4 @@
-//! Which runs may be pruned.
+//! The plan of a prune: which runs may be pruned.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,30 +9,30 @@ use goldseam_store::{RunFilter, RunOrder, TaskFilter};
 use super::{Candidate, Plan, Pruner, Retention};
 use goldseam_engine::ledger::error::EngineError;
 
-/// Rows and tasks listed at a time.
+/// Rows or tasks per read of the store.
 const PAGE: u32 = 200;
-/// Questions to the store side by side.
-const SIDE_BY_SIDE: usize = 8;
+/// Maximum number of concurrent reads.
+const CONCURRENCY: usize = 8;
 
-/// What still moves: a run that is part of it is not pruned.
+/// The runs that have not ended, and their parents. Related runs are not pruned.
 #[derive(Debug, Default)]
-struct Moving {
+struct Unended {
     runs: HashSet<RunId>,
     parents: HashSet<RunId>,
 }
 
-impl Moving {
+impl Unended {
     fn holds(&self, row: &Summary) -> bool {
         self.parents.contains(&row.run) || row.parent.as_ref().is_some_and(|run| self.runs.contains(run))
     }
 }
 
 impl Pruner<'_> {
-    /// Lists the runs that a prune would archive and remove. Changes nothing.
+    /// Plans a prune. Changes nothing.
     pub async fn plan(&self, retention: &Retention) -> Result<Plan, EngineError> {
         let now = self.client.store().now().await?;
         let mut plan = Plan { before: now - retention.older_than, ..Plan::default() };
-        let moving = self.moving().await?;
+        let unended = self.unended_runs().await?;
         let mut tombstones = Vec::new();
         let over: Vec<Status> = Status::ALL.into_iter().filter(|status| status.is_terminal()).collect();
         let wanted = |status: &Status| retention.statuses.is_empty() || retention.statuses.contains(status);
@@ -43,7 +43,7 @@ impl Pruner<'_> {
             limit: PAGE,
             ..RunFilter::default()
         };
-        // No status at all would mean any.
+        // An empty list would match any status.
         while !filter.statuses.is_empty() {
             let page = self.client.list(filter.clone()).await?;
             for row in page.items {
@@ -51,7 +51,7 @@ impl Pruner<'_> {
                 let Some(finished_at) = row.finished_at.filter(|at| *at < plan.before) else { continue };
                 if row.pruned.is_some() {
                     tombstones.push((row.run, row.base));
-                } else if moving.holds(&row) {
+                } else if unended.holds(&row) {
                     plan.held += 1;
                 } else {
                     let Summary { run, workflow, status, as_of, .. } = row;
@@ -68,32 +68,32 @@ impl Pruner<'_> {
         let most = retention.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         plan.more = plan.runs.len() > most;
         plan.runs.truncate(most);
-        // A look at each of them is dear: whoever prunes bit by bit pays for it once.
+        // This costs a read for each tombstone, so repeated prunes with a limit do it once.
         if !plan.more {
             plan.unfinished = self.untrimmed(tombstones).await?;
         }
         Ok(plan)
     }
 
-    /// Every run that is not over, and its parent.
-    async fn moving(&self) -> Result<Moving, EngineError> {
+    /// All runs that have not ended, and their parents.
+    async fn unended_runs(&self) -> Result<Unended, EngineError> {
         let statuses = Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
         let mut filter = RunFilter { statuses, order: RunOrder::Oldest, limit: PAGE, ..RunFilter::default() };
-        let mut moving = Moving::default();
+        let mut unended = Unended::default();
         loop {
             let page = self.client.list(filter.clone()).await?;
             for row in page.items {
-                moving.parents.extend(row.summary.parent);
-                moving.runs.insert(row.summary.run);
+                unended.parents.extend(row.summary.parent);
+                unended.runs.insert(row.summary.run);
             }
             match page.next {
                 Some(next) => filter.after = Some(next),
-                None => return Ok(moving),
+                None => return Ok(unended),
             }
         }
     }
 
-    /// Adds the candidates' tasks, and takes out those of which somebody still has to see to one.
+    /// Adds the tasks of the candidates, and removes candidates with an open or dead task.
     async fn add_tasks(&self, plan: &mut Plan) -> Result<(), EngineError> {
         let mut of: HashMap<RunId, usize> =
             plan.runs.iter().enumerate().map(|(at, candidate)| (candidate.run.clone(), at)).collect();
@@ -104,7 +104,7 @@ impl Pruner<'_> {
             filter.after = Some(last.id.clone());
             for task in page {
                 let Some(at) = task.run.as_ref().and_then(|run| of.get(run).copied()) else { continue };
-                // A dead one waits for a person.
+                // A dead task waits for an operator.
                 if task.state.is_live() || task.state == goldseam_core::task::TaskState::Dead {
                     of.remove(&plan.runs[at].run);
                 } else {
@@ -118,10 +118,10 @@ impl Pruner<'_> {
         Ok(())
     }
 
-    /// Tombstones before which something is left.
+    /// Tombstones before which events are left.
     async fn untrimmed(&self, tombstones: Vec<(RunId, Seq)>) -> Result<Vec<(RunId, Seq)>, EngineError> {
         let mut left = Vec::new();
-        for some in tombstones.chunks(SIDE_BY_SIDE) {
+        for some in tombstones.chunks(CONCURRENCY) {
             let reads = some.iter().map(|(run, _)| self.client.store().read(run, Seq::ZERO, 1));
             let firsts = try_join_all(reads).await?;
             let is_left = |(first, (_, seq)): &(&Vec<goldseam_store::Record>, &(RunId, Seq))| {

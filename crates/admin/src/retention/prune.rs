@@ -1,4 +1,4 @@
-//! Archive, bury, remove.
+//! Archives runs, appends their tombstones, and removes their logs.
 
 use futures_util::future::try_join_all;
 use goldseam_core::command::Prune;
@@ -13,26 +13,26 @@ use goldseam_engine::client::{By, Client};
 use goldseam_engine::ledger::commit::{Patience, With, is_tombstone};
 use goldseam_engine::ledger::error::EngineError;
 
-/// Events read at a time.
+/// Events per read of the store.
 const PAGE: u32 = 1_000;
-/// Bytes of a batch, a little more or less.
+/// Target size of a batch in bytes.
 const BATCH_BYTES: usize = 8 << 20;
-/// Most runs of a batch.
+/// Maximum number of runs in a batch.
 const BATCH_RUNS: usize = 500;
-/// Runs buried side by side.
-const SIDE_BY_SIDE: usize = 8;
+/// Maximum number of runs buried concurrently.
+const CONCURRENCY: usize = 8;
 
-/// What a look at a whole log brought.
+/// The result of reading a log.
 enum Look {
     /// It can be archived.
     Whole(Box<Whole>),
-    /// A tombstone ends it: somebody was faster, or an earlier prune did not end.
+    /// It ends with a tombstone: another prune was faster, or an earlier one did not finish.
     Buried(Seq),
-    /// It stays as it is.
+    /// It is left unchanged.
     Stays(String),
 }
 
-/// A prune that is under way.
+/// A prune in progress.
 struct Pruning<'a> {
     client: &'a Client,
     archive: &'a dyn Archive,
@@ -43,7 +43,8 @@ struct Pruning<'a> {
 }
 
 impl Pruner<'_> {
-    /// Archives the runs of a plan, then leaves a tombstone in place of each log. What moved since it was planned stays.
+    /// Archives the runs of a plan, then replaces each log by a tombstone. Runs that changed since the plan are left
+    /// unchanged.
     pub async fn prune(
         &self,
         plan: &Plan,
@@ -51,13 +52,15 @@ impl Pruner<'_> {
         by: &By,
         tell: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<PruneReport, EngineError> {
-        let (report, batch) = (PruneReport::default(), Vec::new());
+        let report = PruneReport::default();
+        let batch = Vec::new();
         let mut pruning = Pruning { client: self.client, archive, by, plan, report, batch };
         for (run, seq) in &plan.unfinished {
             pruning.trim(run, *seq).await?;
             pruning.report.finished += 1;
         }
-        let (mut bytes, total) = (0, plan.runs.len() as u64);
+        let mut bytes = 0;
+        let total = plan.runs.len() as u64;
         for (done, candidate) in (1..).zip(&plan.runs) {
             match pruning.look(&candidate.run).await? {
                 Look::Whole(whole) => {
@@ -82,7 +85,7 @@ impl Pruner<'_> {
 }
 
 impl Pruning<'_> {
-    /// Reads a whole log as it is now.
+    /// Reads the whole current log.
     async fn look(&self, run: &RunId) -> Result<Look, EngineError> {
         let (mut texts, mut after) = (Vec::new(), Seq::ZERO);
         let damaged = |corrupt: &Corrupt| Ok(Look::Stays(format!("K1: {corrupt}")));
@@ -109,12 +112,12 @@ impl Pruning<'_> {
         let row = &whole.state.summary;
         match row.finished_at {
             Some(at) if at < self.plan.before && row.status.is_terminal() => Ok(Look::Whole(Box::new(whole))),
-            Some(_) => Ok(Look::Stays("it ended anew since".to_owned())),
+            Some(_) => Ok(Look::Stays("it ended again since the plan".to_owned())),
             None => Ok(Look::Stays(format!("it is {}", row.status))),
         }
     }
 
-    /// Archives what was gathered; once that is durable and was read back, buries each run.
+    /// Archives the gathered runs; once the archive is durable and was read back, buries each run.
     async fn flush(&mut self) -> Result<(), EngineError> {
         if self.batch.is_empty() {
             return Ok(());
@@ -129,13 +132,12 @@ impl Pruning<'_> {
         if self.archive.get(&name).await? != text || batch::verify(&text).is_err() {
             return Err(EngineError::Store(StoreError::Refused {
                 code: "GS0133",
-                what: format!("{place} does not read as it was written"),
-                hint: "nothing of it was removed; look at the disk or the bucket, then prune again"
-                    .to_owned(),
+                what: format!("archive {place} differs from what was written"),
+                hint: "no log was removed; check the disk or the bucket, then prune again".to_owned(),
             }));
         }
         let all: Vec<(&Candidate, &Whole)> = candidates.into_iter().zip(&runs).collect();
-        for some in all.chunks(SIDE_BY_SIDE) {
+        for some in all.chunks(CONCURRENCY) {
             let buried =
                 try_join_all(some.iter().map(|(candidate, whole)| self.bury(candidate, whole, &place)));
             for (outcome, (candidate, _)) in buried.await?.into_iter().zip(some) {
@@ -149,7 +151,7 @@ impl Pruning<'_> {
         Ok(())
     }
 
-    /// Puts the tombstone at the end that was archived, then removes what stands before it.
+    /// Appends the tombstone at the archived end, then removes the events before it.
     async fn bury(
         &self,
         candidate: &Candidate,
@@ -191,6 +193,6 @@ impl Pruning<'_> {
     async fn trim(&self, run: &RunId, first: Seq) -> Result<(), EngineError> {
         let ledger = self.client.ledger();
         let trim = || async { Ok(ledger.store.trim(run, first).await?) };
-        Patience::new(ledger, "removing a log that is archived").insist(ledger, trim).await
+        Patience::new(ledger, "removing an archived log").insist(ledger, trim).await
     }
 }

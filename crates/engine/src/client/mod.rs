@@ -362,7 +362,7 @@ impl Client {
         }
     }
 
-    /// Reads the next events after `after`, and whether the byte limit ended the read; empty if there are none.
+    /// Reads the next events after `after`, and whether the byte limit ended the read; empty at the end of the log.
     pub(crate) async fn events_after(
         &self,
         run: &RunId,

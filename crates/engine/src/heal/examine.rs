@@ -362,7 +362,7 @@ fn parked_row(row: Summary, reason: &str, as_of: Seq, head: Hash) -> Summary {
     }
 }
 
-/// The examination of a run whose log is damaged, so there is no state. `is_parked`: the log ends with its parking.
+/// The examination of a run with a damaged log, which has no state. `is_parked`: the log ends with its parking.
 fn examine_damaged(run: &RunId, end: Seq, row: Option<&Row>, is_parked: bool, corrupt: &Corrupt) -> Examined {
     let mut diagnosis = damaged(corrupt);
     let rests = |row: &Row| row.summary.status == Status::Parked && row.summary.as_of == end;

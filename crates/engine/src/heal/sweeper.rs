@@ -323,7 +323,7 @@ impl Sweeper {
             let Ok(id) = RunId::new(unreadable.key) else { continue };
             found.scanned += 1;
             found.skipped += 1;
-            let evidence = format!("unreadable record: {}", unreadable.reason);
+            let evidence = format!("it cannot be read: {}", unreadable.reason);
             let since = liveness.now;
             found.stalled.push(ForeignStalled { id, evidence, since, fate: Fate::NeedsHelp });
         }

@@ -1,14 +1,14 @@
-//! Archived runs as text: JSON lines that any tool reads.
+//! The text format of archived runs: JSON lines.
 //!
-//! For each run one line that says what follows, then the texts of its events, one line each, exactly as the log had
-//! them. The last line counts everything and holds the SHA-256 of all that stands before it.
+//! Each run has a header line, then the texts of its events, one line each, exactly as in the log. The last line has
+//! the counts and the SHA-256 of everything before it.
 
 use goldseam_core::codec::decode_all;
 use goldseam_core::hash::sha256_hex;
 use goldseam_core::{Corrupt, Hash, RunId, Seq, State, Summary, derive};
 use serde::{Deserialize, Serialize};
 
-/// What this program writes.
+/// The format version that this release writes.
 const FORMAT: u32 = 1;
 
 /// The line before the events of a run.
@@ -30,7 +30,7 @@ struct End {
     sha256: String,
 }
 
-/// A whole log, read and judged.
+/// A complete log, read and checked.
 #[derive(Debug)]
 pub struct Whole {
     pub run: RunId,
@@ -40,19 +40,19 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// A log that is unbroken from its first event to its last.
+    /// Checks that a log is complete and undamaged.
     pub fn new(run: &RunId, texts: Vec<String>) -> Result<Self, Corrupt> {
         let numbered = (1..).map(Seq).zip(texts.iter().map(String::as_str));
         let (history, head) = decode_all(Seq::ZERO, Hash::ZERO, numbered)?;
         let state = derive(run, &history, head)?;
         if let Some(at) = texts.iter().position(|text| text.contains('\n')) {
-            return Err(Corrupt::new(Seq(at as u64 + 1), "it is more than one line"));
+            return Err(Corrupt::new(Seq(at as u64 + 1), "its text has more than one line"));
         }
         let sha256 = fingerprint(texts.iter().map(String::as_str));
         Ok(Self { run: run.clone(), texts, state, sha256 })
     }
 
-    /// Bytes of its texts.
+    /// Number of bytes of its texts.
     pub fn bytes(&self) -> usize {
         self.texts.iter().map(|text| text.len() + 1).sum()
     }
@@ -64,7 +64,7 @@ fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     sha256_hex(lines.as_bytes())
 }
 
-/// The text of a batch.
+/// Serializes a batch.
 pub fn write(runs: &[Whole]) -> Vec<u8> {
     let mut text = String::with_capacity(runs.iter().map(Whole::bytes).sum::<usize>() + runs.len() * 1_024);
     for whole in runs {
@@ -89,42 +89,44 @@ pub fn write(runs: &[Whole]) -> Vec<u8> {
 }
 
 fn line(text: &mut String, value: &impl Serialize) {
-    // Serialising these types to a string has no way to fail.
+    // Serializing these types to a string cannot fail.
     text.push_str(&serde_json::to_string(value).unwrap_or_default());
     text.push('\n');
 }
 
-/// What an archive has of a run.
+/// A run in an archive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArchivedRun {
     /// The run.
     pub run: RunId,
-    /// How many events.
+    /// Number of events.
     pub events: u64,
-    /// SHA-256 of their texts, each with a line end; the tombstone has it too.
+    /// SHA-256 of their texts, each with a line end; also in the tombstone.
     pub sha256: String,
-    /// The run as its events say it was.
+    /// The summary derived from the events.
     pub summary: Summary,
 }
 
-/// What is wrong with a batch of an archive.
+/// A defect of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the archive: {what}")]
 pub struct BatchFlaw {
-    /// Where.
+    /// The line.
     pub line: usize,
-    /// What.
+    /// The defect.
     pub what: String,
 }
 
-/// Reads a batch of an archive, and computes every fingerprint and every chain of events anew.
+/// Reads a batch of an archive, and verifies every fingerprint and every chain of events.
 pub fn verify(batch: &[u8]) -> Result<Vec<ArchivedRun>, BatchFlaw> {
     let flaw = |line: usize, what: String| BatchFlaw { line, what };
     let text = std::str::from_utf8(batch).map_err(|error| flaw(1, error.to_string()))?;
     let lines: Vec<&str> = text.lines().collect();
-    let Some((last, lines)) = lines.split_last() else { return Err(flaw(1, "it is empty".to_owned())) };
+    let Some((last, lines)) = lines.split_last() else {
+        return Err(flaw(1, "the batch is empty".to_owned()));
+    };
     let end: End = serde_json::from_str(last)
-        .map_err(|_| flaw(lines.len() + 1, "it is cut off: the last line is missing".to_owned()))?;
+        .map_err(|_| flaw(lines.len() + 1, "the batch is truncated: the last line is missing".to_owned()))?;
     let (mut runs, mut at) = (Vec::new(), 0);
     while at < lines.len() {
         let run = read(&lines[at..]).map_err(|what| flaw(at + 1, what))?;
@@ -132,19 +134,19 @@ pub fn verify(batch: &[u8]) -> Result<Vec<ArchivedRun>, BatchFlaw> {
         runs.push(run);
     }
     if end.sha256 != fingerprint(lines.iter().copied()) {
-        return Err(flaw(lines.len() + 1, "the fingerprint of everything is another one".to_owned()));
+        return Err(flaw(lines.len() + 1, "the fingerprint of the batch does not match".to_owned()));
     }
     let events: u64 = runs.iter().map(|run| run.events).sum();
     if (end.runs, end.events) != (runs.len() as u64, events) {
         return Err(flaw(
             lines.len() + 1,
-            format!("it counts {} runs, and there are {}", end.runs, runs.len()),
+            format!("the last line counts {} runs, but there are {}", end.runs, runs.len()),
         ));
     }
     Ok(runs)
 }
 
-/// Every run of a batch, with the state that its log derives to.
+/// Reads every run of a batch, with the state derived from its log.
 pub(crate) fn archived_states(text: &str) -> Result<Vec<(RunId, State)>, BatchFlaw> {
     let lines: Vec<&str> = text.lines().collect();
     let (mut runs, mut at) = (Vec::new(), 0);
@@ -156,7 +158,7 @@ pub(crate) fn archived_states(text: &str) -> Result<Vec<(RunId, State)>, BatchFl
     Ok(runs)
 }
 
-/// Reads the run that begins with the first line.
+/// Reads the run that starts with the first line.
 fn read(lines: &[&str]) -> Result<ArchivedRun, String> {
     let (header, whole) = whole(lines)?;
     Ok(ArchivedRun {
@@ -168,23 +170,24 @@ fn read(lines: &[&str]) -> Result<ArchivedRun, String> {
 }
 
 fn whole(lines: &[&str]) -> Result<(Header, Whole), String> {
-    let Some((first, rest)) = lines.split_first() else { return Err("it is empty".to_owned()) };
-    let header: Header = serde_json::from_str(first).map_err(|error| format!("it begins no run: {error}"))?;
+    let Some((first, rest)) = lines.split_first() else { return Err("the batch is empty".to_owned()) };
+    let header: Header =
+        serde_json::from_str(first).map_err(|error| format!("not the header of a run: {error}"))?;
     if header.goldseam_archive > FORMAT {
         return Err(format!("it was written by a newer release (format {})", header.goldseam_archive));
     }
     let (run, count) = (header.run.clone(), usize::try_from(header.events).unwrap_or(usize::MAX));
-    let Some(texts) = rest.get(..count) else { return Err(format!("run {run} is cut off")) };
+    let Some(texts) = rest.get(..count) else { return Err(format!("run {run} is truncated")) };
     if fingerprint(texts.iter().copied()) != header.sha256 {
-        return Err(format!("the fingerprint of run {run} is another one"));
+        return Err(format!("the fingerprint of run {run} does not match"));
     }
     let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
     let whole = Whole::new(&run, texts).map_err(|corrupt| format!("run {run}: {corrupt}"))?;
-    let (said, found) = (&header.summary, &whole.state.summary);
-    if (said.status, said.as_of, said.head) != (found.status, found.as_of, found.head) {
+    let (header_row, found) = (&header.summary, &whole.state.summary);
+    if (header_row.status, header_row.as_of, header_row.head) != (found.status, found.as_of, found.head) {
         return Err(format!(
-            "run {run} is {} by its events and {} by its first line",
-            found.status, said.status
+            "run {run} is {} by its events and {} by its header",
+            found.status, header_row.status
         ));
     }
     Ok((header, whole))

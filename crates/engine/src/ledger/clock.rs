@@ -1,9 +1,10 @@
 //! All access to time.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::ledger::sync::lock;
 use goldseam_core::Millis;
 
 /// A source of time for an engine.
@@ -75,7 +76,7 @@ impl StoreTime {
 
     /// Whether the last reading is too old, or missing.
     pub(crate) fn is_old(&self) -> bool {
-        match *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
+        match *lock(&self.known) {
             Known::Nothing => true,
             Known::Own(_, at) | Known::Store(_, at) => self.own.elapsed().saturating_sub(at) > ASK_EVERY,
         }
@@ -86,7 +87,7 @@ impl StoreTime {
         let (received, here) = (self.own.elapsed(), self.own.now());
         let took = received.saturating_sub(sent);
         let fits = here - took - TICK <= shown && shown <= here + TICK;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         *known = match *known {
             _ if fits && took <= QUICK => Known::Own(here, received),
             Known::Own(..) if fits => Known::Own(here, received),
@@ -107,7 +108,7 @@ impl StoreTime {
 
 impl Clock for StoreTime {
     fn now(&self) -> Millis {
-        match *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
+        match *lock(&self.known) {
             Known::Store(shown, at) => shown + self.own.elapsed().saturating_sub(at),
             Known::Own(shown, at) => {
                 let (here, carried) = (self.own.now(), shown + self.own.elapsed().saturating_sub(at));

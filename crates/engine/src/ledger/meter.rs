@@ -7,12 +7,14 @@
 //! that runs an engine installs a recorder of the `metrics` crate; without one, metrics cost almost nothing.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use metrics::{
     Label, SharedString, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
+
+use crate::ledger::sync::lock;
 
 /// Recoveries, by rule, workflow (empty for tasks and locks) and reason.
 pub const RECOVERIES: &str = "goldseam_recoveries_total";
@@ -86,7 +88,7 @@ struct Names(Mutex<BTreeSet<String>>);
 impl Names {
     /// The label of a name. A recorder keeps every label forever, so only the first [`NAMES_MAX`] names get one.
     fn label<'a>(&self, name: &'a str) -> &'a str {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         if known.contains(name) {
             return name;
         }
@@ -148,7 +150,7 @@ impl Meter {
 
     /// The labels whose depth was reported last.
     pub(crate) fn reported_queues(&self) -> MutexGuard<'_, Vec<String>> {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reported)
     }
 
     /// Sets the number of due tasks of the queues with this label, and the age of the oldest.

@@ -23,6 +23,7 @@ pub mod retry;
 pub mod salvage;
 pub mod secrets;
 pub mod spawn;
+pub(crate) mod sync;
 mod tasks;
 mod write;
 

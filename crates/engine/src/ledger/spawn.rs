@@ -1,8 +1,9 @@
 //! All background work.
 
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use crate::ledger::sync::lock;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -33,7 +34,7 @@ pub fn spawn_apart<F>(work: F) -> std::io::Result<()>
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let mut apart = APART.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut apart = lock(&APART);
     let handle = match &*apart {
         Some(handle) => handle,
         None => {

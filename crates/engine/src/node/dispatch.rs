@@ -1,7 +1,7 @@
 //! The claim path: from a ready task to an execution.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use goldseam_core::command::{Claim, Lost};
@@ -23,6 +23,7 @@ use crate::ledger::delivery;
 use crate::ledger::error::EngineError;
 use crate::ledger::meter::RecoveryTimes;
 use crate::ledger::spawn::spawn;
+use crate::ledger::sync::lock;
 use crate::run::live_run::LiveRun;
 
 /// Maximum number of tasks per claim.
@@ -256,7 +257,7 @@ impl Node {
 
     /// Remembers a run whose log only a newer release can read. It is not claimed again until its log is readable.
     fn found_newer(&self, run: &RunId, corrupt: &Corrupt) {
-        let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newer = lock(&self.newer);
         if newer.len() >= NEWER_MAX {
             newer.clear();
         }
@@ -266,7 +267,7 @@ impl Node {
     }
 
     fn is_newer(&self, run: &RunId) -> bool {
-        self.newer.lock().unwrap_or_else(PoisonError::into_inner).contains(run)
+        lock(&self.newer).contains(run)
     }
 
     async fn found_damaged(&self, run: &RunId, corrupt: &Corrupt) {
@@ -343,7 +344,7 @@ impl Node {
     async fn claim_run(&self, run: &RunId, task: &Task) -> Result<Taken, EngineError> {
         if self.is_newer(run) {
             self.ledger.load(run).await?;
-            self.newer.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+            lock(&self.newer).remove(run);
         }
         let known = self.ledger.look(run).await?;
         if known.has_replaced(&task.id) {
@@ -451,7 +452,7 @@ impl Node {
     /// All nodes by a recent reading: one reading serves many orphans.
     async fn liveness(&self) -> Result<Arc<Liveness>, EngineError> {
         let now = self.ledger.clock.elapsed();
-        let fresh = self.nodes_seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let fresh = lock(&self.nodes_seen).clone();
         if let Some((at, liveness)) = fresh
             && (now.saturating_sub(at) < FRESH.max(self.pace.look_every) || planted::is(Bug::StaleSnapshot))
         {
@@ -463,7 +464,7 @@ impl Node {
     async fn read_liveness(&self) -> Result<Arc<Liveness>, EngineError> {
         let now = self.ledger.clock.elapsed();
         let liveness = Arc::new(self.healer(Reason::InfrastructureRestart).liveness().await?);
-        *self.nodes_seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Arc::clone(&liveness)));
+        *lock(&self.nodes_seen) = Some((now, Arc::clone(&liveness)));
         Ok(liveness)
     }
 

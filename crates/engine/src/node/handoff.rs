@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use super::Node;
 use crate::ledger::copy_mark::CLOSED;
 use crate::ledger::error::EngineError;
 use crate::ledger::spawn::spawn;
+use crate::ledger::sync::lock;
 use crate::run::append::{append_as, read_on};
 use crate::run::compensation::cancel_child;
 use crate::run::live_run::{LiveRun, Stop};
@@ -66,7 +67,7 @@ impl OfferedRun {
     }
 
     fn offered_since(&self) -> MutexGuard<'_, Option<Duration>> {
-        self.offered_since.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.offered_since)
     }
 }
 
@@ -112,17 +113,17 @@ impl Handoff {
     }
 
     fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Arc<OfferedRun>>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.runs)
     }
 
     /// Records a sign of life of the worker.
     pub(crate) fn worker_seen(&self, now: Duration) {
-        let mut last_seen = self.last_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_seen = lock(&self.last_seen);
         *last_seen = now.max(*last_seen);
     }
 
     fn is_silent(&self, now: Duration) -> bool {
-        let last_seen = *self.last_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_seen = *lock(&self.last_seen);
         now.saturating_sub(last_seen) >= self.lease
     }
 

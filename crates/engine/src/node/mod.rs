@@ -15,7 +15,7 @@ mod takeover;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use goldseam_core::recovery::Reason;
@@ -33,6 +33,7 @@ use crate::ledger::config::Config;
 use crate::ledger::copy_mark::{CLOSED, closed_by_copy};
 use crate::ledger::error::EngineError;
 use crate::ledger::spawn::{spawn, spawn_apart};
+use crate::ledger::sync::lock;
 use crate::run::live_runs::LiveRuns;
 use crate::run::registry::Registry;
 
@@ -231,11 +232,11 @@ impl Node {
     }
 
     fn taking(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, bool>> {
-        self.taking.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.taking)
     }
 
     pub(crate) fn adopt(&self, work: JoinHandle<()>) {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).adopt(work);
+        lock(&self.work).adopt(work);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -288,7 +289,7 @@ impl Node {
                     self.fail(error);
                 }
                 Err(error @ EngineError::Store(StoreError::Damaged { .. })) if damaged + 1 >= DAMAGED_MAX => {
-                    tracing::error!(node = %self.id, %error, "store is no longer writable");
+                    tracing::error!(node = %self.id, %error, "store refuses writes as damaged");
                     self.fail(error);
                 }
                 Err(error) => {
@@ -376,7 +377,7 @@ impl Node {
 
     /// Closes the node because of an error.
     fn fail(&self, error: EngineError) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *lock(&self.failure) = Some(error);
         self.close();
         self.failed.notify_one();
     }
@@ -385,7 +386,7 @@ impl Node {
     pub(crate) async fn failure(&self) -> EngineError {
         loop {
             self.failed.notified().await;
-            let error = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let error = lock(&self.failure).take();
             if let Some(error) = error {
                 return error;
             }
@@ -397,7 +398,7 @@ impl Node {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.closing.notify_waiters();
-        for work in self.work.lock().unwrap_or_else(PoisonError::into_inner).all.drain(..) {
+        for work in lock(&self.work).all.drain(..) {
             work.abort();
         }
         self.live_runs().clear();

@@ -8,7 +8,7 @@
 //! again does not.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use goldseam_core::command::Lost;
@@ -19,6 +19,7 @@ use goldseam_store::{Expect, Written};
 
 use super::Node;
 use crate::ledger::spawn::spawn;
+use crate::ledger::sync::lock;
 
 /// Maximum number of suspects that wait in memory; the others wait in the queue.
 const HELD_BACK_MAX: usize = 64;
@@ -131,7 +132,7 @@ pub(super) enum Admission {
 
 impl Node {
     fn quarantine(&self) -> MutexGuard<'_, Quarantine> {
-        self.quarantine.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.quarantine)
     }
 
     /// The recovery policy of a run: from its log, otherwise from this node.

@@ -4,7 +4,7 @@
 //! judged by a beat counter that does not change.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -18,6 +18,7 @@ use super::{Node, Sight};
 use crate::ledger::delivery::is_delivery;
 use crate::ledger::error::EngineError;
 use crate::ledger::spawn::spawn;
+use crate::ledger::sync::lock;
 
 /// Tasks per read of the store.
 const PAGE: u32 = 200;
@@ -103,7 +104,7 @@ impl Node {
 
     /// Number of other nodes that count as alive.
     fn others(&self) -> usize {
-        let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.seen);
         all.values().filter(|sight| !sight.gone && !sight.silent).count()
     }
 
@@ -128,7 +129,7 @@ impl Node {
             Ok(nodes) => nodes,
             Err(error) => {
                 tracing::warn!(node = %self.id, %error, "failed to read other nodes");
-                self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                lock(&self.seen).clear();
                 return;
             }
         };
@@ -146,7 +147,7 @@ impl Node {
         }
     }
 
-    /// Removes the record of a dead node once no run names it as owner, so its last beat is no longer needed.
+    /// Removes the record of a dead node once no run names it as owner and needs its last beat.
     async fn forget_dead_node(&self, node: &NodeId) {
         let statuses = Status::ALL.into_iter().filter(|status| status.is_active()).collect();
         let filter = RunFilter { owner: Some(node.clone()), statuses, limit: 1, ..RunFilter::default() };
@@ -162,7 +163,7 @@ impl Node {
 
     fn verdict(&self, seen: &NodeSeen) -> Verdict {
         let now = self.ledger.clock.elapsed();
-        let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.seen);
         let new = Sight { beats: seen.beats, since: now, suspect_since: None, silent: false, gone: false };
         let sight = all.entry(seen.record.id.clone()).or_insert(new);
         if sight.beats != seen.beats {
@@ -202,12 +203,12 @@ impl Node {
 
     /// Whether the process of the node is gone: its lock was dropped for longer than the grace.
     pub(super) fn is_gone(&self, node: &NodeId) -> bool {
-        let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.seen);
         all.get(node).is_some_and(|sight| sight.gone)
     }
 
     pub(super) fn is_silent(&self, node: &NodeId) -> bool {
-        let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.seen);
         all.get(node).is_some_and(|sight| sight.silent)
     }
 

@@ -1,4 +1,4 @@
-//! Histories in files: what `goldseam history` prints and what a prune archives.
+//! Histories in files: the output of `goldseam history`, and archives of a prune.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::ledger::archive::archived_states;
 use crate::ledger::error::EngineError;
 
-/// One event, as `goldseam history --json` prints it.
+/// One event of the output of `goldseam history --json`.
 #[derive(Deserialize)]
 struct Line {
     seq: Seq,
@@ -25,7 +25,7 @@ struct Line {
     data: Option<Payload>,
 }
 
-/// Type and data of an event, as they stand in a log.
+/// Type and data of an event, as in a log.
 #[derive(Serialize)]
 struct Parts<'a> {
     #[serde(rename = "type")]
@@ -34,21 +34,21 @@ struct Parts<'a> {
     data: &'a Option<Payload>,
 }
 
-/// A whole history, as `goldseam history --json` prints it.
+/// A whole history in the output of `goldseam history --json`.
 #[derive(Deserialize)]
 struct Document {
     run: RunId,
     items: Vec<Line>,
 }
 
-/// A run and what its history derives to.
+/// A run and the state derived from its history.
 type Exported = (RunId, Result<State, Corrupt>);
 
 fn cannot(path: &Path, why: impl std::fmt::Display) -> EngineError {
-    EngineError::Preflight { what: format!("{} cannot be read: {why}", path.display()) }
+    EngineError::Preflight { what: format!("cannot read {}: {why}", path.display()) }
 }
 
-/// The file itself, or every `.json` and `.jsonl` file in the directory, in order of name.
+/// The file itself, or every `.json` and `.jsonl` file of the directory, ordered by name.
 pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, EngineError> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -62,12 +62,12 @@ pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, EngineError> {
     }
     files.sort();
     match files.is_empty() {
-        true => Err(cannot(path, "it holds no .json or .jsonl file")),
+        true => Err(cannot(path, "the directory has no .json or .jsonl file")),
         false => Ok(files),
     }
 }
 
-/// The runs of one file.
+/// Reads the runs of one file.
 pub(super) fn read(file: &Path) -> Result<Vec<Exported>, EngineError> {
     let text = fs::read_to_string(file).map_err(|error| cannot(file, error))?;
     let first = text.lines().next().unwrap_or_default();
@@ -80,10 +80,10 @@ pub(super) fn read(file: &Path) -> Result<Vec<Exported>, EngineError> {
     }
     let lines: Result<Vec<Line>, _> = text.lines().map(serde_json::from_str).collect();
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
-    let run = RunId::new(&*name).map_err(|_| cannot(file, "its name is not that of a run"))?;
+    let run = RunId::new(&*name).map_err(|_| cannot(file, "its name is not a valid run id"))?;
     match lines {
         Ok(items) if !items.is_empty() => Ok(vec![(run.clone(), state(&run, items))]),
-        Ok(_) => Err(cannot(file, "it is empty")),
+        Ok(_) => Err(cannot(file, "the file is empty")),
         Err(error) => Err(cannot(file, error)),
     }
 }
@@ -99,7 +99,8 @@ fn recorded(line: &Line) -> Result<Recorded, Corrupt> {
     let text = serde_json::to_string(&parts).map_err(|error| corrupt(error.to_string()))?;
     let event: Event = serde_json::from_str(&text).map_err(|error| corrupt(error.to_string()))?;
     let branch: BranchId = line.branch.parse().map_err(|error| corrupt(format!("{error}")))?;
-    let (write, prev) = (WriteId(0), Hash::ZERO);
+    let write = WriteId(0);
+    let prev = Hash::ZERO;
     Ok(Recorded {
         seq: line.seq,
         at: Millis(line.at_ms),

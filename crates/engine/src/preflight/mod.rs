@@ -1,11 +1,11 @@
-//! Preflight: the code of this process is tried against stored histories, without effects and without a write.
+//! Preflight: replays stored histories with the code of this process, without effects and without a write.
 //!
-//! Each run's function is called with its real context on the state that its log derives to, and stops at the frontier:
-//! the first operations that the log does not have. What the live engine would park there is the verdict here.
+//! The function of each run is called with a real context on the state derived from its log, and stops at the
+//! frontier: the first operations that the log does not have. The verdict is what a live engine would do there.
 //!
-//! Two things make sure that nothing happens. The context's gate stays shut (`LiveRun::for_preflight`), so no step, probe,
-//! wait, question, sleep or child begins. And every store in reach refuses writes: the one that is read from, and the
-//! one that the context could write to.
+//! Two mechanisms prevent effects. The gate of the context stays closed (`LiveRun::for_preflight`), so no step,
+//! probe, wait, question, sleep or child begins. And every store in reach refuses writes: the one that is read, and
+//! the one that the context could write to.
 
 mod exported;
 mod replay;
@@ -30,12 +30,12 @@ use crate::run::registry::Registry;
 
 pub use report::{Finding, Group, PreflightReport, Verdict};
 
-/// Runs listed, and logs loaded, at a time.
+/// Runs per read of the store.
 const PAGE: u32 = 200;
-/// Logs that are loaded side by side.
+/// Maximum number of logs loaded concurrently.
 const LOADS: usize = 8;
 
-/// Which runs are tried, and how. Begin with [`Preflight::all`].
+/// Which runs are replayed, and how. Start with [`Preflight::all`].
 #[derive(Debug, Clone)]
 pub struct Preflight {
     pub(crate) runs: Vec<RunId>,
@@ -45,11 +45,11 @@ pub struct Preflight {
     pub(crate) to_version: Option<u32>,
     pub(crate) histories: Option<PathBuf>,
     pub(crate) patience: Duration,
-    pub(crate) apart: bool,
+    pub(crate) on_thread: bool,
 }
 
 impl Preflight {
-    /// Every run that is active or paused.
+    /// Every active or paused run.
     pub fn all() -> Self {
         Self {
             runs: Vec::new(),
@@ -59,22 +59,22 @@ impl Preflight {
             to_version: None,
             histories: None,
             patience: Duration::from_secs(10),
-            apart: true,
+            on_thread: true,
         }
     }
 
-    /// At most `count` runs of each workflow and version: the same ones each time.
+    /// At most `count` runs of each workflow and version, the same ones each time.
     pub fn sample(count: usize) -> Self {
         Self { sample: Some(count), ..Self::all() }
     }
 
-    /// These runs, whatever their status.
+    /// These runs, in any status.
     pub fn runs(runs: impl IntoIterator<Item = RunId>) -> Self {
         Self { runs: runs.into_iter().collect(), ..Self::all() }
     }
 
-    /// Exported histories instead of a store: a file, or a directory with files, as `goldseam history RUN --json`,
-    /// `goldseam history RUN --jsonl` (named `RUN.jsonl`) and `goldseam prune --archive` write them.
+    /// Exported histories instead of a store: a file, or a directory of files, as written by `goldseam history RUN
+    /// --json`, `goldseam history RUN --jsonl` (named `RUN.jsonl`) and `goldseam prune --archive`.
     pub fn histories(path: impl Into<PathBuf>) -> Self {
         Self { histories: Some(path.into()), ..Self::all() }
     }
@@ -92,33 +92,33 @@ impl Preflight {
         self
     }
 
-    /// Parked runs, too: whether they would park again.
+    /// Also parked runs, to see whether they would park again.
     #[must_use]
     pub fn with_parked(mut self) -> Self {
         self.parked = true;
         self
     }
 
-    /// Tries each run on this version instead of its own, as after a migration.
+    /// Replays each run on this version instead of its own, as after a migration.
     #[must_use]
     pub fn to_version(mut self, version: u32) -> Self {
         self.to_version = Some(version);
         self
     }
 
-    /// How long one run's replay may take, 10 seconds unless given. One that takes longer is unknown.
+    /// Sets how long the replay of one run may take. Default: 10 seconds. A longer one has the verdict unknown.
     #[must_use]
     pub fn patience(mut self, span: Duration) -> Self {
         self.patience = span;
         self
     }
 
-    /// Replays in the caller's own task instead of a thread beside it: for simulation, where time is virtual. Code that
-    /// never yields then stops the preflight, too.
+    /// Replays in the caller's task instead of on a separate thread: for simulation, where time is virtual. Code that
+    /// never yields then blocks the preflight.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn in_task(mut self) -> Self {
-        self.apart = false;
+        self.on_thread = false;
         self
     }
 
@@ -130,43 +130,44 @@ impl Preflight {
     }
 }
 
-/// The stores in reach of a preflight refuse every write.
-fn sealed(store: Arc<dyn Store>) -> Arc<dyn Store> {
+/// Wraps a store so that it refuses every write.
+fn refusing_writes(store: Arc<dyn Store>) -> Arc<dyn Store> {
     let closed = Closed {
         code: "GS0126",
         what: "a preflight writes nothing".to_owned(),
-        hint: "start the program without GOLDSEAM_PREFLIGHT to run it".to_owned(),
+        hint: "start the program without GOLDSEAM_PREFLIGHT to execute runs".to_owned(),
     };
     Arc::new(ClosedStore::new(store, closed))
 }
 
-/// A store for a preflight: it can be read only.
+/// A read-only store for a preflight.
 pub fn read_only(store: Arc<dyn Store>) -> Arc<dyn Store> {
-    sealed(store)
+    refusing_writes(store)
 }
 
-/// Tries the code of a registry against histories.
-pub(crate) struct Pilot {
-    /// For reading: its store refuses writes.
+/// Replays histories with the code of a registry.
+pub(crate) struct PreflightRunner {
+    /// For reading; its store refuses writes.
     client: Client,
-    /// For contexts: its store is empty and refuses writes.
+    /// For contexts; its store is empty and refuses writes.
     blank: Ledger,
     config: Arc<Config>,
     registry: Registry,
     what: Preflight,
 }
 
-impl Pilot {
+impl PreflightRunner {
     pub(crate) fn new(client: &Client, config: Arc<Config>, registry: Registry, what: Preflight) -> Self {
         let ledger = client.ledger();
-        let reading = Ledger { store: sealed(Arc::clone(&ledger.store)), ..ledger.clone() };
-        let blank = Ledger { store: sealed(Arc::new(MemoryStore::default())), asks: None, ..ledger.clone() };
+        let reading = Ledger { store: refusing_writes(Arc::clone(&ledger.store)), ..ledger.clone() };
+        let blank =
+            Ledger { store: refusing_writes(Arc::new(MemoryStore::default())), asks: None, ..ledger.clone() };
         let client = Client::of(reading.clone(), Arc::clone(&client.live_runs), client.claims().on(reading));
         Self { client, blank, config, registry, what }
     }
 
-    /// Tries all that was asked for.
-    pub(crate) async fn fly(&self) -> Result<PreflightReport, EngineError> {
+    /// Replays all requested runs.
+    pub(crate) async fn run(&self) -> Result<PreflightReport, EngineError> {
         let mut report = PreflightReport::default();
         match &self.what.histories {
             Some(path) => self.exported(path, &mut report).await?,
@@ -192,7 +193,7 @@ impl Pilot {
         self.rowless(report).await
     }
 
-    /// A page of runs, each with workflow and version.
+    /// Lists a page of runs with workflow and version.
     async fn page(
         &self,
         after: Option<String>,
@@ -210,7 +211,7 @@ impl Pilot {
         Ok((rows.map(|row| (row.run, row.workflow, row.version)).collect(), page.next))
     }
 
-    /// Runs that have lost their row: only their logs tell whether they are active.
+    /// Replays runs without a row: only their logs show whether they are active.
     async fn rowless(&self, report: &mut PreflightReport) -> Result<(), EngineError> {
         let mut after: Option<RunId> = None;
         loop {
@@ -221,8 +222,8 @@ impl Pilot {
         }
     }
 
-    /// Of each workflow and version the runs whose ids have the smallest fingerprints: spread over all of them, the same
-    /// each time, and no more in memory than are taken.
+    /// Selects the runs of each workflow and version whose ids have the smallest hashes: spread evenly, the same each
+    /// time, and only as many in memory as are selected.
     async fn sampled(&self) -> Result<Vec<RunId>, EngineError> {
         let most = self.what.sample.unwrap_or(usize::MAX);
         let mut taken: BTreeMap<(WorkflowName, u32), BTreeMap<Hash, RunId>> = BTreeMap::new();
@@ -242,7 +243,7 @@ impl Pilot {
         Ok(taken.into_values().flat_map(BTreeMap::into_values).collect())
     }
 
-    /// Loads these runs, a few at a time, and tries each. What was fetched is dropped before the next ones are.
+    /// Loads these runs, a few at a time, and replays each. Each is dropped before more are loaded.
     async fn load_all(&self, runs: Vec<RunId>, report: &mut PreflightReport) -> Result<(), EngineError> {
         let named = !self.what.runs.is_empty();
         let load = |run: RunId| async move {
@@ -257,15 +258,15 @@ impl Pilot {
                     report.add(Finding::unreadable(run, &corrupt));
                     continue;
                 }
-                // Pruned or unknown: an id that was asked for is an error, one of a list has just gone.
+                // Pruned or unknown: an error for a requested id; a listed run was just removed.
                 Err(EngineError::Refused { .. }) if !named => continue,
                 Err(error) => return Err(error),
             };
-            // Since the list was made the run may have ended.
+            // The run may have ended since it was listed.
             if !named && !self.what.statuses().contains(&state.summary.status) {
                 continue;
             }
-            self.judge(state, report).await;
+            self.replay(state, report).await;
         }
         Ok(())
     }
@@ -290,21 +291,21 @@ impl Pilot {
                 *count += 1;
                 let wanted = self.what.runs.is_empty() || self.what.runs.contains(&run);
                 if wanted && self.what.sample.is_none_or(|most| *count <= most) {
-                    self.judge(state, report).await;
+                    self.replay(state, report).await;
                 }
             }
         }
         Ok(())
     }
 
-    /// Tries one run.
-    async fn judge(&self, mut state: State, report: &mut PreflightReport) {
+    /// Replays one run.
+    async fn replay(&self, mut state: State, report: &mut PreflightReport) {
         let summary = &state.summary;
         if self.what.workflow.as_ref().is_some_and(|workflow| *workflow != summary.workflow) {
             return;
         }
         let newest = || self.registry.newest(&summary.workflow).unwrap_or(UNDECIDED);
-        // A run that was never claimed gets the newest version.
+        // A run that was never claimed uses the newest version.
         let own = if summary.version == UNDECIDED { newest() } else { summary.version };
         let version = self.what.to_version.unwrap_or(own);
         let (run, workflow) = (summary.run.clone(), summary.workflow.clone());
@@ -317,12 +318,14 @@ impl Pilot {
                 let input = state.queued.input.clone();
                 let live =
                     Arc::new(LiveRun::for_preflight(self.blank.clone(), Arc::clone(&self.config), state));
-                match self.what.apart {
-                    true => replay::apart(live, function, input, self.what.patience).await,
-                    false => replay::here(live, function, input, self.what.patience).await,
+                match self.what.on_thread {
+                    true => replay::on_thread(live, function, input, self.what.patience).await,
+                    false => replay::in_task(live, function, input, self.what.patience).await,
                 }
             }
-            None => Verdict::Unknown { reason: format!("{workflow}@{version} is not in this build") },
+            None => {
+                Verdict::Unknown { reason: format!("{workflow}@{version} is not registered in this build") }
+            }
         };
         report.add(Finding { run, workflow: Some(workflow), version: Some(version), verdict });
     }

@@ -1,4 +1,4 @@
-//! One run, replayed up to where its log ends.
+//! The replay of one run up to the end of its log.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -22,12 +22,12 @@ use crate::run::driver::panicked;
 use crate::run::live_run::{Inner, LiveRun, Stop};
 use crate::run::registry::WorkflowFn;
 
-/// Turns that other arms get after the first one has come to its frontier.
+/// Number of further polls after the first arm has reached its frontier, for the other arms.
 const TURNS: u32 = 4;
 
-/// How far a replay came.
+/// The end of a replay.
 enum Reached {
-    /// Everything that the code wants next is not in the log.
+    /// All next operations of the code are missing in the log.
     Frontier,
     /// The function returned.
     Returned(Result<Payload>),
@@ -35,12 +35,12 @@ enum Reached {
     Panicked(Failure),
     /// The context stopped it.
     Stopped(Stop),
-    /// It waits for something that does not come through its context.
+    /// The code waits for something outside its context.
     Unsettled,
 }
 
-/// Replays on a thread of its own: code that never yields costs one verdict and not the preflight.
-pub(super) async fn apart(
+/// Replays on a separate thread, so code that never yields costs one verdict, not the preflight.
+pub(super) async fn on_thread(
     live: Arc<LiveRun>,
     function: WorkflowFn,
     input: Payload,
@@ -48,25 +48,27 @@ pub(super) async fn apart(
 ) -> Verdict {
     let (sender, receiver) = oneshot::channel();
     let work = {
-        let (live, function, input) = (Arc::clone(&live), Arc::clone(&function), input.clone());
+        let live = Arc::clone(&live);
+        let function = Arc::clone(&function);
+        let input = input.clone();
         async move {
-            let _ = sender.send(here(live, function, input, patience).await);
+            let _ = sender.send(in_task(live, function, input, patience).await);
         }
     };
     if thread("goldseam-preflight", work).is_err() {
-        return here(live, function, input, patience).await;
+        return in_task(live, function, input, patience).await;
     }
-    // The replay has its own bound; this one is for code that never comes back to it.
+    // The replay has its own timeout; this one is for code that never yields.
     let late = std::pin::pin!(pause(patience + Duration::from_secs(1)));
     match select(receiver, late).await {
         Either::Left((Ok(verdict), _)) => verdict,
-        Either::Left((Err(_), _)) => Verdict::Unknown { reason: "its replay was cut off".to_owned() },
+        Either::Left((Err(_), _)) => Verdict::Unknown { reason: "its replay was interrupted".to_owned() },
         Either::Right(_) => unsettled(patience),
     }
 }
 
 /// Replays in this task.
-pub(super) async fn here(
+pub(super) async fn in_task(
     live: Arc<LiveRun>,
     function: WorkflowFn,
     input: Payload,
@@ -78,7 +80,7 @@ pub(super) async fn here(
         Ok(work) => drive(&live, work, patience).await,
         Err(panic) => Reached::Panicked(panicked(&*panic)),
     };
-    judge(&live.lock(), reached, patience)
+    verdict_of(&live.lock(), reached, patience)
 }
 
 async fn drive(live: &LiveRun, mut work: BoxFuture<'static, Result<Payload>>, patience: Duration) -> Reached {
@@ -118,7 +120,7 @@ async fn drive(live: &LiveRun, mut work: BoxFuture<'static, Result<Payload>>, pa
     .await
 }
 
-/// Takes part in the live as a driver does: it is woken, and it looks whether the context stopped the execution.
+/// Registers the waker like a driver, and takes the stop of the context.
 fn enter(live: &LiveRun, cx: &Cx<'_>) -> Option<Stop> {
     let mut inner = live.lock();
     match &mut inner.driver {
@@ -129,7 +131,7 @@ fn enter(live: &LiveRun, cx: &Cx<'_>) -> Option<Stop> {
     inner.stop.take()
 }
 
-/// One arm may have stopped the execution in the very poll in which the function returned.
+/// One arm may have stopped the execution in the poll in which the function returned.
 fn returned(live: &LiveRun, result: Result<Payload>) -> Reached {
     match live.lock().stop.take() {
         Some(stop) => Reached::Stopped(stop),
@@ -140,7 +142,7 @@ fn returned(live: &LiveRun, result: Result<Payload>) -> Reached {
 fn unsettled(patience: Duration) -> Verdict {
     let seconds = patience.as_secs_f64();
     let reason = format!(
-        "its code did not come to an operation within {seconds} s: it loops, or awaits something else"
+        "its code did not reach an operation within {seconds} s: it loops, or awaits something outside the context"
     );
     Verdict::Unknown { reason }
 }
@@ -149,7 +151,7 @@ fn parks(code: &str, reason: String) -> Verdict {
     Verdict::Parks { code: code.to_owned(), reason }
 }
 
-fn judge(inner: &Inner, reached: Reached, patience: Duration) -> Verdict {
+fn verdict_of(inner: &Inner, reached: Reached, patience: Duration) -> Verdict {
     let result = match reached {
         Reached::Stopped(Stop::Diverged(detail)) => return parks("V1", detail),
         Reached::Stopped(Stop::Form(detail)) => return parks("GS0115", detail),
@@ -168,7 +170,7 @@ fn judge(inner: &Inner, reached: Reached, patience: Duration) -> Verdict {
         return verdict;
     }
     if inner.state.is_being_undone() {
-        // It goes on undoing, whatever the code would do now.
+        // Compensation continues, whatever the code would do now.
         return Verdict::Safe;
     }
     match result {
@@ -183,7 +185,7 @@ fn judge(inner: &Inner, reached: Reached, patience: Duration) -> Verdict {
     }
 }
 
-/// An operation that the log has in a group which the code leaves without asking for it.
+/// An operation of a group in the log that the code skips.
 fn left_out(inner: &Inner) -> Option<goldseam_core::Path> {
     let asked = inner.arm_counts();
     let groups = inner.queue.iter().filter_map(|doing| match &doing.what {
@@ -194,7 +196,7 @@ fn left_out(inner: &Inner) -> Option<goldseam_core::Path> {
     compensation::unasked(&inner.state, &in_groups.collect())
 }
 
-/// A run that is being undone, or goes back with compensations, needs the compensation of every step that is left.
+/// A run that is being compensated, or jumps with compensations, needs the compensations of all remaining steps.
 fn cannot_undo(inner: &Inner) -> Option<Verdict> {
     let state = &inner.state;
     if state.summary.status.is_terminal() {
@@ -210,7 +212,7 @@ fn cannot_undo(inner: &Inner) -> Option<Verdict> {
     Some(parks("GS0116", reason))
 }
 
-/// Whether the log gives a reason for the error that the code returns: then the run fails with the old code, too.
+/// Whether the log explains the error of the code, so the run fails with the old code, too.
 fn is_explained(state: &State, error: &Error) -> bool {
     let failed = |kind: &OpKind| match kind {
         OpKind::Step(step) => matches!(step.progress, StepProgress::Failed(_)),

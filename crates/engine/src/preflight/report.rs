@@ -1,4 +1,4 @@
-//! What a preflight found.
+//! The report of a preflight.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,28 +6,28 @@ use std::fmt;
 use goldseam_core::{Corrupt, RunId, WorkflowName};
 use serde::{Deserialize, Serialize};
 
-/// Findings that a report lists; the counts go on behind that.
+/// Maximum number of findings listed; all are counted.
 const LISTED_MAX: usize = 1_000;
 
 /// What the code of this build would do with a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
-    /// It goes on where its log ends.
+    /// It continues where its log ends.
     Safe,
     /// It parks.
     Parks {
         /// Code of the rule or error, as in `V1`.
         code: String,
-        /// The difference, as the run's own log would say it.
+        /// The divergence, as the run's log would record it.
         reason: String,
     },
-    /// Its code returns an error, or panics, for which its log gives no reason: the run would fail and be undone.
+    /// Its code returns an error or panics without a cause in the log: the run would fail and be compensated.
     Fails {
         /// The error.
         reason: String,
     },
-    /// It could not be tried.
+    /// It could not be replayed.
     Unknown {
         /// Why.
         reason: String,
@@ -35,7 +35,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word for it: `safe`, `parks`, `fails` or `unknown`.
+    /// The name of the verdict: `safe`, `parks`, `fails` or `unknown`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Safe => "safe",
@@ -45,7 +45,7 @@ impl Verdict {
         }
     }
 
-    /// What goes with it.
+    /// The reason; empty if safe.
     pub fn reason(&self) -> &str {
         match self {
             Self::Safe => "",
@@ -59,20 +59,20 @@ impl Verdict {
 pub struct Finding {
     /// The run.
     pub run: RunId,
-    /// Its workflow; none: its log cannot be read.
+    /// Its workflow; none: its log is unreadable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowName>,
-    /// The version that was tried.
+    /// The version on which it was replayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// What would happen.
+    /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
 impl Finding {
     pub(super) fn unreadable(run: RunId, corrupt: &Corrupt) -> Self {
-        let verdict = Verdict::Unknown { reason: format!("its log cannot be read: {corrupt}") };
+        let verdict = Verdict::Unknown { reason: format!("its log is unreadable: {corrupt}") };
         Self { run, workflow: None, version: None, verdict }
     }
 }
@@ -80,28 +80,28 @@ impl Finding {
 /// Counts of one workflow and version.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// The workflow; empty: of logs that cannot be read.
+    /// The workflow; empty for unreadable logs.
     pub workflow: String,
     /// The version.
     pub version: u32,
-    /// Runs that go on.
+    /// Runs that continue.
     pub safe: u64,
     /// Runs that would park.
     pub parks: u64,
     /// Runs that would fail.
     pub fails: u64,
-    /// Runs that could not be tried.
+    /// Runs that could not be replayed.
     pub unknown: u64,
 }
 
-/// What a preflight found, by workflow and version.
+/// The report of a preflight, by workflow and version.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreflightReport {
     /// Counts of each workflow and version.
     pub groups: Vec<Group>,
-    /// Every run that is not safe, up to 1,000 of them.
+    /// The runs that are not safe, up to 1,000.
     pub findings: Vec<Finding>,
-    /// Runs that are not safe and not listed.
+    /// Number of runs that are not safe and not listed.
     #[serde(default)]
     pub unlisted: u64,
 }
@@ -111,7 +111,7 @@ impl PreflightReport {
     pub const SAFE: u8 = 0;
     /// Exit code if a run would park or fail.
     pub const PARKS: u8 = 20;
-    /// Exit code if none would park or fail, and some could not be tried.
+    /// Exit code if no run would park or fail, but some could not be replayed.
     pub const UNKNOWN: u8 = 21;
 
     pub(super) fn add(&mut self, finding: Finding) {
@@ -139,43 +139,43 @@ impl PreflightReport {
         }
     }
 
-    /// In an order that does not depend on the store's.
+    /// Sorts the report, independent of the order of the store.
     pub(super) fn finish(&mut self) {
         self.groups.sort_by(|a, b| (&a.workflow, a.version).cmp(&(&b.workflow, b.version)));
         self.findings.sort_by(|a, b| a.run.cmp(&b.run));
     }
 
-    /// Runs that were tried.
+    /// Number of runs replayed.
     pub fn total(&self) -> u64 {
         self.groups.iter().map(|group| group.safe + group.parks + group.fails + group.unknown).sum()
     }
 
-    /// Runs that go on.
+    /// Number of runs that continue.
     pub fn safe(&self) -> u64 {
         self.groups.iter().map(|group| group.safe).sum()
     }
 
-    /// Runs that would park.
+    /// Number of runs that would park.
     pub fn parks(&self) -> u64 {
         self.groups.iter().map(|group| group.parks).sum()
     }
 
-    /// Runs that would fail.
+    /// Number of runs that would fail.
     pub fn fails(&self) -> u64 {
         self.groups.iter().map(|group| group.fails).sum()
     }
 
-    /// Runs that could not be tried.
+    /// Number of runs that could not be replayed.
     pub fn unknown(&self) -> u64 {
         self.groups.iter().map(|group| group.unknown).sum()
     }
 
-    /// Whether every run goes on.
+    /// Whether every run continues.
     pub fn is_safe(&self) -> bool {
         self.safe() == self.total()
     }
 
-    /// The exit code for a program that does nothing else.
+    /// The exit code of a program that only runs a preflight.
     pub fn exit_code(&self) -> u8 {
         match (self.parks() + self.fails(), self.unknown()) {
             (0, 0) => Self::SAFE,
@@ -186,10 +186,10 @@ impl PreflightReport {
 }
 
 impl fmt::Display for PreflightReport {
-    /// A table by workflow and version, then a line for each run that is not safe.
+    /// Writes a table by workflow and version, then a line for each run that is not safe.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.groups.is_empty() {
-            return f.write_str("no run to try");
+            return f.write_str("no runs to replay");
         }
         let label = |group: &Group| match group.workflow.as_str() {
             "" => "unreadable".to_owned(),

@@ -16,7 +16,7 @@ pub mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -32,6 +32,7 @@ use crate::ledger::error::EngineError;
 use crate::ledger::error::refused;
 use crate::ledger::process::Process;
 pub use crate::ledger::refusal::RemoteRefusal;
+use crate::ledger::sync::lock;
 use crate::node::{Handoff, Node, NodeSetup, OfferedRun};
 use crate::run::context::child;
 use crate::run::live_runs::LiveRuns;
@@ -102,7 +103,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut registering = self.registering.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut registering = lock(&self.registering);
         if let Some(at) = registering.iter().position(|key| *key == self.key) {
             registering.swap_remove(at);
         }
@@ -132,7 +133,7 @@ impl RemoteWorkers {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Node>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.all)
     }
 
     /// Reserves a place for a worker of this credential, if one is left.
@@ -140,7 +141,7 @@ impl RemoteWorkers {
         let RemoteOptions { workers_max, workers_per_key, .. } = *self.options;
         let mut all = self.all();
         all.retain(|_, node| !node.is_closed());
-        let mut registering = self.registering.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut registering = lock(&self.registering);
         let here =
             all.values().filter_map(|node| node.handoff.as_ref()).map(|handoff| handoff.holder.as_deref());
         let own =

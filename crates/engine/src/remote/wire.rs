@@ -1,7 +1,7 @@
-//! The documents that a worker in another process and the server exchange. `docs/protocol.md` explains them.
+//! The documents that a remote worker and the server exchange. `docs/protocol.md` explains them.
 //!
-//! Requests refuse fields that they do not know. Answers may gain fields: a worker ignores what it does not know.
-//! Spans and moments are whole milliseconds, payloads are any JSON.
+//! Requests refuse unknown fields. Responses may gain fields, and a worker ignores those that it does not know.
+//! Durations and times are whole milliseconds; payloads are any JSON.
 
 use std::collections::BTreeMap;
 
@@ -16,30 +16,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::ledger::config::default_queue;
 
-/// A worker introduces itself.
+/// Registers a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = RegisterWorker))]
 #[serde(deny_unknown_fields)]
 pub struct Register {
-    /// What it is called where people read of it.
+    /// Display name of the worker.
     pub name: String,
-    /// The workflows that it has, as `name@version`.
+    /// The workflows that the worker has, as `name@version`.
     pub workflows: Vec<String>,
-    /// Queues whose runs it takes; `default` if there are none.
+    /// Queues from which the worker takes runs; empty: `default`.
     #[serde(default)]
     pub queues: Vec<QueueName>,
-    /// Runs that it takes at once.
+    /// Maximum number of runs that the worker takes at once.
     pub slots: u32,
-    /// How long it may be silent: 100 to 600,000; 10,000 unless given.
+    /// How long the worker may be silent: 100 to 600,000; default 10,000.
     #[serde(default, deserialize_with = "goldseam_core::whole::optional")]
     pub lease_ms: Option<u64>,
-    /// The steps, leaf or group, that a workflow always makes, by workflow; those without a plan are left out.
+    /// The steps, leaf or group, that a workflow always makes, by workflow. Workflows without a plan are omitted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub plans: BTreeMap<WorkflowName, Vec<StepName>>,
 }
 
 impl Register {
-    /// The queues whose runs it takes.
+    /// The queues from which the worker takes runs.
     pub fn queues_taken(&self) -> Vec<QueueName> {
         match self.queues.is_empty() {
             true => vec![default_queue()],
@@ -48,13 +48,13 @@ impl Register {
     }
 }
 
-/// What a worker is told when it has registered.
+/// The response to a registration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = RegisteredWorker))]
 pub struct Registered {
-    /// Its id: a node of the store from now on.
+    /// The id of the worker, which is now a node of the store.
     pub worker: NodeId,
-    /// How long it may be silent.
+    /// How long the worker may be silent.
     pub lease_ms: u64,
     /// The store's clock.
     pub now: Millis,
@@ -65,118 +65,119 @@ pub struct Registered {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = WorkerHolding))]
 #[serde(deny_unknown_fields)]
 pub struct Holding {
-    /// Its token.
+    /// The token of the execution.
     pub token: String,
-    /// The worker knows the log up to here.
+    /// The last position of the log that the worker knows.
     pub after: Seq,
 }
 
-/// A worker says that it is alive, and asks for news.
+/// Reports that the worker is alive, and asks for news.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = WorkerHeartbeat))]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat {
-    /// Every execution that it has.
+    /// Every execution that the worker has.
     #[serde(default)]
     pub holding: Vec<Holding>,
-    /// How long it waits for news.
+    /// How long to wait for news.
     #[serde(default, deserialize_with = "goldseam_core::whole::number")]
     pub wait_ms: u64,
 }
 
-/// The answer to a heartbeat.
+/// The response to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = WorkerNews))]
 pub struct Beaten {
-    /// What is new in the logs of the executions that the worker has.
+    /// New events in the logs of the worker's executions.
     pub news: Vec<News>,
-    /// Executions that are not the worker's any more: drop them.
+    /// Executions that the worker no longer has: drop them.
     pub lost: Vec<String>,
-    /// The server shuts down: give back what you have, and ask for nothing more.
+    /// The server is shutting down: release all runs, and claim no more.
     pub leaving: bool,
     /// The store's clock.
     pub now: Millis,
 }
 
-/// What is new in the log of one execution.
+/// New events in the log of one execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = ExecutionNews))]
 pub struct News {
     /// The execution.
     pub token: String,
-    /// What it sees of the log, after what the worker knows.
+    /// The events that the execution sees, after those that the worker knows.
     pub events: Vec<Entry>,
-    /// The worker knows the log up to here now.
+    /// The last position of the log that the worker now knows.
     pub end: Seq,
-    /// There is more after `end`.
+    /// Whether more events follow `end`.
     pub more: bool,
 }
 
-/// A worker asks for executions.
+/// Asks for executions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = ClaimExecutions))]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// At most so many.
+    /// Maximum number of executions.
     pub limit: u32,
-    /// The tokens of every execution that it has: what it was given and does not know of is given again.
+    /// The tokens of every execution that the worker has. An execution that was given to the worker and is not listed
+    /// is given again.
     #[serde(default)]
     pub holding: Vec<String>,
-    /// How long it waits for the first.
+    /// How long to wait for the first execution.
     #[serde(default, deserialize_with = "goldseam_core::whole::number")]
     pub wait_ms: u64,
 }
 
-/// The answer to a claim.
+/// The response to a claim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = ClaimedExecutions))]
 pub struct Claimed {
-    /// What the worker has from now on. One whose token it knows is the one that it has.
+    /// The executions that the worker now has. One with a known token is an execution that the worker already has.
     pub executions: Vec<Execution>,
-    /// The server shuts down: ask for nothing more.
+    /// The server is shutting down: claim no more.
     pub leaving: bool,
     /// The store's clock.
     pub now: Millis,
 }
 
-/// A run that a worker has from one claim to its end.
+/// A run that a worker has, from one claim to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Execution))]
 pub struct Execution {
-    /// Stands for the claim; opaque. Every append names it.
+    /// The opaque token of the claim. Every append names it.
     pub token: String,
     /// The run.
     pub run: RunId,
-    /// The branch that it is on.
+    /// The branch of the run.
     pub branch: BranchId,
     /// Position of the claim.
     pub epoch: Seq,
     /// Its workflow.
     pub workflow: WorkflowName,
-    /// The version that it is on.
+    /// The version of the workflow.
     pub version: u32,
     /// Input of the workflow function.
     pub input: Payload,
-    /// What the run was tagged with.
+    /// The tags of the run.
     #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, String>))]
     pub tags: Tags,
     /// Recoveries since the last progress.
     pub attempt: u32,
-    /// What makes idempotency keys new after a jump.
+    /// The branch that determines idempotency keys; new after a jump.
     pub generation: BranchId,
     /// When the run was queued.
     pub created_at: Millis,
-    /// Somebody wants it to stop.
+    /// Whether the run is to be cancelled.
     pub cancel_requested: bool,
-    /// Fingerprints of operations up to here belong to another input, and are not compared.
+    /// Input hashes of operations up to this position belong to another input, and are not compared.
     pub other_input_until: Seq,
-    /// The history begins here.
+    /// The position at which the history starts.
     pub base: Seq,
-    /// What the branch sees of the log, oldest first.
+    /// The events of the log that the branch sees, oldest first.
     pub events: Vec<Entry>,
-    /// The worker knows the log up to here.
+    /// The last position of the log that the worker knows.
     pub end: Seq,
-    /// There is more after `end`.
+    /// Whether more events follow `end`.
     pub more: bool,
 }
 
@@ -186,9 +187,9 @@ pub struct Execution {
 pub struct Entry {
     /// Its position.
     pub seq: Seq,
-    /// When.
+    /// When it happened.
     pub at: Millis,
-    /// What happened, as it stands in the log.
+    /// The event, as in the log.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub event: Event,
 }
@@ -199,79 +200,79 @@ impl From<Recorded> for Entry {
     }
 }
 
-/// A worker asks for what an execution sees of the log.
+/// Asks for events that an execution sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = EventsWanted))]
 #[serde(deny_unknown_fields)]
 pub struct Events {
     /// The execution.
     pub token: String,
-    /// Only what comes after this.
+    /// The position after which events are returned.
     pub after: Seq,
 }
 
-/// What a worker did, for the log: all of it, or nothing.
+/// Appends what a worker did: all of it or nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = WorkerAppend))]
 #[serde(deny_unknown_fields)]
 pub struct Append {
     /// The execution.
     pub token: String,
-    /// Names this append: sent again under the same name, it is answered from the log, and done once.
+    /// The id of this append. A repeat with the same id is answered from the log and applied once.
     pub id: String,
-    /// The worker knows the log up to here.
+    /// The last position of the log that the worker knows.
     pub after: Seq,
-    /// What it did, in order.
+    /// What the worker did, in order.
     pub doings: Vec<Doing>,
 }
 
-/// The answer to an append.
+/// The response to an append.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = WorkerAppended))]
 pub struct Appended {
-    /// What became of the execution.
+    /// What happened to the execution.
     pub outcome: Outcome,
-    /// What it sees of the log after what the worker knew, its own events among it.
+    /// The events that the execution sees, after those that the worker knew, including its own.
     pub events: Vec<Entry>,
-    /// The worker knows the log up to here now.
+    /// The last position of the log that the worker now knows.
     pub end: Seq,
-    /// There is more after `end`.
+    /// Whether more events follow `end`.
     pub more: bool,
-    /// The append had landed before; nothing was done again.
+    /// Whether the append was already in the log, so nothing was applied again.
     pub repeated: bool,
-    /// Why nothing was taken, with the outcome `again`.
+    /// Why nothing was appended, with the outcome `again`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// The execution in its place, with the outcome `continued`.
+    /// The execution that replaces this one, with the outcome `continued`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Box<Execution>>,
-    /// The server shuts down: give back what you have, and ask for nothing more.
+    /// The server is shutting down: release all runs, and claim no more.
     pub leaving: bool,
     /// The store's clock.
     pub now: Millis,
 }
 
-/// What became of an execution.
+/// What happened to an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = ExecutionOutcome))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It is still the worker's: go on.
+    /// The worker still has it: continue.
     Held,
-    /// Nothing was taken, as the log does not go with it. It is still the worker's: replay, with these events.
+    /// Nothing was appended, because the log does not fit. The worker still has it: replay with these events.
     Again,
-    /// It ended, rests, or is parked: drop it.
+    /// It ended, waits, or is parked: drop it.
     Over,
-    /// It began anew: go on with `next`.
+    /// It continued as new: continue with `next`.
     Continued,
 }
 
-/// Something that a worker did.
+/// An action of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = WorkerDoing))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Doing {
-    /// An attempt begins: for steps that are long, or must not be begun twice.
+    /// An attempt begins. For steps that are long, or must not start twice.
     StepStarted {
         /// The step.
         path: Path,
@@ -279,11 +280,11 @@ pub enum Doing {
         ord: u32,
         /// Number of the attempt, from 1.
         attempt: u32,
-        /// Fingerprint of what the step depends on.
+        /// Hash of the input that the step depends on.
         #[serde(default)]
         input: Option<Hash>,
     },
-    /// A step is done.
+    /// A step completed.
     StepCompleted {
         /// The step.
         path: Path,
@@ -291,22 +292,22 @@ pub enum Doing {
         ord: u32,
         /// Number of the attempt, from 1.
         attempt: u32,
-        /// What it returned.
+        /// The result.
         output: Payload,
         /// How long the attempt took.
         #[serde(default)]
         took_ms: u64,
-        /// Fingerprint of what the step depends on.
+        /// Hash of the input that the step depends on.
         #[serde(default)]
         input: Option<Hash>,
-        /// It has a compensation.
+        /// Whether it has a compensation.
         #[serde(default)]
         undo: bool,
-        /// It held steps.
+        /// Whether it contains steps.
         #[serde(default)]
         group: bool,
     },
-    /// An attempt failed. The server says when the next one begins, by the policy that comes with it.
+    /// An attempt failed. The server decides when the next one begins, by the given retry policy.
     StepFailed {
         /// The step.
         path: Path,
@@ -319,20 +320,20 @@ pub enum Doing {
         /// How long the attempt took.
         #[serde(default)]
         took_ms: u64,
-        /// How often and how soon it is tried again; none: it failed for good.
+        /// The retry policy; none: the step failed permanently.
         #[serde(default)]
         retry: Option<Policy>,
-        /// It was given up because it took too long or fell silent.
+        /// Whether a timeout or silence ended it.
         #[serde(default)]
         timeout: Option<Timeout>,
-        /// Fingerprint of what the step depends on.
+        /// Hash of the input that the step depends on.
         #[serde(default)]
         input: Option<Hash>,
-        /// It held steps.
+        /// Whether it contains steps.
         #[serde(default)]
         group: bool,
     },
-    /// A step that somebody else does: a task is made for it.
+    /// A remote step: a task is created for it.
     StepHandedOut {
         /// The step.
         path: Path,
@@ -340,25 +341,25 @@ pub enum Doing {
         ord: u32,
         /// Number of the attempt, from 1.
         attempt: u32,
-        /// What whoever claims the task is given.
+        /// The payload of the task.
         payload: Payload,
-        /// The queue that the task stands in; `default` unless given.
+        /// The queue of the task; default `default`.
         #[serde(default)]
         queue: Option<QueueName>,
-        /// Larger goes first.
+        /// Larger values go first.
         #[serde(default)]
         priority: i32,
-        /// How often and how soon it is tried again; none: once.
+        /// The retry policy; none: one attempt.
         #[serde(default)]
         retry: Option<Policy>,
-        /// How long whoever has the task may be silent; a minute unless given.
+        /// How long the worker of the task may be silent; default one minute.
         #[serde(default)]
         silence_ms: Option<u64>,
-        /// It has a compensation.
+        /// Whether it has a compensation.
         #[serde(default)]
         undo: bool,
     },
-    /// Look for the first of several things.
+    /// Waits for the first of several events.
     Wait {
         /// The wait.
         path: Path,
@@ -367,39 +368,39 @@ pub enum Doing {
         /// Signals by name.
         #[serde(default)]
         signals: Vec<SignalName>,
-        /// What the content of a signal must look like, as a JSON Schema by name.
+        /// JSON Schemas that the content of signals must satisfy, by name.
         #[serde(default)]
         #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, serde_json::Value>))]
         schemas: BTreeMap<SignalName, serde_json::Value>,
         /// Children by id.
         #[serde(default)]
         children: Vec<RunId>,
-        /// Put this question to a person; it is known by the path of the wait.
+        /// A question to a person. It has the path of the wait.
         #[serde(default)]
         ask: Option<Question>,
-        /// Gives up after so long.
+        /// Timeout of the wait.
         #[serde(default)]
         timeout_ms: Option<u64>,
     },
-    /// Sleep, for a span or until a moment.
+    /// Sleeps for a duration or until a time.
     Sleep {
         /// The sleep.
         path: Path,
         /// Order of the call within its arm.
         ord: u32,
-        /// For so long from now.
+        /// Duration from now.
         #[serde(default)]
         span_ms: Option<u64>,
-        /// Until then.
+        /// The time at which the sleep ends.
         #[serde(default)]
         until: Option<Millis>,
     },
-    /// See whether what this open wait or sleep looks for is there.
+    /// Checks whether this open wait or sleep can be resolved.
     Check {
         /// The wait or sleep.
         path: Path,
     },
-    /// A child is wanted; the server creates it, and `child.started` tells its id.
+    /// Starts a child. The server creates it, and `child.started` has its id.
     Child {
         /// The call.
         path: Path,
@@ -410,83 +411,83 @@ pub enum Doing {
         /// Its input.
         input: Payload,
     },
-    /// Tell people how far it is.
+    /// Records a progress message for people.
     Progress {
         /// The call.
         path: Path,
         /// Order of the call within its arm.
         ord: u32,
-        /// For people.
+        /// The message.
         message: String,
     },
-    /// The code has a change, and the log has no marker of it and no later operation of its arm.
+    /// Marks a change of the code. The log must have no marker of it and no later operation of its arm.
     Change {
-        /// The arm, `/`, and the name of the change; in the root arm the name alone.
+        /// The arm, `/`, and the name of the change; in the root arm only the name.
         path: Path,
-        /// How many operations the arm has asked for before.
+        /// Number of operations that the arm has requested before.
         ord: u32,
     },
-    /// A step is about to be undone.
+    /// The compensation of a step begins.
     UndoStarted {
         /// The step.
         path: Path,
-        /// Why the run is being undone; with the first one.
+        /// Why the run is being compensated; only with the first compensation.
         #[serde(default)]
         failure: Option<Failure>,
     },
-    /// A step is undone.
+    /// The compensation of a step completed.
     UndoCompleted {
         /// The step.
         path: Path,
     },
-    /// A step cannot be undone: the run is parked.
+    /// The compensation of a step failed: the run is parked.
     UndoFailed {
         /// The step.
         path: Path,
         /// Why.
         failure: Failure,
     },
-    /// Everything that a requested jump wanted undone is: go back now.
+    /// All compensations of a requested jump are done: jump now.
     FinishJump {},
-    /// Begin anew with other input, in the same run.
+    /// Continues the run with other input and an empty history.
     ContinueAsNew {
         /// The new input.
         input: Payload,
     },
     /// The workflow returned.
     Complete {
-        /// What it returned.
+        /// The result.
         output: Payload,
     },
-    /// The workflow failed, and nothing is left to undo.
+    /// The workflow failed, and no compensation is left.
     Fail {
         /// Why.
         failure: Failure,
     },
-    /// The cancellation was carried out, and nothing is left to undo.
+    /// The run was cancelled, and no compensation is left.
     Cancelled {},
-    /// Only a person can help.
+    /// Parks the run until an operator acts.
     Park {
-        /// Why, as one of few words.
+        /// The code.
         code: Trouble,
-        /// What was seen.
+        /// The reason.
         reason: String,
     },
-    /// Give the run back. Nothing happens if something that it waits for is there.
+    /// Releases the run. Does nothing if an event that it waits for has arrived.
     Release {
         /// Why.
         reason: Giving,
     },
 }
 
-/// Why an attempt was given up.
+/// Why an attempt was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = AttemptTimeout))]
 #[serde(rename_all = "kebab-case")]
 pub enum Timeout {
-    /// It took too long.
+    /// It exceeded its timeout.
     Timeout,
-    /// It fell silent.
+    /// It was silent for too long.
     HeartbeatTimeout,
 }
 
@@ -495,31 +496,31 @@ pub enum Timeout {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = WorkerQuestion))]
 #[serde(deny_unknown_fields)]
 pub struct Question {
-    /// What a person reads.
+    /// The text for the person.
     pub prompt: String,
-    /// What an answer must look like.
+    /// The form of the answer.
     pub form: Form,
 }
 
-/// What only a person can help with.
+/// Why a worker parks a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = WorkerTrouble))]
 pub enum Trouble {
-    /// Replay asked for something else than the log has.
+    /// Replay and log differ.
     #[serde(rename = "V1")]
     Diverged,
-    /// The worker does not have the run's version: the run is not parked, it goes back to its queue like an unfit one.
+    /// The worker does not have the run's version. The run is not parked but returned to its queue, as with `unfit`.
     #[serde(rename = "E2")]
     Version,
-    /// The history is as long as it may be.
+    /// The history has reached its maximum length.
     #[serde(rename = "GS0112")]
     TooLong,
-    /// A question whose form makes no sense.
+    /// A question has an invalid form.
     #[serde(rename = "GS0115")]
     Form,
 }
 
-/// Why a worker gives a run back.
+/// Why a worker releases a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = WorkerRelease))]
 #[serde(rename_all = "snake_case")]
@@ -528,7 +529,7 @@ pub enum Giving {
     Unload,
     /// It is paused.
     Paused,
-    /// The worker goes, or has too much to do.
+    /// The worker leaves, or has too much work.
     HandOver,
     /// The worker cannot execute it.
     Unfit,

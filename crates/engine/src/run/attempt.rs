@@ -4,7 +4,7 @@
 //! task record, so the next attempt can read them in any process.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use crate::ledger::clock::pause;
 use crate::ledger::config::QUEUE_DETAILS;
 use crate::ledger::error::Result;
+use crate::ledger::sync::lock;
 use crate::run::driver::panicked;
 use crate::run::live_run::LiveRun;
 
@@ -77,7 +78,7 @@ impl Attempt {
     }
 
     fn pulse(&self) -> std::sync::MutexGuard<'_, PulseState> {
-        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pulse)
     }
 
     fn take_beat(&self) -> bool {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use crate::ledger::commit::Ledger;
 use crate::ledger::config::Config;
 use crate::ledger::copy_mark::closed_by_copy;
 use crate::ledger::error::{EngineError, Error, Result};
+use crate::ledger::sync::lock;
 use crate::run::append::Moved;
 use crate::run::live_runs::LiveRuns;
 
@@ -190,7 +191,7 @@ impl LiveRun {
     ///
     /// Invariant: no effect begins and nothing is written. Steps, waits, sleeps, questions, children and progress
     /// messages pass [`LiveRun::gate`], which stays closed in this mode; a child in the log is not created again;
-    /// queued doings stay in the queue, because there is no driver. The store of `ledger` must refuse everything.
+    /// queued doings stay in the queue, because nothing drives the run. The store of `ledger` must refuse everything.
     pub(crate) fn for_preflight(ledger: Ledger, config: Arc<Config>, state: State) -> Self {
         let task = TaskId::new("preflight").unwrap_or_else(|_| unreachable!("the name is a valid task id"));
         let live_runs = Arc::new(LiveRuns::of_client());
@@ -205,7 +206,7 @@ impl LiveRun {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
     pub(crate) fn live_runs(&self) -> &LiveRuns {

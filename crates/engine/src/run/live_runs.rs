@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use goldseam_core::decide::TaskMove;
@@ -16,6 +16,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::ledger::clock::Clock;
 use crate::ledger::config::Newest;
 use crate::ledger::process::Process;
+use crate::ledger::sync::lock;
 use crate::run::live_run::LiveRun;
 use crate::run::registry::Registry;
 
@@ -109,7 +110,7 @@ impl LiveRuns {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     pub(crate) fn started_at(&self) -> Millis {
@@ -123,13 +124,13 @@ impl LiveRuns {
 
     /// The newest versions of live nodes, if they were read at `since` or later.
     pub(crate) fn fleet(&self, since: Duration) -> Option<Arc<Newest>> {
-        let fleet = self.fleet.lock().unwrap_or_else(PoisonError::into_inner);
+        let fleet = lock(&self.fleet);
         fleet.as_ref().filter(|(at, _)| *at >= since).map(|(_, newest)| Arc::clone(newest))
     }
 
     /// Stores the newest versions of live nodes, read at `at`.
     pub(crate) fn remember_fleet(&self, at: Duration, newest: Arc<Newest>) {
-        *self.fleet.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, newest));
+        *lock(&self.fleet) = Some((at, newest));
     }
 
     /// The steps that the workflow declared.
@@ -138,7 +139,7 @@ impl LiveRuns {
     }
 
     fn confirmed(&self) -> MutexGuard<'_, Confirmed> {
-        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.confirmed)
     }
 
     /// Records a reply of the store to a request sent at `sent`.
@@ -226,7 +227,7 @@ impl LiveRuns {
         self.left.notified()
     }
 
-    /// Waits until this execution is no longer live.
+    /// Waits until this execution has left memory.
     pub(crate) async fn until_left(&self, live: &Arc<LiveRun>) {
         loop {
             let left = self.left();

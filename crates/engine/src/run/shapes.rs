@@ -2,8 +2,9 @@
 
 use std::any::type_name;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
+use crate::ledger::sync::lock;
 use goldseam_core::Payload;
 use goldseam_core::form::Form;
 use goldseam_core::shape::{Accepted, Shape};
@@ -22,7 +23,7 @@ static KNOWN: LazyLock<Mutex<HashMap<Key, Arc<Accepted>>>> = LazyLock::new(Mutex
 pub(crate) fn of<T: DeserializeOwned>() -> Arc<Accepted> {
     let find: fn() -> Accepted = Accepted::by::<T>;
     let key = (type_name::<T>(), find as usize);
-    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = || lock(&KNOWN);
     if let Some(found) = known().get(&key) {
         return Arc::clone(found);
     }

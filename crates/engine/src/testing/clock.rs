@@ -12,7 +12,7 @@ use crate::ledger::clock::Clock;
 /// Where virtual time begins.
 pub const START: Millis = Millis(1_700_000_000_000);
 
-/// The time that nobody in the simulation can get wrong.
+/// The true time of a simulation.
 #[derive(Debug, Clone, Copy)]
 pub struct TrueTime {
     began: Instant,
@@ -20,35 +20,35 @@ pub struct TrueTime {
 }
 
 impl TrueTime {
-    /// Begins now, at [`START`].
+    /// Starts now, at [`START`].
     pub fn begin() -> Self {
         Self::begin_at(START)
     }
 
-    /// Begins now, which is called `start`.
+    /// Starts now, at `start`.
     #[expect(clippy::disallowed_methods, reason = "the one home of virtual time")]
     pub fn begin_at(start: Millis) -> Self {
         Self { began: Instant::now(), start }
     }
 
-    /// Virtual time since the beginning.
+    /// Virtual time since the start.
     #[expect(clippy::disallowed_methods, reason = "the one home of virtual time")]
     pub fn elapsed(&self) -> Duration {
         Instant::now().saturating_duration_since(self.began)
     }
 
-    /// The true moment.
+    /// The true time.
     pub fn now(&self) -> Millis {
         self.start + self.elapsed()
     }
 
-    /// The store's clock: the true one.
+    /// A store clock that shows the true time.
     pub fn store_clock(self) -> goldseam_store::Clock {
         Arc::new(move || self.now())
     }
 }
 
-/// A machine's clock: wrong by an offset, and by a share of all time that passes.
+/// The clock of a machine, with an offset and a drift.
 #[derive(Debug)]
 pub struct SimClock {
     time: TrueTime,
@@ -57,12 +57,12 @@ pub struct SimClock {
 }
 
 impl SimClock {
-    /// A clock that is off by `offset_ms` and goes wrong by `drift_ppm` millionths.
+    /// Creates a clock with an offset of `offset_ms` and a drift of `drift_ppm` millionths.
     pub fn new(time: TrueTime, offset_ms: i64, drift_ppm: i64) -> Self {
         Self { time, offset_ms: AtomicI64::new(offset_ms), drift_ppm }
     }
 
-    /// Somebody sets the clock, forward or back. What it measures, [`Clock::elapsed`], is not touched by that.
+    /// Sets the clock forward or back. [`Clock::elapsed`] is not affected.
     pub fn jump(&self, by_ms: i64) {
         self.offset_ms.fetch_add(by_ms, Ordering::Relaxed);
     }
@@ -79,7 +79,7 @@ impl Clock for SimClock {
     }
 
     fn elapsed(&self) -> Duration {
-        // A day ahead, so that nothing mistakes "just booted" for "long ago".
+        // A day ahead, so that "just booted" differs from "long ago".
         Duration::from_millis(self.drifted().unsigned_abs()) + Duration::from_secs(86_400)
     }
 }

@@ -1,18 +1,18 @@
-//! A log as it is at the end, for whoever judges it.
+//! The final log of a run, for checks.
 
 use goldseam_core::branch::Branches;
 use goldseam_core::codec::decode_all;
 use goldseam_core::{Hash, Path, Recorded, RunId, Seq, Summary};
 use goldseam_store::Record;
 
-/// One run's log as it is at the end.
+/// The final log of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Log {
-    /// As stored.
+    /// The stored records.
     pub records: Vec<Record>,
-    /// Decoded, if that is possible.
+    /// The decoded events, if decodable.
     pub events: Vec<Recorded>,
-    /// Fingerprint of the last event.
+    /// Hash of the last event.
     pub head: Hash,
     /// Why it cannot be decoded.
     pub flaw: Option<String>,
@@ -21,7 +21,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log of these records and this row.
+    /// Creates a log of these records and this row.
     pub fn of(records: Vec<Record>, row: Option<Summary>) -> Self {
         let texts = records.iter().map(|record| (record.seq, record.body.as_str()));
         let (events, head, flaw) = match decode_all(Seq::ZERO, Hash::ZERO, texts) {
@@ -31,7 +31,7 @@ impl Log {
         Self { records, events, head, flaw, row }
     }
 
-    /// Every branch that was ever opened, also those before a `continue_as_new`.
+    /// All branches, including those before a `continue_as_new`.
     pub fn branches(&self) -> Branches {
         Branches::of(&self.events)
     }
@@ -43,7 +43,7 @@ impl Log {
         self.events.iter().filter(|r| lineage.sees(r.branch, r.seq) || r.event.is_mail()).collect()
     }
 
-    /// The key under which the step at `path` of `branch` is known outside.
+    /// The idempotency key of the step at `path` in the branch of `recorded`.
     pub fn key(&self, run: &RunId, recorded: &Recorded, path: &Path) -> String {
         let generation = self.branches().generation(recorded.branch);
         Hash::of_parts(&[run.as_str(), &generation.to_string(), path.as_str()]).to_string()

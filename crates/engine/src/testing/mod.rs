@@ -1,6 +1,6 @@
-//! What tests of workflows and the simulation share: virtual clocks, logs to judge, and a witness of user code.
+//! Shared by tests of workflows and the simulation: virtual clocks, logs to check, and a witness of user code.
 //!
-//! Nothing here decides anything. A product is built without it (feature `testing`).
+//! Nothing here decides anything. Products are built without it (feature `testing`).
 
 mod clock;
 mod log;

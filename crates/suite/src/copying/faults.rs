@@ -1,4 +1,4 @@
-//! Every call of a copy fails once, in every way: in the end everything is as if nothing had happened.
+//! Every call of a copy fails once, in every way; the result is the same as without faults.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use goldseam_core::{Limits, Millis};
 use goldseam_store::faulty::{Fault, Op, Plan};
 use goldseam_store::{FaultyStore, Store};
 
-use super::house::{Contents, contents, furnish};
+use super::contents::{Contents, contents, fill};
 use super::{Copier, Ward, copied};
 use crate::Fixture;
 use goldseam_admin::copy::{CopyOptions, CopyReport, mark_of, reopen};
 use goldseam_engine::{Client, EngineError, OsEntropy, SystemClock};
 
-/// The ways in which a call fails.
+/// The kinds of fault.
 const FAULTS: [Fault; 4] = [Fault::FailBefore, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
 
-/// Which of the two connections is bad.
+/// Which of the two connections is faulty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bad {
     /// That to the source.
@@ -51,7 +51,7 @@ async fn try_once(
     (done, link)
 }
 
-/// A copy that dies right before it hands over.
+/// A copy that dies just before it hands over.
 pub(super) async fn cut_off(here: &Ward<'_>, there: &Ward<'_>) {
     let stores = (Arc::clone(here.store()), Arc::clone(there.store()));
     let memory = Fixture::memory_on(super::clock(here.fixture).await);
@@ -65,7 +65,7 @@ pub(super) async fn cut_off(here: &Ward<'_>, there: &Ward<'_>) {
     assert!(done.is_none() && link.is_crashed());
 }
 
-/// What a copy leaves, but for what tells only when it was made.
+/// The contents after a copy, without times.
 async fn left(store: &dyn Store) -> Contents {
     let mut left = contents(store).await;
     for task in &mut left.tasks {
@@ -78,15 +78,15 @@ async fn left(store: &dyn Store) -> Contents {
     left
 }
 
-/// Copies a furnished store again and again into fresh ones; the first call that fails is `first`, then every
-/// `step`-th. Says how many cases there were.
+/// Copies a store repeatedly into fresh ones; the call number `first` fails first, then every `step`-th. Returns the
+/// number of cases.
 pub async fn every_call<F, Fut>(from: &Fixture, fresh: F, (bad, first, step): (Bad, u64, u64)) -> u64
 where
     F: Fn() -> Fut,
     Fut: Future<Output = Fixture>,
 {
     let here = Ward::on(from);
-    furnish(&here).await;
+    fill(&here).await;
     let wanted = {
         let to = fresh().await;
         copied(&here, &Ward::on(&to)).await;

@@ -1,16 +1,16 @@
-//! Copying between every two stores: what arrives, what goes on there, what is refused, and what no fault changes.
+//! Copying between every two stores: what is copied, what continues, what is refused, and the effect of faults.
 //!
-//! Like [`healing!`](crate::healing!), [`copying!`](crate::copying!) owns the only list of cases; each gets a fresh
-//! store to copy from and one to copy to, both on a real clock.
+//! Like [`healing!`](crate::healing!), [`copying!`](crate::copying!) has the only list of cases. Each gets a fresh
+//! source and a fresh destination, both on a real clock.
 
+mod contents;
 pub mod faults;
-mod house;
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Event, Path, Seq, Status, TaskId};
 
-use self::house::{
-    Contents, GHOST, RunSeen, beside, contents, copier, engine, furnish, gone, kid, merger, payload,
+use self::contents::{
+    Contents, GHOST, RunSeen, beside, contents, copier, engine, fill, gone, kid, merger, payload,
 };
 use super::Fixture;
 use super::ward::{Ward, id};
@@ -19,23 +19,23 @@ use goldseam_engine::EngineError;
 use goldseam_engine::client::By;
 use goldseam_engine::client::queue::Want;
 
-/// Makes one test of each case; the arguments are two `async fn() -> Fixture`.
+/// Creates one test per case; the arguments are two `async fn() -> Fixture`.
 #[macro_export]
 macro_rules! copying {
     ($from:path, $to:path) => {
         $crate::copying! { @each $from, $to;
-            everything_arrives_as_it_was,
-            everything_in_flight_goes_on_and_ends_once,
+            everything_is_copied_unchanged,
+            active_runs_continue_and_end_once,
             a_repeat_changes_nothing,
             a_store_in_use_is_not_copied,
-            a_node_that_joins_sees_that_the_store_is_closed,
-            a_destination_with_something_in_it_is_refused,
-            what_both_have_under_one_name_stays_behind,
-            a_dry_run_foresees_everything_and_writes_nothing,
+            node_refuses_to_start_on_a_closed_store,
+            nonempty_destination_is_refused,
+            records_with_the_same_name_are_left_behind,
+            dry_run_predicts_everything_and_writes_nothing,
             a_long_log_is_copied_in_pieces,
-            what_came_between_two_tries_is_brought_too,
-            two_copies_at_once_do_no_more_than_one,
-            a_store_that_was_filled_can_be_copied_on,
+            changes_between_two_copies_are_copied,
+            concurrent_copies_copy_once,
+            filled_store_can_be_copied_again,
             a_store_is_not_copied_onto_itself,
         }
     };
@@ -68,10 +68,10 @@ fn task<'a>(contents: &'a Contents, name: &str) -> &'a Task {
     contents.tasks.iter().find(|task| task.id.as_str() == name).unwrap()
 }
 
-/// Logs byte for byte, rows by their logs, tasks and locks as they were but for those of nodes.
-pub async fn everything_arrives_as_it_was(from: &Fixture, to: &Fixture) {
+/// Logs byte for byte, rows by their logs, tasks and locks unchanged except those of nodes.
+pub async fn everything_is_copied_unchanged(from: &Fixture, to: &Fixture) {
     let (here, there) = (Ward::on(from), Ward::on(to));
-    furnish(&here).await;
+    fill(&here).await;
     let report = copied(&here, &there).await;
     let (old, new) = (contents(&*from.store).await, contents(&*to.store).await);
     assert_eq!(report.runs.all(), old.runs.len() as u64);
@@ -117,7 +117,7 @@ fn arrived(before: &RunSeen, after: &RunSeen) {
     }
 }
 
-/// Tells everybody who waits what he waits for.
+/// Sends every waiting run what it waits for.
 async fn serve(there: &Ward<'_>) {
     let client = &there.client;
     for run in ["signals", "rowless", "again", "taskless"].map(id) {
@@ -140,10 +140,10 @@ async fn serve(there: &Ward<'_>) {
     queue.complete(&free.id, free.fence, payload("1")).await.unwrap();
 }
 
-/// An engine at the destination finishes whatever was in flight; what was done is not done again.
-pub async fn everything_in_flight_goes_on_and_ends_once(from: &Fixture, to: &Fixture) {
+/// An engine at the destination completes all active runs; completed steps are not repeated.
+pub async fn active_runs_continue_and_end_once(from: &Fixture, to: &Fixture) {
     let here = Ward::on(from);
-    furnish(&here).await;
+    fill(&here).await;
     let there = beside(&here, to);
     let report = copied(&here, &there).await;
     let asleep = there.client.get(&id("naps")).await.unwrap();
@@ -176,10 +176,10 @@ pub async fn everything_in_flight_goes_on_and_ends_once(from: &Fixture, to: &Fix
     engine.shutdown().await;
 }
 
-/// A copy that was finished may be asked for again: it compares, and changes nothing.
+/// A repeat of a finished copy compares and changes nothing.
 pub async fn a_repeat_changes_nothing(from: &Fixture, to: &Fixture) {
     let (here, there) = (Ward::on(from), Ward::on(to));
-    furnish(&here).await;
+    fill(&here).await;
     let first = copied(&here, &there).await;
     let before = contents(&*to.store).await;
     let marks = (mark_of(&*from.store).await.unwrap(), mark_of(&*to.store).await.unwrap());
@@ -192,7 +192,7 @@ pub async fn a_repeat_changes_nothing(from: &Fixture, to: &Fixture) {
     assert_eq!(code(copier(&here, &there).copy().await), "GS0404", "the destination has gone on");
 }
 
-/// Nobody is copied from or to who may still be executing.
+/// A store with a live node is neither source nor destination.
 pub async fn a_store_in_use_is_not_copied(from: &Fixture, to: &Fixture) {
     let (here, there) = (Ward::on(from), Ward::on(to));
     here.at_the_question("r").await;
@@ -208,14 +208,14 @@ pub async fn a_store_in_use_is_not_copied(from: &Fixture, to: &Fixture) {
     copied(&here, &there).await;
 }
 
-/// After a copy the source is closed to engines, until somebody means it.
-pub async fn a_node_that_joins_sees_that_the_store_is_closed(from: &Fixture, to: &Fixture) {
+/// After a copy, the source refuses engines until it is reopened.
+pub async fn node_refuses_to_start_on_a_closed_store(from: &Fixture, to: &Fixture) {
     let (here, there) = (Ward::on(from), Ward::on(to));
     here.at_the_question("r").await;
     copied(&here, &there).await;
     let refused = here.builder().start().await;
     assert_eq!(refused.unwrap_err().code(), "GS0404");
-    assert_eq!(from.store.nodes().await.unwrap(), [], "whoever is refused does not stay");
+    assert_eq!(from.store.nodes().await.unwrap(), [], "a refused node leaves no record");
     let mark = reopen(&*from.store).await.unwrap().unwrap();
     assert_eq!((mark.role, mark.other.as_str()), (Role::MovedTo, "there"));
     assert_eq!(reopen(&*from.store).await.unwrap(), None);
@@ -230,8 +230,8 @@ pub async fn a_node_that_joins_sees_that_the_store_is_closed(from: &Fixture, to:
     open.shutdown().await;
 }
 
-/// Without being asked to merge, a copy goes into an empty store only.
-pub async fn a_destination_with_something_in_it_is_refused(from: &Fixture, to: &Fixture) {
+/// Without the option `merge`, the destination must be empty.
+pub async fn nonempty_destination_is_refused(from: &Fixture, to: &Fixture) {
     let (here, there) = (Ward::on(from), Ward::on(to));
     here.at_the_question("r").await;
     there.at_the_question("theirs").await;
@@ -244,8 +244,8 @@ pub async fn a_destination_with_something_in_it_is_refused(from: &Fixture, to: &
     assert_eq!(mark_of(&*to.store).await.unwrap().unwrap().role, Role::FilledFrom);
 }
 
-/// A run, a task or a lock that is another one at the destination stays where it is, in both stores.
-pub async fn what_both_have_under_one_name_stays_behind(from: &Fixture, to: &Fixture) {
+/// A run, task or lock that differs at the destination is left unchanged in both stores.
+pub async fn records_with_the_same_name_are_left_behind(from: &Fixture, to: &Fixture) {
     let (here, there) = (Ward::on(from), Ward::on(to));
     for ward in [&here, &there] {
         ward.at_the_question("both").await;
@@ -265,10 +265,10 @@ pub async fn what_both_have_under_one_name_stays_behind(from: &Fixture, to: &Fix
     assert_eq!(find(&after, "mine").log.len(), find(&contents(&*from.store).await, "mine").log.len());
 }
 
-/// Looking costs nothing but reads, may be done while engines run, and says what would be refused.
-pub async fn a_dry_run_foresees_everything_and_writes_nothing(from: &Fixture, to: &Fixture) {
+/// A dry run only reads, works while engines run, and reports refusals.
+pub async fn dry_run_predicts_everything_and_writes_nothing(from: &Fixture, to: &Fixture) {
     let (here, there) = (Ward::on(from), Ward::on(to));
-    furnish(&here).await;
+    fill(&here).await;
     let engine = there.asking().await;
     let plan = copier(&here, &there).plan().await.unwrap();
     assert_eq!(plan.refused.as_ref().map(|refused| refused.code), Some("GS0401"), "{plan:#?}");
@@ -285,7 +285,7 @@ pub async fn a_dry_run_foresees_everything_and_writes_nothing(from: &Fixture, to
     assert_eq!((plan.in_flight, plan.findings), (report.in_flight, report.findings));
 }
 
-/// A run with so many notes in its log.
+/// A run with `notes` notes in its log.
 async fn long_run(ward: &Ward<'_>, run: &str, notes: usize) {
     ward.at_the_question(run).await;
     let note = |number: usize| {
@@ -295,7 +295,7 @@ async fn long_run(ward: &Ward<'_>, run: &str, notes: usize) {
     ward.forge(run, (0..notes).map(note).collect()).await;
 }
 
-/// However long a log is, it is read and written piece by piece.
+/// A log of any length is read and written in pieces.
 pub async fn a_long_log_is_copied_in_pieces(from: &Fixture, to: &Fixture) {
     let (here, there) = (Ward::on(from), Ward::on(to));
     long_run(&here, "long", 5_000).await;
@@ -306,10 +306,10 @@ pub async fn a_long_log_is_copied_in_pieces(from: &Fixture, to: &Fixture) {
     assert_eq!(find(&new, "long").row.as_ref(), Some(&here.client.state(&id("long")).await.unwrap().summary));
 }
 
-/// What was written to the source after a copy was cut off comes with the next try: events, tasks and locks.
-pub async fn what_came_between_two_tries_is_brought_too(from: &Fixture, to: &Fixture) {
+/// Changes of the source after an interrupted copy are copied by the next one: events, tasks and locks.
+pub async fn changes_between_two_copies_are_copied(from: &Fixture, to: &Fixture) {
     let (here, there) = (Ward::on(from), Ward::on(to));
-    furnish(&here).await;
+    fill(&here).await;
     faults::cut_off(&here, &there).await;
     here.client.signal(&id("signals"), "late", payload("9"), None).await.unwrap();
     let worked = TaskId::new("t-claimed").unwrap();
@@ -325,10 +325,10 @@ pub async fn what_came_between_two_tries_is_brought_too(from: &Fixture, to: &Fix
     assert!(new.locks.contains(&held), "{:?}", new.locks);
 }
 
-/// Of two copies at once, one may be told so; nothing is there twice.
-pub async fn two_copies_at_once_do_no_more_than_one(from: &Fixture, to: &Fixture) {
+/// Of two concurrent copies, one may be refused; nothing is copied twice.
+pub async fn concurrent_copies_copy_once(from: &Fixture, to: &Fixture) {
     let (here, there) = (Ward::on(from), Ward::on(to));
-    furnish(&here).await;
+    fill(&here).await;
     let (left, right) = (copier(&here, &there), copier(&here, &there));
     let (left, right) = tokio::join!(left.copy(), right.copy());
     for outcome in [left, right] {
@@ -344,9 +344,9 @@ pub async fn two_copies_at_once_do_no_more_than_one(from: &Fixture, to: &Fixture
 }
 
 /// The destination of one copy is the source of the next.
-pub async fn a_store_that_was_filled_can_be_copied_on(from: &Fixture, to: &Fixture) {
+pub async fn filled_store_can_be_copied_again(from: &Fixture, to: &Fixture) {
     let (here, there) = (Ward::on(from), Ward::on(to));
-    furnish(&here).await;
+    fill(&here).await;
     copied(&here, &there).await;
     let memory = Fixture::memory_on(clock(from).await);
     let last = Ward::on(&memory);
@@ -355,13 +355,13 @@ pub async fn a_store_that_was_filled_can_be_copied_on(from: &Fixture, to: &Fixtu
     assert_eq!(mark_of(&*to.store).await.unwrap().unwrap().role, Role::MovedTo);
 }
 
-/// A clock that stands where the store's does.
+/// A clock that always shows the store's current time.
 async fn clock(fixture: &Fixture) -> goldseam_store::Clock {
     let now = fixture.store.now().await.unwrap();
     std::sync::Arc::new(move || now)
 }
 
-/// A store that is named twice is noticed, whatever it is called.
+/// A store that is named twice is detected under any name.
 pub async fn a_store_is_not_copied_onto_itself(from: &Fixture, _: &Fixture) {
     let here = Ward::on(from);
     let same = merger(&here, &here);

@@ -72,7 +72,7 @@ async fn ok() -> Result<u32> {
     Ok(1)
 }
 
-/// Build 1 asks for the change in each round; build 0 does not know it.
+/// Build 1 asks for the change in each round; build 0 does not know the change.
 async fn in_a_loop(ctx: Context, build: Build) -> Result<Vec<bool>> {
     let mut answers = Vec::new();
     for round in 0..3u32 {
@@ -150,7 +150,7 @@ async fn each_arm_decides_for_itself() {
     assert!(!paths.iter().any(|path| path.contains("left~/check")), "{paths:?}");
 }
 
-/// Begins again after the first signal: the change reaches the second round.
+/// Continues as new after the first signal: the change reaches the second round.
 async fn begins_again(ctx: Context, round: u32, build: Build) -> Result<u32> {
     let new = build.number.load(Ordering::Relaxed) == 1 && ctx.changed("check").await?;
     if new {
@@ -162,7 +162,7 @@ async fn begins_again(ctx: Context, round: u32, build: Build) -> Result<u32> {
 }
 
 #[tokio::test]
-async fn a_history_that_begins_again_has_the_change() {
+async fn continued_as_new_history_has_the_change() {
     let place = Place::new();
     place.build.number.store(0, Ordering::Relaxed);
     let engine = place.builder().start().await.unwrap();

@@ -1,4 +1,4 @@
-//! The doctor over a whole store: what it tells, what it heals, and what it leaves to another rule.
+//! The doctor of a whole store: what it reports, what it heals, and what it leaves to another rule.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -23,8 +23,8 @@ fn fix(rule: Option<Code>) -> DoctorOptions {
     DoctorOptions { fix: true, rule, ..DoctorOptions::default() }
 }
 
-/// Everything found: its code, its kind and name, and what became of it.
-fn told(checkup: &Checkup) -> Vec<(&str, &str, &str, &str)> {
+/// All findings: code, kind, name and fate.
+fn fates(checkup: &Checkup) -> Vec<(&str, &str, &str, &str)> {
     let mut lines: Vec<_> = Vec::new();
     for Finding { code, subject, fate, .. } in &checkup.findings {
         lines.push((code.as_str(), subject.kind(), subject.name(), fate.as_str()));
@@ -33,7 +33,7 @@ fn told(checkup: &Checkup) -> Vec<(&str, &str, &str, &str)> {
     lines
 }
 
-/// A lock and a task that nobody alive holds.
+/// A lock and a task without a live holder.
 async fn stale_claims(ward: &Ward<'_>) {
     let (locks, queue) = (ward.client.locks(), ward.client.queue());
     let name = QueueName::new("jobs").unwrap();
@@ -60,7 +60,7 @@ async fn job(ward: &Ward<'_>) -> TaskState {
     ward.client.queue().get(&TaskId::new("job").unwrap()).await.unwrap().state
 }
 
-/// A run whose task is lost, and one that nobody here can execute.
+/// A run whose task is lost, and one without a node for its workflow.
 async fn lost_and_waiting(ward: &Ward<'_>) {
     ward.between_steps("lost").await;
     let task = ward.task("lost").await.unwrap();
@@ -69,64 +69,64 @@ async fn lost_and_waiting(ward: &Ward<'_>) {
 }
 
 #[tokio::test]
-async fn what_stood_behind_what_was_healed_is_found_too() {
+async fn findings_hidden_by_healed_ones_are_found() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     lost_and_waiting(&ward).await;
     let dry = ward.look().await;
-    assert_eq!(told(&dry), [("N1", "run", "waits", "needs_help"), ("O1", "run", "lost", "told")]);
+    assert_eq!(fates(&dry), [("N1", "run", "waits", "needs_help"), ("O1", "run", "lost", "told")]);
     assert_eq!((dry.scanned, dry.healed, dry.is_healthy()), (2, 0, false));
-    let mut heard = Vec::new();
-    let checkup = ward.client.doctor_telling(fix(None), &mut |count| heard.push(count)).await.unwrap();
+    let mut progress = Vec::new();
+    let checkup = ward.client.doctor_telling(fix(None), &mut |count| progress.push(count)).await.unwrap();
     let expected = [
         ("N1", "run", "lost", "needs_help"),
         ("N1", "run", "waits", "needs_help"),
         ("O1", "run", "lost", "healed"),
     ];
-    assert_eq!(told(&checkup), expected);
+    assert_eq!(fates(&checkup), expected);
     assert_eq!((checkup.scanned, checkup.healed, checkup.rows_rewritten), (2, 1, 0));
-    assert_eq!(heard, [2, 2], "a second look, because the first has healed something");
+    assert_eq!(progress, [2, 2], "a second pass, because the first has healed something");
     let finding = checkup.findings.iter().find(|finding| finding.fate == Fate::Healed).unwrap();
     assert!(!finding.evidence.is_empty() && !finding.remedy.is_empty(), "{finding:?}");
 }
 
 #[tokio::test]
-async fn a_rule_that_is_asked_for_is_the_only_one_told_and_healed() {
+async fn only_the_requested_rule_is_reported_and_healed() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     lost_and_waiting(&ward).await;
     let by = |rule| DoctorOptions { rule: Some(rule), ..DoctorOptions::default() };
     let waits = ward.client.doctor(by(Code::N1)).await.unwrap();
-    assert_eq!(told(&waits), [("N1", "run", "lost", "needs_help"), ("N1", "run", "waits", "needs_help")]);
+    assert_eq!(fates(&waits), [("N1", "run", "lost", "needs_help"), ("N1", "run", "waits", "needs_help")]);
     let other = ward.client.doctor(fix(Some(Code::A2))).await.unwrap();
-    assert_eq!((told(&other), other.healed, other.is_healthy()), (vec![], 0, true));
+    assert_eq!((fates(&other), other.healed, other.is_healthy()), (vec![], 0, true));
     assert!(ward.rules("lost").await.is_empty());
     let lost = ward.client.doctor(fix(Some(Code::O1))).await.unwrap();
-    assert_eq!((told(&lost), lost.healed), (vec![("O1", "run", "lost", "healed")], 1));
+    assert_eq!((fates(&lost), lost.healed), (vec![("O1", "run", "lost", "healed")], 1));
     assert_eq!(ward.rules("lost").await, ["O1"]);
 }
 
 #[tokio::test]
-async fn stale_locks_and_tasks_are_healed_each_by_its_own_rule() {
+async fn stale_locks_and_tasks_have_separate_rules() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     stale_claims(&ward).await;
     let dry = ward.look().await;
-    assert_eq!(told(&dry), [("L1", "lock", "deploy", "told"), ("L2", "task", "job", "told")]);
+    assert_eq!(fates(&dry), [("L1", "lock", "deploy", "told"), ("L2", "task", "job", "told")]);
     assert_eq!((dry.healed, dry.is_healthy(), job(&ward).await), (0, false, TaskState::Claimed));
     let remedies: Vec<&str> = dry.findings.iter().map(|finding| finding.remedy.as_str()).collect();
     assert_eq!(remedies, ["free it", "put it back into its queue"]);
 
     let none = ward.client.doctor(fix(Some(Code::O1))).await.unwrap();
-    assert_eq!((told(&none), ward.codes().await.len()), (vec![], 2));
+    assert_eq!((fates(&none), ward.codes().await.len()), (vec![], 2));
     let locks = ward.client.doctor(fix(Some(Code::L1))).await.unwrap();
-    assert_eq!((told(&locks), locks.healed), (vec![("L1", "lock", "deploy", "healed")], 1));
+    assert_eq!((fates(&locks), locks.healed), (vec![("L1", "lock", "deploy", "healed")], 1));
     assert_eq!(job(&ward).await, TaskState::Claimed, "the rule for tasks was not asked for");
     assert_eq!(ward.codes().await, ["L2"]);
 
     ward.client.locks().acquire(&LockName::new("deploy").unwrap(), "ada", Duration::ZERO).await.unwrap();
     eventually("the lock is stale again", || async { ward.codes().await == ["L1", "L2"] }).await;
     let tasks = ward.client.doctor(fix(Some(Code::L2))).await.unwrap();
-    assert_eq!((told(&tasks), tasks.healed), (vec![("L2", "task", "job", "healed")], 1));
+    assert_eq!((fates(&tasks), tasks.healed), (vec![("L2", "task", "job", "healed")], 1));
     assert_eq!((job(&ward).await, ward.codes().await), (TaskState::Ready, vec!["L1".to_owned()]));
 }

@@ -1,4 +1,4 @@
-//! The feed of recoveries: newest first, page by page, and no more is read than is needed.
+//! The feed of recoveries: newest first, in pages, without unneeded reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,7 +13,7 @@ use goldseam_store::conformance::Fixture;
 use goldseam_store::faulty::{Op, Plan};
 use goldseam_suite::ward::{Ward, id};
 
-/// A store whose clock is moved by hand.
+/// A store with a manual clock.
 struct Place {
     fixture: Fixture,
     now: Arc<AtomicI64>,
@@ -22,12 +22,12 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let now = Arc::new(AtomicI64::new(0));
-        let told = Arc::clone(&now);
-        let fixture = Fixture::memory_on(Arc::new(move || Millis(told.load(Ordering::Relaxed))));
+        let shown = Arc::clone(&now);
+        let fixture = Fixture::memory_on(Arc::new(move || Millis(shown.load(Ordering::Relaxed))));
         Self { fixture, now }
     }
 
-    /// The run was recovered at this moment.
+    /// Recovers the run at this time.
     async fn recovered(&self, run: &str, at: i64) {
         self.now.store(at, Ordering::Relaxed);
         let recovered = RunRecovered {
@@ -46,7 +46,7 @@ impl Place {
     }
 }
 
-fn told(feed: &[Healing]) -> Vec<&str> {
+fn runs_of(feed: &[Healing]) -> Vec<&str> {
     feed.iter().map(|healing| healing.recovered.evidence.as_str()).collect()
 }
 
@@ -64,19 +64,19 @@ async fn five() -> Place {
 }
 
 #[tokio::test]
-async fn the_newest_comes_first_and_what_is_older_than_asked_for_is_left_out() {
+async fn newest_first_and_older_than_since_omitted() {
     let place = five().await;
     let client = Ward::on(&place.fixture).client;
     let all = ["a at 40", "b at 30", "d at 20", "c at 20", "b at 10"];
     for limit in 0..=6 {
         let feed = client.recoveries(None, limit).await.unwrap();
-        assert_eq!(told(&feed), all[..limit.min(5)], "{limit}");
+        assert_eq!(runs_of(&feed), all[..limit.min(5)], "{limit}");
     }
     for (since, count) in [(0, 5), (10, 5), (11, 4), (20, 4), (21, 2), (30, 2), (40, 1), (41, 0)] {
         let feed = client.recoveries(Some(Millis(since)), 10).await.unwrap();
-        assert_eq!(told(&feed), all[..count], "{since}");
+        assert_eq!(runs_of(&feed), all[..count], "{since}");
         let first = client.recoveries(Some(Millis(since)), 1).await.unwrap();
-        assert_eq!(told(&first), all[..count.min(1)], "{since}");
+        assert_eq!(runs_of(&first), all[..count.min(1)], "{since}");
     }
     let newest = client.recoveries(None, 1).await.unwrap().remove(0);
     assert_eq!((newest.run.clone(), newest.workflow.as_str(), newest.at), (id("a"), "two", Millis(40)));
@@ -84,7 +84,7 @@ async fn the_newest_comes_first_and_what_is_older_than_asked_for_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_page_goes_on_where_the_one_before_ended() {
+async fn page_continues_after_the_previous_one() {
     let place = five().await;
     let client = Ward::on(&place.fixture).client;
     let all = ["a at 40", "b at 30", "d at 20", "c at 20", "b at 10"];
@@ -95,14 +95,14 @@ async fn a_page_goes_on_where_the_one_before_ended() {
             let Some(last) = page.last() else { break };
             assert!(page.len() <= limit);
             after = Some(last.place());
-            seen.extend(told(&page).into_iter().map(str::to_owned));
+            seen.extend(runs_of(&page).into_iter().map(str::to_owned));
         }
         assert_eq!(seen, all, "{limit}");
     }
 }
 
 #[tokio::test]
-async fn no_more_logs_are_read_than_are_asked_for() {
+async fn reads_only_as_many_logs_as_requested() {
     let place = five().await;
     let reads = async |since: Option<Millis>, limit| {
         let store = Arc::new(FaultyStore::new(Arc::clone(&place.fixture.store), Plan::pass()));
@@ -118,7 +118,7 @@ async fn no_more_logs_are_read_than_are_asked_for() {
 }
 
 #[tokio::test]
-async fn more_runs_than_fit_a_page_of_the_store_are_all_found() {
+async fn finds_more_runs_than_fit_a_page_of_the_store() {
     let place = Place::new();
     let ward = Ward::on(&place.fixture);
     for number in 0..201 {
@@ -132,7 +132,7 @@ async fn more_runs_than_fit_a_page_of_the_store_are_all_found() {
 }
 
 #[tokio::test]
-async fn a_run_moves_again_with_its_first_own_event() {
+async fn moved_at_is_the_first_own_event_of_the_run() {
     let place = Place::new();
     let ward = Ward::on(&place.fixture);
     let moved = async |run: &str| {

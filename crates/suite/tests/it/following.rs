@@ -1,4 +1,4 @@
-//! Following a run: what a follower is told, when, and how often it looks.
+//! Following a run: what a follower reports, when, and how often it reads.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "the time of a paused runtime is what is stepped here")]
 
@@ -17,7 +17,7 @@ use goldseam_suite::ward::{Ward, id};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-/// The time of a paused runtime: it passes while everybody waits.
+/// The time of a paused runtime, which passes while all tasks wait.
 #[derive(Debug)]
 struct Paused(Instant);
 
@@ -54,7 +54,7 @@ impl Place {
         self.store.calls().iter().filter(|call| call.op == op).count()
     }
 
-    /// A run with so many notes, and its events.
+    /// A run with `notes` notes, and its events.
     async fn noted(&self, notes: usize) -> Vec<Recorded> {
         let ward = self.ward();
         ward.start("two", "r", "true").await;
@@ -72,7 +72,7 @@ async fn events(follower: &mut Follower) -> Vec<u64> {
     }
 }
 
-/// For how long it says nothing, if that is less than `most`.
+/// How long the follower reports nothing, if that is less than `most`.
 async fn silent(follower: &mut Follower, most: Duration) -> Option<(Duration, Code)> {
     let begun = Instant::now();
     match tokio::time::timeout(most, follower.next()).await.ok()?.unwrap() {
@@ -84,7 +84,7 @@ async fn silent(follower: &mut Follower, most: Duration) -> Option<(Duration, Co
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test(start_paused = true)]
-async fn a_stalled_run_is_told_once_after_a_while_and_again_after_it_moved() {
+async fn stall_is_reported_once_and_again_after_progress() {
     let place = Place::new();
     place.noted(2).await;
     let mut follower = place.client.follower(id("r"), Seq(1));
@@ -94,7 +94,7 @@ async fn a_stalled_run_is_told_once_after_a_while_and_again_after_it_moved() {
         assert_eq!(rule, Code::N1);
         assert!((2_000..2_200).contains(&after.as_millis()), "{after:?}");
         assert!(follower.is_stalled());
-        assert_eq!(silent(&mut follower, HOUR).await, None, "it is told once");
+        assert_eq!(silent(&mut follower, HOUR).await, None, "it is reported once");
         place.ward().client.annotate(&id("r"), By::default()).await.unwrap();
         assert_eq!(events(&mut follower).await, [end]);
         assert!(!follower.is_stalled());
@@ -102,7 +102,7 @@ async fn a_stalled_run_is_told_once_after_a_while_and_again_after_it_moved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_well_is_examined_less_and_less_often() {
+async fn healthy_run_is_examined_less_and_less_often() {
     let place = Place::new();
     place.noted(0).await;
     place.ward().client.pause(&id("r"), By::default()).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_run_that_is_well_is_examined_less_and_less_often() {
     assert_eq!(events(&mut follower).await.len(), 2);
     let minutes = Duration::from_secs(600);
     let looks = |before: (usize, usize)| {
-        // Each glance asks for the nodes and the head, each examination for the head once more.
+        // Each quick check reads the nodes and the head, each examination the head once more.
         let glances = place.count(Op::Nodes) - before.0;
         (glances, place.count(Op::Head) - before.1 - glances)
     };
@@ -124,11 +124,11 @@ async fn a_run_that_is_well_is_examined_less_and_less_often() {
     place.ward().lie("r", |row| row.owner = Some(goldseam_core::NodeId::new("ghost").unwrap())).await;
     assert_eq!(silent(&mut follower, minutes).await, None);
     let (glances, examined) = looks(before);
-    assert_eq!(glances, examined, "an owner that is lost is always worth a look");
+    assert_eq!(glances, examined, "a lost owner is always examined");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_follower_is_handed_is_not_read_again() {
+async fn events_from_the_channel_are_not_read_again() {
     let place = Place::new();
     let all = place.noted(5).await;
     let page = |from: usize, to: usize| -> Arc<[Recorded]> { all[from..to].into() };
@@ -149,14 +149,14 @@ async fn what_a_follower_is_handed_is_not_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_that_nobody_wakes_looks_by_itself() {
+async fn follower_without_wakeups_still_reads() {
     let place = Place::new();
     place.noted(0).await;
     let (tell, wake) = watch::channel(Arc::<[Recorded]>::from([]));
     let mut follower = place.client.follower(id("r"), Seq(1)).woken_by(wake);
     let reads = place.count(Op::Read);
     assert!(silent(&mut follower, HOUR).await.is_some());
-    assert!(place.count(Op::Read) - reads < 10, "it asks the store once in a while only");
+    assert!(place.count(Op::Read) - reads < 10, "it reads rarely");
     drop(tell);
     place.ward().client.annotate(&id("r"), By::default()).await.unwrap();
     assert_eq!(events(&mut follower).await, [2]);
@@ -165,7 +165,7 @@ async fn a_follower_that_nobody_wakes_looks_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_among_many_keeps_little_of_a_long_log() {
+async fn follower_with_permits_reads_a_long_log_in_pieces() {
     let place = Place::new();
     place.noted(0).await;
     let large = Payload::of(&"x".repeat(10_000), &Limits::default()).unwrap();
@@ -174,19 +174,19 @@ async fn a_follower_among_many_keeps_little_of_a_long_log() {
     }
     let all = place.ward().client.history(&id("r")).await.unwrap().len() as u64;
     let mut follower = place.client.follower(id("r"), Seq::ZERO).in_turn(Arc::new(Semaphore::new(1)));
-    let (mut told, mut most, reads) = (Vec::new(), 0, place.count(Op::Read));
-    while told.last() != Some(&all) {
+    let (mut seen, mut most, reads) = (Vec::new(), 0, place.count(Op::Read));
+    while seen.last() != Some(&all) {
         let page = events(&mut follower).await;
         most = most.max(page.len());
-        told.extend(page);
+        seen.extend(page);
     }
-    assert_eq!(told, (1..=all).collect::<Vec<_>>(), "each once and in order");
+    assert_eq!(seen, (1..=all).collect::<Vec<_>>(), "each once and in order");
     assert!(most <= 3, "two such events are as much as is kept: {most}");
     assert!(place.count(Op::Read) - reads <= 25, "and little is read twice");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_reads_when_it_is_its_turn() {
+async fn follower_reads_only_with_a_permit() {
     let place = Place::new();
     place.noted(2).await;
     let turns = Arc::new(Semaphore::new(1));

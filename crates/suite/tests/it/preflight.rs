@@ -1,4 +1,4 @@
-//! A preflight says what the live engine then does, for every small change of a workflow.
+//! A preflight predicts what the live engine does, for every small change of a workflow.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -45,7 +45,7 @@ fn run() -> RunId {
     RunId::new("r").unwrap()
 }
 
-/// Returns once the run rests or is over.
+/// Returns once the run waits or has ended.
 async fn settles(engine: &Engine) -> Status {
     let rests = async {
         loop {
@@ -64,10 +64,10 @@ async fn settles(engine: &Engine) -> Status {
     }
 }
 
-/// What the live engine says of the run under the other code: none, or why it parked.
+/// The verdict of the live engine under the new code: none, or why the run parked.
 async fn live(store: &Arc<dyn Store>, script: &'static str) -> Option<String> {
     let engine = build(store, script).start().await.unwrap();
-    // Code that waits for nothing may have ended the run already.
+    // Code without waits may have ended the run already.
     drop(engine.handle(run()).signal("go", &1).await);
     let status = settles(&engine).await;
     let trouble = engine.get(&run()).await.unwrap().trouble;
@@ -76,7 +76,7 @@ async fn live(store: &Arc<dyn Store>, script: &'static str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parks_in_a_preflight_what_parks_in_a_node_and_nothing_else() {
+async fn preflight_parks_exactly_what_a_node_parks() {
     let before = ["? a b", "a ? b", "a b ?", "a b ? c", "g c", "a g"];
     let after = [
         "a b ?", "b a ?", "a ? b", "? a b", "a b ? c", "a c ? b", "b ? c", "a", "a b", "c a b ?", "a ? c",
@@ -96,17 +96,19 @@ async fn parks_in_a_preflight_what_parks_in_a_node_and_nothing_else() {
                 (1, 0, 0),
                 "{old} → {new}: {report}"
             );
-            let said = report.findings.first().map(|finding| finding.verdict.clone());
-            match (live(&store, new).await, said) {
+            let predicted = report.findings.first().map(|finding| finding.verdict.clone());
+            match (live(&store, new).await, predicted) {
                 (None, None) => {
                     assert_ne!(new, "", "code that asks for nothing leaves out what the log of {old} has");
                     went_on += 1;
                 }
-                (Some(reason), Some(Verdict::Parks { code, reason: said })) => {
-                    assert_eq!((code.as_str(), said), ("V1", reason), "{old} → {new}");
+                (Some(reason), Some(Verdict::Parks { code, reason: predicted })) => {
+                    assert_eq!((code.as_str(), predicted), ("V1", reason), "{old} → {new}");
                     parked += 1;
                 }
-                (live, said) => panic!("{old} → {new}: the node said {live:?}, the preflight {said:?}"),
+                (live, predicted) => {
+                    panic!("{old} → {new}: the node said {live:?}, the preflight {predicted:?}")
+                }
             }
             if old == new {
                 assert!(report.is_safe(), "{old}: {report}");

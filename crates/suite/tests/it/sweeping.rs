@@ -1,4 +1,4 @@
-//! What a sweep looks at, what it reads, and when it heals.
+//! What a sweep examines, what it reads, and when it heals.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn rules(report: &SweepReport) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_run_that_a_live_node_executes_is_not_read() {
+async fn run_of_a_live_node_is_not_read() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let engine = ward.two_steps().await;
@@ -57,12 +57,12 @@ async fn a_run_that_a_live_node_executes_is_not_read() {
     assert_eq!((counts(&report), reads(&store)), ([1, 0, 1, 0], 0));
     let deep = client.sweeper(SweepOptions { deep: true, ..at_once() }).sweep().await.unwrap();
     assert_eq!(counts(&deep), [1, 0, 1, 0]);
-    assert!(reads(&store) > 0, "a deep look reads everything");
+    assert!(reads(&store) > 0, "a deep sweep reads everything");
     engine.crash();
 }
 
 #[tokio::test]
-async fn a_run_that_was_found_well_is_not_read_again_until_it_changes() {
+async fn healthy_run_is_not_read_again_until_it_changes() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let engine = ward.asked("r").await;
@@ -76,7 +76,7 @@ async fn a_run_that_was_found_well_is_not_read_again_until_it_changes() {
     assert_eq!(reads(&store), once, "nothing has changed");
     for times in 1..=2 {
         deep.sweep().await.unwrap();
-        assert_eq!(reads(&store), once * (1 + times), "a deep look reads what is well, too");
+        assert_eq!(reads(&store), once * (1 + times), "a deep sweep reads healthy runs, too");
     }
     let task = ward.task("r").await.unwrap();
     ward.damage().lose_task(&task.id).await;
@@ -84,7 +84,7 @@ async fn a_run_that_was_found_well_is_not_read_again_until_it_changes() {
     engine.shutdown().await;
 }
 
-/// A run at rest whose step somebody else is to do.
+/// A waiting run with a remote step.
 async fn hands_out(ward: &Ward<'_>, silence: Duration) -> (Engine, Task) {
     let work = move |ctx: Context, (): ()| async move {
         ctx.remote::<u32>("resize", &7).queue("gpu").heartbeat_timeout(silence).await
@@ -144,7 +144,7 @@ async fn only_a_claimed_step_can_be_silent() {
 }
 
 #[tokio::test]
-async fn a_sweep_looks_at_what_may_move_and_further_only_if_asked_to() {
+async fn sweep_examines_active_runs_and_more_only_on_request() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let engine = ward.two_steps_open().await;
@@ -160,7 +160,7 @@ async fn a_sweep_looks_at_what_may_move_and_further_only_if_asked_to() {
 }
 
 #[tokio::test]
-async fn states_of_others_are_looked_at_only_if_asked_for() {
+async fn foreign_states_are_examined_only_on_request() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let looks = async |options| ward.client.sweeper(options).sweep().await.unwrap().foreign.is_some();
@@ -171,7 +171,7 @@ async fn states_of_others_are_looked_at_only_if_asked_for() {
 }
 
 #[tokio::test]
-async fn a_late_row_is_written_anew_by_a_sweep_that_may_write_by_every_rule() {
+async fn late_row_is_rewritten_by_a_sweep_of_every_rule() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     ward.between_steps("r").await;
@@ -192,7 +192,7 @@ async fn a_late_row_is_written_anew_by_a_sweep_that_may_write_by_every_rule() {
 }
 
 #[tokio::test]
-async fn a_tick_is_bounded_and_the_next_goes_on_with_the_oldest_first() {
+async fn tick_is_bounded_and_the_next_one_continues() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     ward.start("two", "first", "true").await;
@@ -212,10 +212,10 @@ async fn a_tick_is_bounded_and_the_next_goes_on_with_the_oldest_first() {
 }
 
 #[tokio::test]
-async fn what_has_held_for_exactly_as_long_as_it_must_is_healed() {
+async fn finding_is_healed_at_exactly_its_required_age() {
     let now = Arc::new(AtomicI64::new(SystemClock.now().0));
-    let told = Arc::clone(&now);
-    let fixture = Fixture::memory_on(Arc::new(move || Millis(told.load(Ordering::Relaxed))));
+    let shown = Arc::clone(&now);
+    let fixture = Fixture::memory_on(Arc::new(move || Millis(shown.load(Ordering::Relaxed))));
     let ward = Ward::on(&fixture);
     ward.start("two", "r", "true").await;
     let task = ward.task("r").await.unwrap();
@@ -236,17 +236,17 @@ async fn what_has_held_for_exactly_as_long_as_it_must_is_healed() {
 }
 
 #[tokio::test]
-async fn a_single_sweep_tells_the_age_of_a_finding_by_the_log() {
+async fn single_sweep_reads_the_age_of_a_finding_from_the_log() {
     let now = Arc::new(AtomicI64::new(SystemClock.now().0));
-    let told = Arc::clone(&now);
-    let fixture = Fixture::memory_on(Arc::new(move || Millis(told.load(Ordering::Relaxed))));
+    let shown = Arc::clone(&now);
+    let fixture = Fixture::memory_on(Arc::new(move || Millis(shown.load(Ordering::Relaxed))));
     let ward = Ward::on(&fixture);
     ward.start("two", "r", "true").await;
     ward.start("two", "well", "true").await;
     let task = ward.task("r").await.unwrap();
     ward.damage().lose_task(&task.id).await;
     let begun = now.load(Ordering::Relaxed);
-    // Each time another one: none of them has seen anything before.
+    // A new sweeper each time, without earlier sightings.
     let once = || SweepOptions { from_log: true, ..SweepOptions::default() };
     let sweep = async || ward.client.sweeper(once()).sweep().await.unwrap();
     let fate = |report: &SweepReport| {

@@ -1,4 +1,4 @@
-//! Why a run is where it is: every way of not moving, in words.
+//! `why`: every cause of a run that does not move.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -22,8 +22,8 @@ async fn why(ward: &Ward<'_>, run: &str) -> Explanation {
     ward.client.why(&id(run)).await.unwrap()
 }
 
-/// What is said of the run and of whatever it waits for.
-fn said(why: &Explanation) -> Vec<(u32, &str)> {
+/// The links of an explanation.
+fn links(why: &Explanation) -> Vec<(u32, &str)> {
     why.links.iter().map(|link| (link.depth, link.what.as_str())).collect()
 }
 
@@ -31,7 +31,7 @@ fn can(why: &Explanation) -> Vec<&str> {
     why.you_can.iter().map(String::as_str).collect()
 }
 
-/// An engine whose run ends as it is told to.
+/// An engine whose run ends as its input says.
 async fn ends(ward: &Ward<'_>) -> Engine {
     let work = |ctx: Context, how: String| async move {
         let retry = Retry::fixed(Duration::from_secs(3600)).max_attempts(3);
@@ -48,7 +48,7 @@ async fn ends(ward: &Ward<'_>) -> Engine {
 }
 
 #[tokio::test]
-async fn a_run_that_is_over_says_how_it_ended() {
+async fn ended_run_is_explained_by_its_end() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let engine = ends(&ward).await;
@@ -80,7 +80,7 @@ async fn a_run_that_is_over_says_how_it_ended() {
 }
 
 #[tokio::test]
-async fn what_a_run_waits_for_is_named_with_what_to_do() {
+async fn waits_are_explained_with_commands() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let (asking, waiting) = (ward.asking().await, ward.waiting().await);
@@ -93,7 +93,7 @@ async fn what_a_run_waits_for_is_named_with_what_to_do() {
         ward.rests(run).await;
     }
     let asks = why(&ward, "asks").await;
-    assert_eq!(said(&asks), [(0, "it waits for an answer to approve (Ship it?)")]);
+    assert_eq!(links(&asks), [(0, "it waits for an answer to approve (Ship it?)")]);
     assert_eq!(can(&asks), [r#"goldseam answer asks approve '"text"'"#]);
     assert_eq!((asks.found.len(), asks.moves_at), (0, None));
     assert_eq!(asks.verdict, "waits for an answer to approve (Ship it?)");
@@ -102,17 +102,17 @@ async fn what_a_run_waits_for_is_named_with_what_to_do() {
 
     let listens = why(&ward, "listens").await;
     assert_eq!(
-        (said(&listens), can(&listens)),
+        (links(&listens), can(&listens)),
         (vec![(0, "it waits for signal go")], vec!["goldseam signal listens go --data 1"])
     );
     let naps = why(&ward, "naps").await;
-    assert_eq!((said(&naps), can(&naps)), (vec![(0, "it sleeps (nap)")], vec![]));
+    assert_eq!((links(&naps), can(&naps)), (vec![(0, "it sleeps (nap)")], vec![]));
     let due = ward.client.get(&id("naps")).await.unwrap().due();
     assert!(due.is_some() && naps.moves_at == due && naps.links[0].until == due, "{naps:?}");
 
     ward.client.pause(&id("naps"), By::default()).await.unwrap();
     let paused = why(&ward, "naps").await;
-    assert_eq!(said(&paused), [(0, "an operator paused it")]);
+    assert_eq!(links(&paused), [(0, "an operator paused it")]);
     assert_eq!(paused.verdict, "needs you: an operator paused it");
     assert_eq!((can(&paused), paused.moves_at), (vec!["goldseam resume naps"], None));
     asking.shutdown().await;
@@ -120,19 +120,19 @@ async fn what_a_run_waits_for_is_named_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_parked_run_is_moved_by_a_decision_and_not_by_what_it_waited_for() {
+async fn parked_run_needs_a_decision_not_its_signal() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     ward.at_the_question("r").await;
     ward.forge("r", vec![Event::RunParked { code: "V1".to_owned(), reason: "other steps".to_owned() }]).await;
     let why = why(&ward, "r").await;
-    assert_eq!((why.status, said(&why)), (Status::Parked, vec![(0, "it is parked: other steps")]));
+    assert_eq!((why.status, links(&why)), (Status::Parked, vec![(0, "it is parked: other steps")]));
     assert_eq!(why.verdict, "needs you: parked because other steps");
     assert_eq!(can(&why), ["resolve the problem, then: goldseam resume r", "goldseam explain V1"]);
 }
 
 #[tokio::test]
-async fn a_child_is_followed_to_what_it_waits_for_itself() {
+async fn waits_of_children_are_explained() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let work = |ctx: Context, depth: u32| async move {
@@ -153,21 +153,21 @@ async fn a_child_is_followed_to_what_it_waits_for_itself() {
     let child = waits("r").await.unwrap()[0].clone();
     let grandchild = waits(child.as_str()).await.unwrap()[0].clone();
     let settled = || async {
-        said(&why(&ward, "r").await)
+        links(&why(&ward, "r").await)
             == [
                 (0, format!("it waits for child run {child}").as_str()),
                 (1, format!("{child}: it waits for child run {grandchild}").as_str()),
                 (2, format!("{grandchild}: it waits for signal go").as_str()),
             ]
     };
-    eventually("the chain is told", settled).await;
+    eventually("the chain is explained", settled).await;
     let verdict = format!("waits for child run {child}; {child}: it waits for child run {grandchild}");
     assert_eq!(why(&ward, "r").await.verdict, verdict);
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_step_that_is_tried_again_says_which_attempt_and_when() {
+async fn retried_step_shows_attempt_and_time() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let engine = ends(&ward).await;
@@ -175,7 +175,7 @@ async fn a_step_that_is_tried_again_says_which_attempt_and_when() {
     let rests = || async { ward.client.get(&id("r")).await.is_ok_and(|summary| !summary.waits.is_empty()) };
     eventually("it waits to try again", rests).await;
     let why = why(&ward, "r").await;
-    assert_eq!(said(&why), [(0, "step pay is being retried, attempt 2; last error: busy")]);
+    assert_eq!(links(&why), [(0, "step pay is being retried, attempt 2; last error: busy")]);
     assert_eq!(why.verdict, "step pay is being retried, attempt 2; last error: busy");
     let due = ward.client.get(&id("r")).await.unwrap().due();
     assert!(due.is_some() && why.links[0].until == due && why.moves_at == due, "{why:?}");
@@ -183,7 +183,7 @@ async fn a_step_that_is_tried_again_says_which_attempt_and_when() {
 }
 
 #[tokio::test]
-async fn a_step_of_somebody_else_says_who_does_it_and_until_when() {
+async fn remote_step_shows_worker_and_deadline() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let silence = Duration::from_secs(60);
@@ -198,7 +198,7 @@ async fn a_step_of_somebody_else_says_who_does_it_and_until_when() {
     let task = wait.tasks[0].clone();
     let queued = why(&ward, "r").await;
     assert_eq!(
-        said(&queued),
+        links(&queued),
         [(0, format!("step resize waits in queue gpu for a worker (task {task})").as_str())]
     );
     assert_eq!(queued.links[0].since, Some(wait.since));
@@ -207,21 +207,21 @@ async fn a_step_of_somebody_else_says_who_does_it_and_until_when() {
     let want = Want { owner: "ada".to_owned(), queue, kind: None, limit: 1 };
     let claimed = ward.client.queue().claim(want).await.unwrap().remove(0);
     let held = why(&ward, "r").await;
-    assert_eq!(said(&held), [(0, format!("ada executes step resize (task {task})").as_str())]);
+    assert_eq!(links(&held), [(0, format!("ada executes step resize (task {task})").as_str())]);
     assert_eq!(held.links[0].since, claimed.started_at);
     assert_eq!(held.links[0].until, Some(claimed.last_sign() + silence));
 
     let now = ward.store().now().await.unwrap();
     let expect = goldseam_store::Expect::Version(claimed.version);
     ward.store().put_task(claimed.cancelled(now).unwrap(), expect).await.unwrap();
-    assert_eq!(said(&why(&ward, "r").await), [(0, "the task of step resize is cancelled")]);
+    assert_eq!(links(&why(&ward, "r").await), [(0, "the task of step resize is cancelled")]);
     ward.damage().lose_task(&task).await;
-    assert_eq!(said(&why(&ward, "r").await), [(0, "remote step resize: its task is missing")]);
+    assert_eq!(links(&why(&ward, "r").await), [(0, "remote step resize: its task is missing")]);
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_run_that_is_executed_names_its_node_and_one_that_was_lost_too() {
+async fn executed_or_lost_run_names_its_node() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let bystander = ends(&ward).await;
@@ -245,7 +245,7 @@ async fn a_run_that_is_executed_names_its_node_and_one_that_was_lost_too() {
     let lost = format!("node {node} ({name}) owned it and is lost");
     eventually("the node is lost", || async { why(&ward, "r").await.links[0].what == lost }).await;
     let lost = why(&ward, "r").await;
-    // The bystander puts the task back as soon as it knows of the loss; it has no code for it.
+    // The other node returns the task as soon as it knows of the loss; it lacks the code.
     let tasks = [format!("its task is claimed by {node}"), "it waits for a worker with two@1".to_owned()];
     assert_eq!(lost.links.len(), 2, "{lost:?}");
     assert!(tasks.contains(&lost.links[1].what), "{lost:?}");
@@ -255,7 +255,7 @@ async fn a_run_that_is_executed_names_its_node_and_one_that_was_lost_too() {
 }
 
 #[tokio::test]
-async fn a_step_that_was_recorded_as_begun_is_under_way() {
+async fn started_step_is_shown_as_running() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let work = |ctx: Context, (): ()| async move {
@@ -270,52 +270,52 @@ async fn a_step_that_was_recorded_as_begun_is_under_way() {
 }
 
 #[tokio::test]
-async fn a_queued_run_is_explained_by_its_task() {
+async fn queued_run_is_explained_by_its_task() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     ward.between_steps("r").await;
     let ready = why(&ward, "r").await;
-    assert_eq!(said(&ready), [(0, "it waits for a worker with two@1")]);
+    assert_eq!(links(&ready), [(0, "it waits for a worker with two@1")]);
     let task = ward.task("r").await.unwrap();
     assert_eq!(ready.links[0].since, Some(task.changed_at));
     let later = ward.store().now().await.unwrap() + Duration::from_secs(5);
     ward.tamper("r", |task| Task { run_at: later, ..task }).await;
     let rests = why(&ward, "r").await;
     assert_eq!(
-        (said(&rests), rests.links[0].until),
+        (links(&rests), rests.links[0].until),
         (vec![(0, "its task is dormant in queue default")], Some(later))
     );
     ward.lie("r", |row| row.status = Status::Waiting).await;
     ward.damage().lose_task(&task.id).await;
     let stalled = why(&ward, "r").await;
-    assert_eq!(said(&stalled), []);
+    assert_eq!(links(&stalled), []);
     let found: Vec<&str> = stalled.found.iter().map(|found| found.diagnosis.rule.as_str()).collect();
     assert_eq!(found, ["A1", "O1", "N1"]);
     let help = can(&stalled);
     assert_eq!(help[..3], ["goldseam recover r", "goldseam explain A1", "goldseam explain O1"]);
-    assert_eq!((help.len(), help[4]), (5, "goldseam explain N1"), "nothing is said twice: {help:?}");
+    assert_eq!((help.len(), help[4]), (5, "goldseam explain N1"), "no line is repeated: {help:?}");
 }
 
 #[tokio::test]
-async fn a_log_that_cannot_be_read_says_where() {
+async fn unreadable_log_is_explained_by_its_damage() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     ward.between_steps("r").await;
     ward.damage().corrupt(&id("r"), Seq(3), "{\"half").await;
     let why = why(&ward, "r").await;
     let evidence = &why.found[0].diagnosis.evidence;
-    assert_eq!(said(&why), [(0, format!("its log is damaged: {evidence}").as_str())]);
+    assert_eq!(links(&why), [(0, format!("its log is damaged: {evidence}").as_str())]);
     assert_eq!((why.status, why.run.clone(), why.moves_at), (Status::Parked, id("r"), None));
     assert_eq!(why.verdict, format!("needs you: its log is damaged: {evidence}"));
     assert_eq!(
         can(&why),
         ["goldseam history r", "goldseam explain K1", "goldseam terminate r --reason REASON"]
     );
-    assert_eq!(ward.client.why(&id("nobody")).await.unwrap_err().code(), "GS0104");
+    assert_eq!(ward.client.why(&id("unknown")).await.unwrap_err().code(), "GS0104");
 }
 
 #[tokio::test]
-async fn a_request_that_is_pending_stands_in_the_verdict() {
+async fn pending_request_is_part_of_the_verdict() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let engine = ends(&ward).await;

@@ -8,7 +8,7 @@ mod pass;
 pub(crate) mod staleness;
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use goldseam_core::Millis;
@@ -21,6 +21,7 @@ use crate::ledger::commit::Ledger;
 pub use crate::ledger::config::ClaimRules;
 use crate::ledger::error::EngineError;
 use crate::ledger::retry::{self, Retries};
+use crate::ledger::sync::lock;
 use pass::{Act, Cursors, Pass, Reach, Tally};
 
 /// Maximum number of records read by a requested pass.
@@ -222,7 +223,7 @@ impl Claims {
     }
 
     async fn continue_pass(&self, now: Millis, reads_max: usize) -> Result<Tally, EngineError> {
-        let remembered = || self.memory.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        let remembered = || lock(&self.memory.cursors);
         let reach = Reach { act: Act::Heal, retries: Retries::none(), reads_max };
         let mut pass = Pass::new(&self.ledger, self.memory.rules, now, reach);
         let mut cursors = remembered().clone();

@@ -94,7 +94,7 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
             run
         }
     };
-    // During a replay for compensation, a child that was never created is no longer needed.
+    // During a replay for compensation, a child that was never created is not needed.
     if ctx.live.lock().mode != Mode::Replay {
         create(ctx, &run, workflow, input).await?;
     }

@@ -1,4 +1,4 @@
-//! One run at a time, by somebody who wants to know what was done.
+//! The recovery of single runs at the request of an operator.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use goldseam_core::{Event, Path, Status};
 use goldseam_engine::client::By;
 use goldseam_engine::healer::Healed;
 use goldseam_engine::healer::by_hand::RecoverOptions;
-use goldseam_engine::{Clock, Context, Engine, Error, SystemClock};
-use goldseam_store::conformance::Fixture;
 use goldseam_suite::eventually;
 use goldseam_suite::ward::{Ward, id, path};
+use goldseam_engine::{Clock, Context, Engine, Error, SystemClock};
+use goldseam_store::conformance::Fixture;
 
 fn fresh() -> Fixture {
     Fixture::memory_on(Arc::new(|| SystemClock.now()))
@@ -26,7 +26,7 @@ fn dry() -> RecoverOptions {
     RecoverOptions { dry_run: true, ..RecoverOptions::default() }
 }
 
-/// `car` is booked; then a question is asked, and `hotel` is booked meanwhile. Both can be undone.
+/// `car` is booked; then a question is asked, and `hotel` is booked meanwhile. Both have compensations.
 async fn trips(ward: &Ward<'_>) -> Engine {
     let witness = ward.witness.clone();
     let work = move |ctx: Context, (): ()| {
@@ -58,7 +58,7 @@ async fn trips(ward: &Ward<'_>) -> Engine {
     ward.builder().workflow("trip", work).start().await.unwrap()
 }
 
-/// A trip whose question is open, the hotel being booked, and whose row hides that.
+/// A trip with an open question, while the hotel is being booked, and with a row that hides it.
 async fn hidden_trip(ward: &Ward<'_>, run: &str) {
     let engine = trips(ward).await;
     ward.start("trip", run, "null").await;
@@ -92,19 +92,19 @@ fn counts<const N: usize>(ward: &Ward<'_>, names: [&str; N]) -> [u32; N] {
 }
 
 #[tokio::test]
-async fn a_cut_that_compensates_undoes_what_it_would_leave_standing() {
+async fn cut_with_compensation_undoes_standing_steps() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     hidden_trip(&ward, "r").await;
     let (sure, hotel) = (named(&ward, "r", "sure").await, named(&ward, "r", "hotel").await);
     let before = ward.names("r").await;
-    let told =
+    let planned =
         ward.client.recover(&id("r"), RecoverOptions { dry_run: true, ..compensating() }).await.unwrap();
     assert_eq!(
-        (told.standing.as_slice(), &told.healed, told.status),
+        (planned.standing.as_slice(), &planned.healed, planned.status),
         ([hotel].as_slice(), &None, Status::Waiting)
     );
-    assert!(told.was_needed() && !told.has_healed() && told.branch().is_none());
+    assert!(planned.was_needed() && !planned.has_healed() && planned.branch().is_none());
     assert_eq!(ward.names("r").await, before);
 
     let done = ward.client.recover(&id("r"), compensating()).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_cut_that_compensates_undoes_what_it_would_leave_standing() {
 }
 
 #[tokio::test]
-async fn a_cut_that_does_not_compensate_says_what_it_leaves_standing() {
+async fn cut_without_compensation_reports_standing_steps() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     hidden_trip(&ward, "r").await;
@@ -139,7 +139,7 @@ async fn a_cut_that_does_not_compensate_says_what_it_leaves_standing() {
 }
 
 #[tokio::test]
-async fn a_cut_that_leaves_nothing_standing_needs_no_jump_to_compensate() {
+async fn cut_without_standing_steps_needs_no_jump() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     ward.at_the_question("r").await;
@@ -150,7 +150,7 @@ async fn a_cut_that_leaves_nothing_standing_needs_no_jump_to_compensate() {
 }
 
 #[tokio::test]
-async fn what_a_jump_leaves_standing_is_told_latest_first() {
+async fn steps_left_by_a_jump_are_listed_latest_first() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     hidden_trip(&ward, "r").await;
@@ -164,7 +164,7 @@ async fn what_a_jump_leaves_standing_is_told_latest_first() {
 }
 
 #[tokio::test]
-async fn only_the_rule_that_is_asked_for_is_followed() {
+async fn only_the_requested_rule_is_applied() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     ward.between_steps("r").await;
@@ -174,9 +174,9 @@ async fn only_the_rule_that_is_asked_for_is_followed() {
     let rules: Vec<Code> = examined.found.iter().map(|found| found.diagnosis.rule).collect();
     assert_eq!(rules, [Code::O1, Code::N1]);
     let by = |rule| RecoverOptions { rule: Some(rule), ..RecoverOptions::default() };
-    let told = ward.client.recover(&id("r"), by(Code::N1)).await.unwrap();
-    assert_eq!(told.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::N1));
-    assert_eq!((told.healed.clone(), told.has_healed()), (Some(Healed::NeedsOperator), false));
+    let found = ward.client.recover(&id("r"), by(Code::N1)).await.unwrap();
+    assert_eq!(found.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::N1));
+    assert_eq!((found.healed.clone(), found.has_healed()), (Some(Healed::NeedsOperator), false));
     let done = ward.client.recover(&id("r"), by(Code::O1)).await.unwrap();
     assert_eq!(done.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::O1));
     assert!(done.has_healed());
@@ -184,7 +184,7 @@ async fn only_the_rule_that_is_asked_for_is_followed() {
 }
 
 #[tokio::test]
-async fn a_late_row_is_written_anew_unless_it_is_only_to_be_told() {
+async fn late_row_is_rewritten_except_in_a_dry_run() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let engine = ward.asked("r").await;
@@ -203,7 +203,7 @@ async fn a_late_row_is_written_anew_unless_it_is_only_to_be_told() {
 }
 
 #[tokio::test]
-async fn a_parked_run_is_resumed_by_the_resume_alone() {
+async fn parked_run_is_only_resumed() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     ward.at_rest("r", "\"60000\"", Status::Sleeping).await;
@@ -222,7 +222,7 @@ async fn a_parked_run_is_resumed_by_the_resume_alone() {
 }
 
 #[tokio::test]
-async fn a_resume_that_only_recovered_says_where_the_log_ends() {
+async fn resume_that_only_recovers_returns_the_end_of_the_log() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     ward.between_steps("r").await;

@@ -1,4 +1,4 @@
-//! A store with everything in it: runs in every state, users' tasks and locks, damage; and nobody alive.
+//! A store with everything in it: runs in every state, users' tasks and locks, and damage; without live nodes.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use goldseam_core::{
 };
 use goldseam_store::{Expect, LockFilter, Record, RunFilter, Store, TaskFilter, Written};
 
-use crate::ward::{Ward, Witness, id};
-use crate::{Fixture, eventually};
-use goldseam_admin::copy::{Copier, CopyOptions};
 use goldseam_engine::client::queue::Want;
 use goldseam_engine::client::{By, Jump};
+use goldseam_admin::copy::{Copier, CopyOptions};
 use goldseam_engine::run::context::Context;
+use crate::ward::{Ward, Witness, id};
+use crate::{Fixture, eventually};
 use goldseam_engine::{Attempt, Client, Engine, Error};
 
 /// How long the sleeping run sleeps.
 const NAP: Duration = Duration::from_secs(4);
-/// A node that nobody ever saw.
+/// A node without a record.
 pub(super) const GHOST: &str = "n-00000000000000aa";
 
-/// Runs that wait for the signal `go`, besides their own differences.
+/// Runs that wait for the signal `go`.
 const WAITING: [&str; 6] = ["signals", "paused", "parked", "gap", "hurt", "rowless"];
 
-/// What a run does, by its input: `a`, then that, then `c`.
+/// The workflow: `a`, then what its input says, then `c`.
 async fn live(ctx: Context, what: String, (witness, open): (Witness, bool)) -> Result<u32, Error> {
     let run = ctx.run_id().clone();
     let see = |step: &'static str| {
@@ -65,7 +65,7 @@ async fn live(ctx: Context, what: String, (witness, open): (Witness, bool)) -> R
     Ok(7)
 }
 
-/// An engine that has the workflow; its step `b` ends only where doors are open.
+/// An engine with the workflow; its step `b` ends only if `open`.
 pub(super) async fn engine(ward: &Ward<'_>, open: bool) -> Engine {
     let witness = ward.witness.clone();
     let work = move |ctx: Context, what: String| live(ctx, what, (witness.clone(), open));
@@ -90,8 +90,8 @@ pub(super) async fn kid(client: &Client) -> RunId {
     rows[0].summary.run.clone()
 }
 
-/// Furnishes a store.
-pub(super) async fn furnish(ward: &Ward<'_>) {
+/// Fills a store.
+pub(super) async fn fill(ward: &Ward<'_>) {
     let engine = engine(ward, false).await;
     begin(ward, &["done"], "nothing").await;
     begin(ward, &["failed"], "fail").await;
@@ -104,7 +104,7 @@ pub(super) async fn furnish(ward: &Ward<'_>) {
     begin(ward, &["again"], "again").await;
     begin(ward, &["naps"], "nap").await;
     begin(ward, &["retries"], "retry").await;
-    // First what does not wait for us.
+    // First the runs that go on without us.
     rests(ward, "naps", Status::Sleeping).await;
     rests(ward, "retries", Status::Sleeping).await;
     ward.reaches("done", Status::Completed).await;
@@ -147,7 +147,7 @@ pub(super) async fn gone(ward: &Ward<'_>) {
     eventually("every node is gone", over).await;
 }
 
-/// What people and workers did when nobody executed.
+/// Commands and tasks while no node executes.
 async fn from_outside(ward: &Ward<'_>) {
     let client = &ward.client;
     client.pause(&id("paused"), By::default()).await.unwrap();
@@ -236,12 +236,12 @@ pub(super) fn copier(from: &Ward<'_>, to: &Ward<'_>) -> Copier {
     Copier::new((&from.client, "here"), (&to.client, "there"), CopyOptions::default())
 }
 
-/// The same that may meet others there.
+/// A copier that merges.
 pub(super) fn merger(from: &Ward<'_>, to: &Ward<'_>) -> Copier {
     Copier::new((&from.client, "here"), (&to.client, "there"), CopyOptions { merge: true })
 }
 
-/// A ward on another store, whose steps are counted together with those of the first.
+/// A ward on another store that shares the step counts of the first.
 pub(super) fn beside<'a>(ward: &Ward<'_>, fixture: &'a Fixture) -> Ward<'a> {
     Ward { witness: ward.witness.clone(), ..Ward::on(fixture) }
 }

@@ -1,4 +1,4 @@
-//! Many things done side by side, so that their writes share commits; bounded, whatever there is to do.
+//! Bounded concurrency, so that writes share commits.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use super::side::Pages;
 use goldseam_engine::ledger::error::EngineError;
 use goldseam_engine::ledger::spawn::TaskSet;
 
-/// Things done at once.
-const SIDE_BY_SIDE: usize = 64;
+/// Maximum number of items in progress.
+const CONCURRENCY: usize = 64;
 
-/// Does `work` for everything that `pages` list, and hands each outcome to `take`. The first error ends it.
+/// Runs `work` for every item of `pages`, and passes each result to `take`. The first error ends it.
 pub(super) async fn each<P, T, W, Fut>(
     mut pages: P,
     work: W,
@@ -21,9 +21,11 @@ where
     Fut: Future<Output = Result<T, EngineError>> + Send + 'static,
     T: Send + 'static,
 {
-    let (mut crew, mut waiting, mut more) = (TaskSet::default(), VecDeque::new(), true);
+    let mut workers = TaskSet::default();
+    let mut waiting = VecDeque::new();
+    let mut more = true;
     loop {
-        while crew.in_progress() < SIDE_BY_SIDE {
+        while workers.in_progress() < CONCURRENCY {
             if waiting.is_empty() && more {
                 match pages.next().await? {
                     Some(page) => waiting.extend(page),
@@ -31,9 +33,9 @@ where
                 }
             }
             let Some(item) = waiting.pop_front() else { break };
-            crew.add(work(item));
+            workers.add(work(item));
         }
-        match crew.next().await {
+        match workers.next().await {
             Some(done) => take(done?),
             None => return Ok(()),
         }
