@@ -170,7 +170,12 @@ pub(crate) async fn body(State(app): State<Arc<App>>, request: Request, next: Ne
     let mut share = app.bodies.share(key);
     match with_body(&app, request, &mut share).await {
         Ok(request) => next.run(request).await,
-        Err(problem) => ProblemResponse(problem).into_response(),
+        Err(problem) => {
+            // The rest of the body is not read, so the client must not reuse the connection.
+            let mut response = ProblemResponse(problem).into_response();
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response
+        }
     }
 }
 
