@@ -165,8 +165,8 @@ async fn authenticate_key(
     app.access(&key.namespace, principal)
 }
 
-/// Counts and logs a failed authentication, never the credential. An address beyond its rate is not logged, so it cannot
-/// fill a disk.
+/// Counts and logs a failed authentication, never the credential. An address beyond its rate is not logged, so it
+/// cannot fill a disk.
 pub(crate) fn reject(app: &App, client: Option<IpAddr>, why: Problem) -> Problem {
     if let Some(Err(problem)) = client.map(|client| app.rates.failure(client)) {
         return problem;

@@ -39,8 +39,8 @@ impl<T: Clone + Debug> CachedRead<T> {
         Self { clock, reading: Mutex::default(), known: RwLock::new(Known { read: None, failed: None }) }
     }
 
-    /// Returns the cached value if it is at most `fresh` old, otherwise reads it. While reads fail, returns the cached value
-    /// without a read for every request.
+    /// Returns the cached value if it is at most `fresh` old, otherwise reads it. While reads fail, returns the
+    /// cached value without a read for every request.
     pub(crate) async fn get(
         &self,
         fresh: Duration,

@@ -70,8 +70,8 @@ pub(crate) async fn outermost(State(app): State<Arc<App>>, request: Request, nex
     response
 }
 
-/// Takes a slot of the client behind a trusted proxy until the response is sent. Such a client may have as many requests
-/// as another may have connections.
+/// Takes a slot of the client behind a trusted proxy until the response is sent. Such a client may have as many
+/// requests as another may have connections.
 fn client_slot(app: &App, request: &Request) -> Result<Option<AddressSlot>, Problem> {
     match request.extensions().get::<Peer>().filter(|peer| peer.is_behind_proxy) {
         Some(peer) => app.clients.take(peer.client).map(Some),
@@ -79,8 +79,8 @@ fn client_slot(app: &App, request: &Request) -> Result<Option<AddressSlot>, Prob
     }
 }
 
-/// Refuses unknown host names. Otherwise a web page could reach a local server through a host name that it controls (DNS
-/// rebinding).
+/// Refuses unknown host names. Otherwise a web page could reach a local server through a host name that it controls
+/// (DNS rebinding).
 fn check_host(app: &App, request: &Request) -> Result<(), Problem> {
     let hosts = &app.config.hosts;
     let is_loopback = request.extensions().get::<Peer>().map_or(app.is_loopback, |peer| peer.is_loopback);

@@ -6,7 +6,8 @@
 //!
 //! | modules | hold |
 //! |---|---|
-//! | `spawn`, `slots`, `reply`, `strict_json`, `file_mode`, `tls`, [`proxies`](Proxies), `cached_read`, `connection`, `write_timeout` | tools without knowledge of the server |
+//! | `spawn`, `slots`, `reply`, `strict_json`, `file_mode`, `cached_read` | general tools |
+//! | `tls`, [`proxies`](Proxies), `connection`, `write_timeout` | connections of clients |
 //! | `address_slots`, `rate`, `body_memory`, `waits`, [`meter`], `follower_slots` | limits of clients, and metrics |
 //! | [`config`], [`keys`], `keyring`, [`token`], [`pass`] | settings, keys, signatures, passes |
 //! | `route_table`, `principal` | the properties of every route; the authenticated caller |
@@ -16,8 +17,8 @@
 //! | `stream`, `routes` | handlers and the OpenAPI description |
 //! | `listen` | listeners and connections |
 //!
-//! Invariant: a request reaches the namespace of its credential and no other. Authentication picks the store, and no input
-//! of a request names one.
+//! Invariant: a request reaches the namespace of its credential and no other. Authentication picks the store, and no
+//! input of a request names one.
 
 pub mod config;
 pub mod keys;

@@ -73,15 +73,15 @@ impl Running {
         format!("{scheme}://{}", self.address)
     }
 
-    /// Makes `/readyz` answer 503 while connections are accepted for `drain_seconds`, so that load balancers move on. Each
-    /// response closes its connection.
+    /// Makes `/readyz` answer 503 while connections are accepted for `drain_seconds`, so that load balancers move on.
+    /// Each response closes its connection.
     pub async fn drain(&self) {
         self.app.draining.store(true, Ordering::Relaxed);
         tokio::time::sleep(self.app.config.drain).await;
     }
 
-    /// Stops accepting requests, waits for running ones, ends the followers' streams and closes every store. Releases all
-    /// runs of this process, which counts no attempt. The health listener answers until then.
+    /// Stops accepting requests, waits for running ones, ends the followers' streams and closes every store. Releases
+    /// all runs of this process, which counts no attempt. The health listener answers until then.
     pub async fn shutdown(self) {
         self.app.draining.store(true, Ordering::Relaxed);
         self.app.leaving.send_replace(true);

@@ -1,8 +1,8 @@
 //! Traces built from the log: a run is a trace, its steps are spans.
 //!
-//! Invariant: the ids of a trace and its spans depend only on the run and the step. A run therefore has one trace through
-//! crashes and recoveries, and sending a span twice changes nothing. The store keeps the position of the last sent event,
-//! where a restarted server continues.
+//! Invariant: the ids of a trace and its spans depend only on the run and the step. A run therefore has one trace
+//! through crashes and recoveries, and sending a span twice changes nothing. The store keeps the position of the last
+//! sent event, where a restarted server continues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

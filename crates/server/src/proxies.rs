@@ -1,7 +1,7 @@
 //! Client addresses behind trusted proxies.
 //!
-//! Invariant: forwarding headers count only on a connection from a trusted proxy, and only the part that trusted proxies
-//! wrote: the list is read from its end up to the first address that is not trusted.
+//! Invariant: forwarding headers count only on a connection from a trusted proxy, and only the part that trusted
+//! proxies wrote: the list is read from its end up to the first address that is not trusted.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -50,8 +50,8 @@ impl FromStr for Network {
     }
 }
 
-/// The header in which proxies name the client. Only one is read, because a proxy passes the other on as the client sent
-/// it.
+/// The header in which proxies name the client. Only one is read, because a proxy passes the other on as the client
+/// sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarding {
     /// `X-Forwarded-For: CLIENT, PROXY, …`
@@ -87,8 +87,8 @@ impl Proxies {
         self.trusted.iter().any(|network| network.contains(address))
     }
 
-    /// Returns the client of a connection from `peer`: the peer, unless it is a trusted proxy that names another address.
-    /// An unreadable entry ends the list, because the entries before it are not trusted either.
+    /// Returns the client of a connection from `peer`: the peer, unless it is a trusted proxy that names another
+    /// address. An unreadable entry ends the list, because the entries before it are not trusted either.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         if !self.trust(client) {

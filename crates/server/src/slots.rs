@@ -56,8 +56,8 @@ impl<K: Eq + Hash> Drop for Slot<K> {
     }
 }
 
-/// The request slots of one namespace. Each namespace has an equal share, so none waits for the requests or the slow store
-/// of another.
+/// The request slots of one namespace. Each namespace has an equal share, so none waits for the requests or the slow
+/// store of another.
 #[derive(Debug)]
 pub(crate) struct RequestSlots(Semaphore);
 

@@ -1,5 +1,5 @@
-//! Waiting requests: long polls and streams. Each key has a limit, each namespace an equal share of the connections, and all
-//! of them end with their key.
+//! Waiting requests: long polls and streams. Each key has a limit, each namespace an equal share of the connections,
+//! and all of them end with their key.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};

@@ -117,7 +117,7 @@ pub const FIELDS: &[Field] = &[
         name: "version_grace_seconds",
         env: "GOLDSEAM_VERSION_GRACE_SECONDS",
         default: "300",
-        help: "how long a run's version may be missing on all live nodes before rule E2 acts; set it longer than a deploy",
+        help: "how long all live nodes may lack a run's version before rule E2 acts; set it longer than a deploy",
     },
     Field {
         name: "foreign_states",
@@ -183,7 +183,7 @@ pub const FIELDS: &[Field] = &[
         name: "requests_at_once",
         env: "GOLDSEAM_REQUESTS_AT_ONCE",
         default: "512",
-        help: "maximum number of executing requests, in equal shares per namespace; long polls and streams do not count",
+        help: "maximum executing requests, in equal shares per namespace; long polls and streams do not count",
     },
     Field {
         name: "keep_alive_seconds",

@@ -1,5 +1,5 @@
-//! The parts of the OpenAPI description that follow from the route table and are the same for many routes: path parameters,
-//! idempotency keys, and the responses of authentication and the other checks.
+//! The parts of the OpenAPI description that follow from the route table and are the same for many routes: path
+//! parameters, idempotency keys, and the responses of authentication and the other checks.
 
 use axum::http::Method;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};

@@ -59,8 +59,8 @@ async fn sweep(
     Ok(Json(access.namespace.api.sweep(&caller, new).await?))
 }
 
-/// Examines the whole store by every rule, and heals the findings if `fix` is set. The response has at most 500 findings,
-/// the most severe first, and counts of all findings by rule and outcome. `rule` selects one rule.
+/// Examines the whole store by every rule, and heals the findings if `fix` is set. The response has at most 500
+/// findings, the most severe first, and counts of all findings by rule and outcome. `rule` selects one rule.
 #[utoipa::path(post, path = "/v1/doctor", tag = "healing", request_body = Option<NewCheckup>,
     responses((status = 200, body = Checkup)))]
 async fn doctor(

@@ -1,5 +1,5 @@
-//! The published OpenAPI document: completes the handlers' descriptions with the route table and with what code generators
-//! need.
+//! The published OpenAPI document: completes the handlers' descriptions with the route table and with what code
+//! generators need.
 //!
 //! Generated clients take their names from here, so a published name never changes.
 

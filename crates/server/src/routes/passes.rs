@@ -78,9 +78,9 @@ async fn spend(access: Access, presented: PresentedPass, Body(usage): Body<UsePa
 
 /// Uses a pass with a signature instead of its secret: for programs. The body is the payload.
 ///
-/// `goldseam-signature: t=SECONDS,v1=HMAC`, where HMAC is the hexadecimal HMAC-SHA-256 of `SECONDS.POST.PATH.HASH` with
-/// the secret of the pass as its key: the current time, the path of this request, and the hexadecimal SHA-256 of the body.
-/// A signature is valid for five minutes.
+/// `goldseam-signature: t=SECONDS,v1=HMAC`, where HMAC is the hexadecimal HMAC-SHA-256 of `SECONDS.POST.PATH.HASH`
+/// with the secret of the pass as its key: the current time, the path of this request, and the hexadecimal SHA-256 of
+/// the body. A signature is valid for five minutes.
 #[utoipa::path(post, path = "/v1/callbacks/{ticket}", tag = "passes", request_body = serde_json::Value,
     responses((status = 200, body = UsedPass), (status = 410, body = Problem), (status = 422, body = Problem)))]
 async fn callback(

@@ -39,8 +39,8 @@ async fn plan(access: Access, Query(query): Query<PruneQuery>) -> JsonResult<Pru
 
 /// Archives runs that ended long ago and replaces each log by a tombstone.
 ///
-/// Prunes at most 500 runs; `more` says whether there are more. A pruned run is not pruned again, so a repeat is harmless
-/// under any idempotency key: the key only determines the id in the tombstones.
+/// Prunes at most 500 runs; `more` says whether there are more. A pruned run is not pruned again, so a repeat is
+/// harmless under any idempotency key: the key only determines the id in the tombstones.
 #[utoipa::path(post, path = "/v1/prune", tag = "retention", request_body = NewPrune,
     responses((status = 200, body = Pruned)))]
 async fn prune(

@@ -162,8 +162,8 @@ async fn requeue(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Done> {
     Ok(Json(to.access.namespace.api.requeue(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Moves a run to another version of its workflow, without a preflight. A run that a live node executes is refused: pause
-/// it first.
+/// Moves a run to another version of its workflow, without a preflight. A run that a live node executes is refused:
+/// pause it first.
 #[utoipa::path(post, path = "/v1/runs/{run}/migrate", tag = "runs", request_body = NewMigration,
     responses((status = 200, body = Done)))]
 async fn migrate(to: RunCommand<Body<NewMigration>>) -> JsonResult<Done> {

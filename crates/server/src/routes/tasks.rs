@@ -70,8 +70,8 @@ async fn get(access: Access, PathParam(task): PathParam<TaskId>) -> JsonResult<T
     Ok(Json(access.namespace.api.task(&task).await?))
 }
 
-/// Claims tasks that are due. With `wait_ms`, waits for one. Each claimed task has a token, which the claimant sends with
-/// its result.
+/// Claims tasks that are due. With `wait_ms`, waits for one. Each claimed task has a token, which the claimant sends
+/// with its result.
 #[utoipa::path(post, path = "/v1/tasks/claim", tag = "tasks", request_body = NewClaim,
     responses((status = 200, body = Items<Claimed>)))]
 async fn claim(

@@ -1,5 +1,5 @@
-//! Remote workers: they register, claim runs with their histories, and append their results. `docs/protocol.md` describes
-//! the protocol.
+//! Remote workers: they register, claim runs with their histories, and append their results. `docs/protocol.md`
+//! describes the protocol.
 
 use std::sync::Arc;
 

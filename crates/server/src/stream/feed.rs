@@ -173,7 +173,8 @@ fn first_kept(read: Vec<Fed>) -> VecDeque<Fed> {
     read.into_iter().take_while(fits).collect()
 }
 
-/// Builds the message of an event. An event that cannot be decoded is sent as `unreadable`, so followers see that it exists.
+/// Builds the message of an event. An event that cannot be decoded is sent as `unreadable`, so followers see that it
+/// exists.
 fn message(app: &App, fed: Fed) -> Result<Message, Problem> {
     let Fed { place, run, record } = fed;
     let message = match codec::decode(record.seq, &record.body) {

@@ -1,7 +1,7 @@
 //! Logs as server-sent events.
 //!
-//! Invariant: a stream sends the log. Only log events have an id. A follower that reconnects to any server with the last id
-//! it received gets the events after it, each once and in order.
+//! Invariant: a stream sends the log. Only log events have an id. A follower that reconnects to any server with the
+//! last id it received gets the events after it, each once and in order.
 
 mod feed;
 mod message;
@@ -53,8 +53,8 @@ pub(crate) struct FollowQuery {
 
 /// Follows the log of a run: existing events, then new ones, until the run ends.
 ///
-/// The id of a message is the position of its event, its name the event type. The messages `stalled`, with the diagnosis,
-/// and `moving` have no id. The response is 204 if the run has ended and all its events were received.
+/// The id of a message is the position of its event, its name the event type. The messages `stalled`, with the
+/// diagnosis, and `moving` have no id. The response is 204 if the run has ended and all its events were received.
 #[utoipa::path(get, path = "/v1/runs/{run}/events", tag = "streams", params(FollowQuery),
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream"),
         (status = 204, description = "The run has ended, and all its events were received.")))]

@@ -34,8 +34,8 @@ pub(super) fn seal(app: &App, access: &Access, task: &Task) -> Result<String, Pr
     app.tokens.seal(PURPOSE, &access.namespace.name, &content)
 }
 
-/// Returns the fence that a request proves. A bare fence can be guessed, so only a key with the scope `operate` may send
-/// one, or use the token of another key.
+/// Returns the fence that a request proves. A bare fence can be guessed, so only a key with the scope `operate` may
+/// send one, or use the token of another key.
 pub(super) fn fence(app: &App, access: &Access, task: &TaskId, proof: Proof) -> Result<u64, Problem> {
     let bad = || {
         Problem::new(403, "this token is not valid for this task and key")
