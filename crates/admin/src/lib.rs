@@ -6,7 +6,6 @@
 //! |---|---|
 //! | [`copy`] | copying logs, tasks and locks to another store, where the runs go on |
 //! | [`retention`] | archiving runs that ended long ago, and removing them |
-#![expect(missing_docs, reason = "an internal crate: names say enough")]
 
 pub mod copy;
 pub mod retention;

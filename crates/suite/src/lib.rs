@@ -2,7 +2,6 @@
 //!
 //! Like the conformance suite of the stores, [`healing!`](crate::healing!) has the only list of cases. The test file
 //! of a backend provides a fresh [`Fixture`] on a real clock that can damage its data.
-#![expect(missing_docs, reason = "an internal crate: names say enough")]
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 pub mod alone;

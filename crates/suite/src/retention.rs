@@ -58,7 +58,10 @@ fn tidy() -> By {
     By { who: Some("ada".to_owned()), reason: "tidying".to_owned(), id: None }
 }
 
-async fn prune(client: &Client, archive: &MemoryArchive) -> Result<PruneReport, goldseam_engine::EngineError> {
+async fn prune(
+    client: &Client,
+    archive: &MemoryArchive,
+) -> Result<PruneReport, goldseam_engine::EngineError> {
     let plan = Pruner::new(client).plan(&everything()).await?;
     Pruner::new(client).prune(&plan, archive, &tidy(), &mut |_| ()).await
 }
@@ -229,7 +232,10 @@ pub async fn run_that_continues_meanwhile_is_not_pruned(fixture: &Fixture) {
     assert_eq!(plan.runs.len(), 2);
     ward.client.retry(&id("r"), By::default()).await.unwrap();
     let before = ward.names("r").await;
-    let report = Pruner::new(&ward.client).prune(&plan, &MemoryArchive::default(), &tidy(), &mut |_| ()).await.unwrap();
+    let report = Pruner::new(&ward.client)
+        .prune(&plan, &MemoryArchive::default(), &tidy(), &mut |_| ())
+        .await
+        .unwrap();
     assert_eq!((report.pruned.len(), report.left.len()), (1, 1), "{report:?}");
     assert_eq!((report.left[0].0.as_str(), ward.names("r").await), ("r", before));
     assert_eq!(ward.client.get(&id("r")).await.unwrap().status, Status::Queued);

@@ -10,12 +10,12 @@ use goldseam_core::{
 };
 use goldseam_store::{Expect, LockFilter, Record, RunFilter, Store, TaskFilter, Written};
 
-use goldseam_engine::client::queue::Want;
-use goldseam_engine::client::{By, Jump};
-use goldseam_admin::copy::{Copier, CopyOptions};
-use goldseam_engine::run::context::Context;
 use crate::ward::{Ward, Witness, id};
 use crate::{Fixture, eventually};
+use goldseam_admin::copy::{Copier, CopyOptions};
+use goldseam_engine::client::queue::Want;
+use goldseam_engine::client::{By, Jump};
+use goldseam_engine::run::context::Context;
 use goldseam_engine::{Attempt, Client, Engine, Error};
 
 /// How long the sleeping run sleeps.

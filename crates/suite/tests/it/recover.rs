@@ -9,10 +9,10 @@ use goldseam_core::{Event, Path, Status};
 use goldseam_engine::client::By;
 use goldseam_engine::healer::Healed;
 use goldseam_engine::healer::by_hand::RecoverOptions;
-use goldseam_suite::eventually;
-use goldseam_suite::ward::{Ward, id, path};
 use goldseam_engine::{Clock, Context, Engine, Error, SystemClock};
 use goldseam_store::conformance::Fixture;
+use goldseam_suite::eventually;
+use goldseam_suite::ward::{Ward, id, path};
 
 fn fresh() -> Fixture {
     Fixture::memory_on(Arc::new(|| SystemClock.now()))
