@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::Run;
 
-/// The code of recovery, as in `docs/record/intro.md`.
+/// The code that makes up recovery; `docs/record/intro.md` says the same.
 const RECOVERY: [&str; 7] = [
     "crates/core/src/recovery",
     "crates/engine/src/healer",
