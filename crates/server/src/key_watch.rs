@@ -13,7 +13,7 @@ use crate::spawn::spawn;
 /// Interval between two checks.
 const INTERVAL: Duration = Duration::from_millis(400);
 
-/// Checks the keys of waiting requests and workers until the server shuts down. Reads nothing while there are none.
+/// Checks the keys of waiting requests and workers until the server shuts down. Reads nothing otherwise.
 pub(crate) async fn run(app: Arc<App>) {
     while tokio::time::timeout(INTERVAL, app.shutdown_started()).await.is_err() {
         check_all(&app).await;
