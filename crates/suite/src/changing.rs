@@ -168,7 +168,7 @@ pub async fn preflight_reports_unknown_if_it_cannot_replay(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     waiting(&ward, "r").await;
     let report = Code::First.preflight(&ward, 2, Preflight::all()).await;
-    let reason = "order@1 is not in this build".to_owned();
+    let reason = "order@1 is not registered in this build".to_owned();
     assert_eq!(verdict(&report), &Verdict::Unknown { reason });
     assert_eq!(report.exit_code(), PreflightReport::UNKNOWN);
     let hangs = |ctx: Context, (): ()| async move {

@@ -48,7 +48,7 @@ pub fn describe() {
     describe_counter!(ATTEMPTS_EXCEEDED, "Runs and tasks given up after too many recoveries");
     describe_histogram!(STALE_SECONDS, "How long a finding had held when it was healed");
     describe_histogram!(HEAL_SECONDS, "Time from finding to healed");
-    describe_counter!(SWEEPS, "Completed sweeps");
+    describe_counter!(SWEEPS, "Completed sweeps over all active runs");
     describe_gauge!(FINDINGS, "Findings of the last sweep, by rule");
     describe_gauge!(QUEUE_DEPTH, "Due tasks, by queue");
     describe_gauge!(QUEUE_OLDEST, "Age of the oldest due task in seconds, by queue");
