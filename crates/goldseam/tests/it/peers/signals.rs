@@ -202,14 +202,17 @@ async fn follow_exactly_once_over_reconnects() {
             let mut follower = client.follower(run.clone(), after);
             // The follower fails by itself, or the test cuts it off within a page.
             while let Ok(Followed::Events(events)) = follower.next().await {
-                let kept = if (seed + breaks) % 3 == 0 { events.len().div_ceil(2) } else { events.len() };
+                let kept =
+                    if (seed + breaks).is_multiple_of(3) { events.len().div_ceil(2) } else { events.len() };
                 seen.extend(events.into_iter().take(kept));
-                if (seed + breaks) % 3 == 0 || seen.last().is_some_and(|last| last.event.is_terminal()) {
+                if (seed + breaks).is_multiple_of(3)
+                    || seen.last().is_some_and(|last| last.event.is_terminal())
+                {
                     break;
                 }
             }
             breaks += 1;
-            if breaks % 4 == 0 && breaks <= 12 {
+            if breaks.is_multiple_of(4) && breaks <= 12 {
                 world.kill(engine);
                 engine = world.node(world.link()).workflow("w", flow).start().await.unwrap();
             }
