@@ -86,7 +86,10 @@ impl Node {
                     continue;
                 }
                 Ok((_, next)) => {
-                    idle = if next.is_none() { idle.saturating_add(1) } else { 0 };
+                    // A node with runs may have no free slot, or hold suspects back: its next look is not to be late.
+                    let is_idle =
+                        next.is_none() && self.live_runs().live_count() == 0 && self.taking().is_empty();
+                    idle = if is_idle { idle.saturating_add(1) } else { 0 };
                     next
                 }
                 Err(error) => {
