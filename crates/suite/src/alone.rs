@@ -90,7 +90,7 @@ pub async fn a_dry_run_changes_nothing(fixture: &Fixture) {
     assert_eq!(dry.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::O1));
     assert_eq!(dry.healed, None);
     let report = ward.client.sweeper(SweepOptions { dry_run: true, ..at_once() }).sweep().await.unwrap();
-    assert_eq!(report.stalled.iter().map(|s| s.fate.clone()).collect::<Vec<_>>(), [Fate::Told]);
+    assert_eq!(report.stalled.iter().map(|s| s.fate.clone()).collect::<Vec<_>>(), [Fate::Reported]);
     assert_eq!((ward.names("r").await, ward.row("r").await), (before, row));
 }
 

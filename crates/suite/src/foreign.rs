@@ -212,7 +212,7 @@ pub async fn a_foreign_state_must_have_been_stalled_for_a_while(fixture: &Fixtur
     let Some(fixtures) = Fixtures::on(fixture) else { return };
     fixtures.put("wf", &state("wf", "running", "gone")).await;
     let dry = sweep(&fixtures.ward.client, SweepOptions { dry_run: true, ..at_once() }).await;
-    assert_eq!((fates(&dry), dry.healed), (vec![("wf", Fate::Told)], 0));
+    assert_eq!((fates(&dry), dry.healed), (vec![("wf", Fate::Reported)], 0));
     let hour = SweepOptions { stale_after: Some(Duration::from_secs(3600)), ..at_once() };
     let mut patient = fixtures.ward.client.sweeper(hour);
     let first = patient.sweep().await.unwrap().foreign.unwrap();

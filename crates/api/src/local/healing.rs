@@ -280,7 +280,7 @@ fn without_subject(
     let fate = match engine_fate {
         EngineFate::Healed => Fate::Healed,
         EngineFate::Young => Fate::Young,
-        EngineFate::Told => Fate::Reported,
+        EngineFate::Reported => Fate::Reported,
         EngineFate::Moved => Fate::Moved,
         EngineFate::NeedsHelp => Fate::NeedsHelp,
         EngineFate::Waits => Fate::Waits,

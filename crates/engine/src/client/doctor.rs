@@ -181,7 +181,7 @@ impl Client {
     ) -> Result<(), EngineError> {
         let claims = self.claims();
         let wanted = |code: Code| options.rule.is_none_or(|rule| rule == code);
-        let fate = if options.fix { Fate::Healed } else { Fate::Told };
+        let fate = if options.fix { Fate::Healed } else { Fate::Reported };
         let mut found = Vec::new();
         for stale in claims.stale_locks().await? {
             let name = stale.lock.name.as_str().to_owned();
@@ -212,7 +212,7 @@ impl Client {
 
 fn unreadable(found: Unreadable) -> Finding {
     // Rule O1 also finds the run of an advance task.
-    let fate = if found.advance { Fate::Told } else { Fate::NeedsHelp };
+    let fate = if found.advance { Fate::Reported } else { Fate::NeedsHelp };
     let (subject, remedy) = match found.kind {
         RecordKind::Row => (Subject::Run(found.key), "the row is rewritten from the log"),
         RecordKind::Task if found.advance => (Subject::Task(found.key), "rule O1 creates a new task"),
@@ -235,7 +235,7 @@ fn finding(stalled: Stalled) -> Finding {
     let diagnosis = stalled.found.diagnosis;
     // Parking keeps workers away from a damaged log but does not heal it.
     let fate = match stalled.fate {
-        Fate::Told | Fate::Young | Fate::Healed if diagnosis.rule == Code::K1 => Fate::NeedsHelp,
+        Fate::Reported | Fate::Young | Fate::Healed if diagnosis.rule == Code::K1 => Fate::NeedsHelp,
         fate => fate,
     };
     Finding {
@@ -273,9 +273,9 @@ mod tests {
     fn known_finding_takes_the_newer_fate_but_stays_healed() {
         let cases = [
             (Fate::Healed, Fate::Moved, Fate::Healed),
-            (Fate::Healed, Fate::Told, Fate::Told),
+            (Fate::Healed, Fate::Reported, Fate::Reported),
             (Fate::Healed, Fate::NeedsHelp, Fate::NeedsHelp),
-            (Fate::Told, Fate::Moved, Fate::Moved),
+            (Fate::Reported, Fate::Moved, Fate::Moved),
             (Fate::Young, Fate::Healed, Fate::Healed),
         ];
         for (old, new, expected) in cases {
@@ -291,9 +291,9 @@ mod tests {
         let mut checkup = Checkup::default();
         let all = [(Code::O1, "r"), (Code::O2, "r"), (Code::O1, "s"), (Code::N1, "t")];
         for (code, subject) in all {
-            checkup.add(finding(code, subject, Fate::Told));
+            checkup.add(finding(code, subject, Fate::Reported));
         }
-        assert_eq!(checkup.findings, all.map(|(code, subject)| finding(code, subject, Fate::Told)));
+        assert_eq!(checkup.findings, all.map(|(code, subject)| finding(code, subject, Fate::Reported)));
     }
 
     #[test]
@@ -302,8 +302,15 @@ mod tests {
             let findings = vec![finding(Code::O1, "r", Fate::Healed), finding(Code::O1, "s", fate)];
             Checkup { findings, ..Checkup::default() }.is_healthy()
         };
-        let fates =
-            [Fate::Healed, Fate::Moved, Fate::Waits, Fate::Young, Fate::Told, Fate::NeedsHelp, Fate::Stopped];
+        let fates = [
+            Fate::Healed,
+            Fate::Moved,
+            Fate::Waits,
+            Fate::Young,
+            Fate::Reported,
+            Fate::NeedsHelp,
+            Fate::Stopped,
+        ];
         assert_eq!(fates.map(is_healthy), [true, true, true, false, false, false, false]);
         assert!(!is_healthy(Fate::Failed("no".to_owned())));
         assert!(Checkup::default().is_healthy());

@@ -160,7 +160,7 @@ impl Healer {
         let since = sightings.seen_since(state, liveness.now);
         let fate = match () {
             () if !can_heal => Fate::NeedsHelp,
-            () if treatment.dry_run => Fate::Told,
+            () if treatment.dry_run => Fate::Reported,
             () if liveness.now.since(since) < treatment.stale_after => Fate::Young,
             () => match self
                 .heal_foreign(

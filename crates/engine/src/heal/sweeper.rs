@@ -79,7 +79,7 @@ pub enum Fate {
     /// Not healed yet, because it has not held for long enough.
     Young,
     /// Only reported.
-    Told,
+    Reported,
     /// Another healer was faster, or the run progressed.
     Moved,
     /// Only an operator or time can help.
@@ -98,7 +98,7 @@ impl Fate {
         match self {
             Self::Healed => "healed",
             Self::Young => "young",
-            Self::Told => "told",
+            Self::Reported => "told",
             Self::Moved => "moved",
             Self::NeedsHelp => "needs_help",
             Self::Waits => "waits",
@@ -522,7 +522,7 @@ impl Sweeper {
         }
         let wanted = self.options.rule.is_none_or(|rule| rule == found.diagnosis.rule);
         if self.options.dry_run || !wanted {
-            return Fate::Told;
+            return Fate::Reported;
         }
         if !old_enough {
             return Fate::Young;

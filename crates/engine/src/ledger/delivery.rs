@@ -56,7 +56,7 @@ pub(crate) fn delivery_task(parent: &RunId, child: &RunId, node: Option<&NodeId>
     }
 }
 
-/// What a parent is told about the end of `child`.
+/// The command that reports the end of `child` to its parent.
 pub(crate) fn child_ended(child: &RunId, outcome: Outcome) -> Command {
     let result = match outcome {
         Outcome::Completed(output) => Ok(output),

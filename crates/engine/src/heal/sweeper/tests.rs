@@ -6,7 +6,7 @@ fn every_fate_has_a_name() {
     let fates = [
         Fate::Healed,
         Fate::Young,
-        Fate::Told,
+        Fate::Reported,
         Fate::Moved,
         Fate::NeedsHelp,
         Fate::Waits,

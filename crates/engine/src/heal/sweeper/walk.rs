@@ -102,5 +102,5 @@ fn stop_if_planted(page: &goldseam_store::Page<Row>) -> Result<(), EngineError> 
 pub(super) fn off_row(run: &RunId, at: Seq, evidence: String, since: Millis) -> Stalled {
     let hint = "rewrite the row from the log".to_owned();
     let diagnosis = Diagnosis { rule: Code::C1, evidence, remedy: Remedy::Tell { hint } };
-    Stalled { found: Found { run: run.clone(), at, diagnosis }, since, fate: Fate::Told }
+    Stalled { found: Found { run: run.clone(), at, diagnosis }, since, fate: Fate::Reported }
 }
