@@ -42,7 +42,7 @@ fn must_exist(path: &Path) -> Result<(), StoreError> {
         Ok(Some(_)) => Ok(()),
         _ => Err(refused(
             "GS0205",
-            format!("there is no database {}", path.display()),
+            format!("database {} does not exist", path.display()),
             "pass the path of the database that your engine uses",
         )),
     }

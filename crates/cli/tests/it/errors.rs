@@ -111,7 +111,7 @@ fn unusable_stores_are_errors() {
     place.run(&["--store", "sqlite:no/such/folder.db", "start", "x"]).fails(7, "GS0205");
     std::fs::write(place.path("notes.txt"), "these are my notes, not a database\n").unwrap();
     let err = place.run(&["--store", "sqlite:notes.txt", "ls"]).fails(7, "GS0201");
-    assert!(err.contains("not touched"), "{err}");
+    assert!(err.contains("not changed"), "{err}");
     place.run(&["--store", "sqlite:notes.txt", "start", "x"]).fails(7, "GS0201");
     assert_eq!(place.files(), ["notes.txt"]);
 }

@@ -346,7 +346,7 @@ fn recover_prints_the_plan_the_result_and_the_undo() {
     assert_eq!(parked.code, 9, "it needs a person");
     assert_snapshot!("recover_parked", plain(&parked.out));
     let err = place.run(&["recover", "lost", "--rule", "A2"]).fails(1, "GS0118");
-    assert!(err.contains("what applies is: O1"), "{err}");
+    assert!(err.contains("these rules apply: O1"), "{err}");
     let document = place.run(&["recover", "lost", "--reason", "asked by ana", "--json"]).json();
     assert_eq!((&document["rule"], &document["healed"]), (&json!("O1"), &json!(true)));
     assert!(place.run(&["history", "lost"]).ok().contains("note.added\tby tester: asked by ana"));

@@ -233,7 +233,7 @@ fn a_server_never_logs_secrets() {
         assert_eq!(server.end(), Some(0));
         let log = std::fs::read_to_string(&log).unwrap();
         assert!(log.contains("goldseam::audit") && log.contains("DEBUG"), "{log}");
-        assert!(log.contains("a payload holds a registered secret"), "{log}");
+        assert!(log.contains("payload contains a registered secret"), "{log}");
         assert!(!log.contains("sesame"), "{log}");
     }
 }

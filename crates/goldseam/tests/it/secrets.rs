@@ -149,7 +149,7 @@ async fn payload_with_a_secret_is_kept_and_logged() {
     assert!(log.contains(VALUE), "data is never changed");
     engine.shutdown().await;
     let output = log_output.text();
-    let warning = output.lines().find(|line| line.contains("holds a registered secret")).unwrap();
+    let warning = output.lines().find(|line| line.contains("contains a registered secret")).unwrap();
     assert!(warning.contains("run=r-1") && warning.contains("place=\"fetch\""), "{warning}");
     assert!(!output.contains(TRACE), "{output}");
 }
@@ -165,7 +165,7 @@ async fn unknown_secret_fails_the_step_and_lists_known_names() {
     let engine = engine.workflow("wants", wants).start().await.unwrap();
     let error = engine.run("wants", "w-1", &()).await.unwrap().result::<()>().await.unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("no secret \"bnak\"") && text.contains("it has: bank"), "{text}");
+    assert!(text.contains("no secret \"bnak\"") && text.contains("registered: bank"), "{text}");
     let EngineError::Ended { failure, .. } = error else { panic!("{error}") };
     assert_eq!(failure.code.as_deref(), Some("no-such-secret"));
     engine.shutdown().await;

@@ -29,7 +29,7 @@ async fn first_result_stands(server: &TestServer, task: &str, token: &Value, (ve
     ];
     for (other, result) in others {
         let problem = send(other, &result).await.problem(409, "GS0603");
-        assert!(problem["hint"].as_str().unwrap().contains("the first one stands"), "{problem}");
+        assert!(problem["hint"].as_str().unwrap().contains("the first result is kept"), "{problem}");
     }
 }
 

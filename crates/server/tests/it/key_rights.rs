@@ -225,5 +225,5 @@ async fn default_worker_lease_is_ten_seconds() {
     let described = server.get("/v1/openapi.json").await.ok();
     let lease = &described["components"]["schemas"]["RegisterWorker"]["properties"]["lease_ms"];
     // Described in words, because client generators treat a property with a default as required.
-    assert!(lease["description"].as_str().unwrap().contains("10,000 unless given"), "{lease}");
+    assert!(lease["description"].as_str().unwrap().contains("default 10,000"), "{lease}");
 }

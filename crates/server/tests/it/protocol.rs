@@ -116,8 +116,8 @@ fn protocol_page_lists_every_limit() {
     let rows = table("| what | limit | beyond it |");
     for (file, constant, limit) in [
         ("append.rs", "const APPEND_ID_BYTES_MAX: usize = 128;", "1 to 128 bytes"),
-        ("doing.rs", "const DOINGS_MAX: usize = 1_000;", "1 to 1,000"),
-        ("doing.rs", "const WANTED_MAX: usize = 1_000;", "1,000"),
+        ("validate.rs", "const DOINGS_MAX: usize = 1_000;", "1 to 1,000"),
+        ("validate.rs", "const WANTED_MAX: usize = 1_000;", "1,000"),
         ("mod.rs", "const LEASE_MIN: Duration = Duration::from_millis(100);", "100 to 600,000 ms"),
         ("mod.rs", "const LEASE_MAX: Duration = Duration::from_secs(600);", "100 to 600,000 ms"),
         ("mod.rs", "const NAMES_MAX: usize = 10_000;", "10,000"),

@@ -81,7 +81,7 @@ fn a_full_disk_is_reported_and_reads_work() {
     let disk = Disk::under(&site.database()).failing(fault(Call::Write, 1, "ENOSPC", Manner::On));
     let disk = disk.until(&healed).remembering(&journal);
     let start = ["start", "order", "--id", "ord-9", "--input", "1"];
-    assert!(site.run(Some(&disk), &start).fails(1, "GS0207").contains("make room"));
+    assert!(site.run(Some(&disk), &start).fails(1, "GS0207").contains("free some space"));
     assert!(failures(&journal) > 0);
     assert!(site.run(Some(&disk), &["ls"]).ok().contains("ord-1"));
     site.run(Some(&disk), &["history", "ord-1"]).ok();
