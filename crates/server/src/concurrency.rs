@@ -29,8 +29,10 @@ pub(crate) async fn admit(State(app): State<Arc<App>>, mut request: Request, nex
     if waits == Waits::ToCompletion {
         return next.run(request).await;
     }
+    // The end first: a worker of a revoked key leaves at the same moment, and its reply must not hide the reason.
     tokio::select! {
-        response = next.run(request) => response,
+        biased;
         problem = wait.ended() => ProblemResponse(problem).into_response(),
+        response = next.run(request) => response,
     }
 }
