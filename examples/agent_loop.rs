@@ -19,7 +19,7 @@ async fn agent(ctx: Context, mut memory: Memory) -> goldseam::Result<String> {
     let note = match thought.as_str() {
         "ask" => ctx.ask::<String>("advice", "Which way?").text().await?,
         "done" => return Ok(format!("{}: {}", memory.goal, memory.notes.join(", "))),
-        tool => ctx.step("act", || act(tool)).retry(Retry::exponential().max_attempts(3)).await?,
+        tool => ctx.step("act", || act(tool)).retry(Retry::exponential().attempts_max(3)).await?,
     };
     memory.notes.push(note);
     memory.turns += 1;
@@ -43,13 +43,10 @@ async fn act(tool: &str) -> goldseam::Result<String> {
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let engine = Engine::open(url).await?.workflow("agent", agent).start().await?;
     let memory = Memory { goal: "find the way".into(), turns: 0, notes: vec![] };
-    let run = engine.run("agent", "agent-1", &memory).await?;
-    let mut mark = 0;
-    while engine.get(run.id()).await?.inputs.is_empty() && !run.status().await?.is_terminal() {
-        mark = engine.wait_for_change(mark).await?;
-    }
+    let run = engine.start(agent, "agent-1", &memory).await?;
+    run.wait_until(|run| !run.inputs.is_empty()).await?;
     // If the example runs a second time, the advice was already given.
-    let _ = run.answer("advice", &"go left").await;
+    let _ = run.answer("advice", "go left").await;
     let result = run.result().await?;
     engine.shutdown().await;
     Ok(result)

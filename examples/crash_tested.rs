@@ -14,7 +14,7 @@ async fn careless(ctx: Context, cents: u64, world: World) -> goldseam::Result<u6
     let charge = || {
         let made_up = world.thing::<AtomicU64>().fetch_add(1, Ordering::Relaxed);
         world.did("charge", &made_up.to_string());
-        async move { Ok::<_, Error>(cents) }
+        async move { Ok(cents) }
     };
     ctx.step("charge", charge).await
 }
@@ -23,24 +23,24 @@ async fn careless(ctx: Context, cents: u64, world: World) -> goldseam::Result<u6
 async fn moody(ctx: Context, cents: u64, world: World) -> goldseam::Result<u64> {
     let first_customer = world.thing::<AtomicU64>().fetch_add(1, Ordering::Relaxed) == 0;
     if first_customer {
-        ctx.step("welcome", || async { Ok::<_, Error>(()) }).await?;
+        ctx.step("welcome", || async { Ok(()) }).await?;
     }
-    ctx.step("charge", || async move { Ok::<_, Error>(cents) }).await
+    ctx.step("charge", || async move { Ok(cents) }).await
 }
 
 /// Passes on the stable idempotency key, and reads outside state only in a step.
 async fn fixed(ctx: Context, cents: u64, world: World) -> goldseam::Result<u64> {
     let count = || {
         let customers = world.thing::<AtomicU64>().fetch_add(1, Ordering::Relaxed);
-        async move { Ok::<_, Error>(customers) }
+        async move { Ok(customers) }
     };
     if ctx.step("count", count).await? == 0 {
-        ctx.step("welcome", || async { Ok::<_, Error>(()) }).await?;
+        ctx.step("welcome", || async { Ok(()) }).await?;
     }
     ctx.sleep("cool_off", days(14)).await?;
     let charge = |attempt: Attempt| {
         world.did("charge", attempt.idempotency_key());
-        async move { Ok::<_, Error>(cents) }
+        async move { Ok(cents) }
     };
     ctx.step_with("charge", charge).await
 }

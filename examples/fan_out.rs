@@ -7,8 +7,9 @@
 use goldseam::prelude::*;
 
 async fn resize_all(ctx: Context, images: Vec<String>) -> goldseam::Result<Vec<String>> {
-    let resized =
-        ctx.join(images.iter().map(|image| ctx.step(("resize", image), move || resize(image)))).await?;
+    let parts = images.iter().map(|image| ctx.step(("resize", image), move || resize(image)));
+    // At most two at the same time.
+    let resized = ctx.join(parts).at_most(2).await?;
     // Each part has several steps and gets its own arm, so the paths of its steps do not depend on timing.
     let (left, right) = (ctx.arm("left")?, ctx.arm("right")?);
     let (front, back) = tokio::join!(publish(left, &resized, 0), publish(right, &resized, 1));
@@ -21,15 +22,16 @@ async fn resize(image: &str) -> goldseam::Result<String> {
 
 async fn publish(ctx: Context, images: &[String], half: usize) -> goldseam::Result<Vec<String>> {
     let mine: Vec<String> = images.iter().skip(half).step_by(2).cloned().collect();
-    let uploaded = ctx.step("upload", || async { Ok::<_, Error>(mine.clone()) }).await?;
-    ctx.step("announce", || async { Ok::<_, Error>(()) }).await?;
+    let uploaded = ctx.step("upload", || async { Ok(mine.clone()) }).await?;
+    ctx.step("announce", || async { Ok(()) }).await?;
     Ok(uploaded)
 }
 
 /// Runs the example on the store at `url`.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let engine = Engine::open(url).await?.workflow("resize", resize_all).start().await?;
-    let done: Vec<String> = engine.run("resize", "album-1", &["cat", "dog", "emu"]).await?.result().await?;
+    let images = ["cat", "dog", "emu"].map(String::from).to_vec();
+    let done = engine.start(resize_all, "album-1", &images).await?.result().await?;
     engine.shutdown().await;
     Ok(done.join(" "))
 }

@@ -30,9 +30,10 @@ async fn node(url: &str) -> goldseam::Result<Engine> {
 /// Starts two nodes; the second one continues the run when the first one leaves.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let (first, second) = (node(url).await?, node(url).await?);
-    first.run("pack", "order-7", &"order-7").await?;
+    let order = "order-7".to_owned();
+    first.start(pack, "pack-7", &order).await?;
     first.shutdown().await;
-    let parcel = second.run("pack", "order-7", &"order-7").await?.result().await?;
+    let parcel = second.start(pack, "pack-7", &order).await?.result().await?;
     second.shutdown().await;
     Ok(parcel)
 }
@@ -46,7 +47,7 @@ async fn main() -> goldseam::Result<()> {
     }
     let engine = node(&url).await?;
     println!("node {} is up", engine.node_id());
-    let mut stop = signal(SignalKind::terminate()).map_err(|error| Error::terminal(error.to_string()))?;
+    let mut stop = signal(SignalKind::terminate())?;
     tokio::select! {
         _ = stop.recv() => {}
         _ = tokio::signal::ctrl_c() => {}

@@ -23,7 +23,7 @@ async fn polish(greeting: &str) -> goldseam::Result<String> {
 /// Runs the example on the store at `url`. A second start with the same id returns the result of the first.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let engine = Engine::open(url).await?.workflow("greet", greet).start().await?;
-    let greeting = engine.run("greet", "greet-ada", &"Ada").await?.result().await?;
+    let greeting = engine.start(greet, "greet-ada", &"Ada".to_owned()).await?.result().await?;
     engine.shutdown().await;
     Ok(greeting)
 }

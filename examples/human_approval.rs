@@ -25,15 +25,12 @@ async fn pay(amount: u32) -> goldseam::Result<String> {
 /// Runs the example on the store at `url` and answers the question.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let engine = Engine::open(url).await?.workflow("expense", expense).start().await?;
-    let run = engine.run("expense", "expense-7", &250u32).await?;
-    let mut mark = 0;
-    while engine.get(run.id()).await?.inputs.is_empty() && !run.status().await?.is_terminal() {
-        mark = engine.wait_for_change(mark).await?;
-    }
-    let refused = run.answer("approve", &"perhaps").await.is_err();
+    let run = engine.start(expense, "expense-7", &250).await?;
+    run.wait_until(|run| !run.inputs.is_empty()).await?;
+    let refused = run.answer("approve", "perhaps").await.is_err();
     // If the example runs a second time, the question was already answered.
-    let _ = run.answer("approve", &"yes").await;
-    let result: String = run.result().await?;
+    let _ = run.answer("approve", "yes").await;
+    let result = run.result().await?;
     engine.shutdown().await;
     Ok(format!("perhaps refused: {refused}; {result}"))
 }

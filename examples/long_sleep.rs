@@ -19,15 +19,14 @@ async fn mail(user: &str, text: &str) -> goldseam::Result<String> {
 /// Runs the example on the store at `url`: one engine begins the sleep, and another one ends it.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let first = Engine::open(url).await?.workflow("trial", trial).start().await?;
-    let run = first.run("trial", "trial-ada", &("ada", 1_200u64)).await?;
-    let mut mark = 0;
-    while first.hot_runs() > 0 {
-        mark = first.wait_for_change(mark).await?;
-    }
-    let id = run.id().clone();
+    let ada = ("ada".to_owned(), 1_200);
+    let run = first.start(trial, "trial-ada", &ada).await?;
+    // The run sleeps, and soon leaves memory.
+    run.wait_until(|_| first.live_runs() == 0).await?;
     first.shutdown().await;
     let second = Engine::open(url).await?.workflow("trial", trial).start().await?;
-    let last = second.handle(id).result().await?;
+    // The same id is the same run.
+    let last = second.start(trial, "trial-ada", &ada).await?.result().await?;
     second.shutdown().await;
     Ok(last)
 }

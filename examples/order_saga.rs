@@ -18,7 +18,7 @@ async fn checkout(ctx: Context, order: Order) -> goldseam::Result<String> {
     let hold = ctx.step("reserve", || reserve(&order)).compensate(release).await?;
     let label = ctx.step("label", || print_label(&hold)).compensate(void_label).await?;
     ctx.step("charge", || charge(&order))
-        .retry(Retry::fixed(Duration::from_millis(10)).max_attempts(3))
+        .retry(Retry::fixed(Duration::from_millis(10)).attempts_max(3))
         .await?;
     Ok(label)
 }
@@ -51,13 +51,13 @@ async fn charge(order: &Order) -> goldseam::Result<()> {
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let engine = Engine::open(url).await?.workflow("checkout", checkout).start().await?;
     let order = |card: &str| Order { item: "a lamp".into(), card: card.into() };
-    let paid: String = engine.run("checkout", "order-1", &order("good")).await?.result().await?;
-    let undone = engine.run("checkout", "order-2", &order("stolen")).await?;
-    let failure = match undone.result::<String>().await {
+    let paid = engine.start(checkout, "order-1", &order("good")).await?.result().await?;
+    let undone = engine.start(checkout, "order-2", &order("stolen")).await?;
+    let failure = match undone.result().await {
         Err(EngineError::Ended { status: Status::Failed, failure, .. }) => failure.message,
         other => format!("{other:?}"),
     };
-    let history = engine.history(undone.id()).await?;
+    let history = undone.history().await?;
     let undoings =
         history.iter().filter(|recorded| recorded.event.name() == "compensation.completed").count();
     engine.shutdown().await;

@@ -4,10 +4,8 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows its result")]
 
-use goldseam::core::QueueName;
-use goldseam::core::task::Task;
-use goldseam::engine::queue::Want;
 use goldseam::prelude::*;
+use goldseam::queue::{QueueName, Task, Want};
 use goldseam::{EngineError, Failure, Limits, Payload};
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +19,7 @@ async fn thumbnail(ctx: Context, url: String) -> goldseam::Result<String> {
     // While a worker executes the step, the run waits, and soon leaves memory.
     ctx.remote("resize", &Job { url, width: 200 })
         .queue("gpu")
-        .retry(Retry::exponential().max_attempts(3))
+        .retry(Retry::exponential().attempts_max(3))
         .heartbeat_timeout(secs(60))
         .priority(5)
         .await
@@ -62,8 +60,8 @@ fn resize(task: &Task) -> Result<String, serde_json::Error> {
 /// Runs the example on the store at `url`.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let engine = Engine::open(url).await?.workflow("thumbnail", thumbnail).start().await?;
-    let run = engine.run("thumbnail", "cat-1", &"cat.png").await?;
-    let thumb: String = tokio::select! {
+    let run = engine.start(thumbnail, "cat-1", &"cat.png".to_owned()).await?;
+    let thumb = tokio::select! {
         thumb = run.result() => thumb?,
         stopped = work(goldseam::connect(url).await?) => {
             stopped?;

@@ -16,7 +16,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
     let alone = target.scratch("alone");
     let crowded = target.scratch("crowded");
     let seed = engine(&crowded, FirstStep::default()).await?;
-    seed.run("steps", "pattern", &STEPS).await?.result::<()>().await?;
+    seed.start("steps", "pattern", &STEPS).await?.result::<()>().await?;
     seed.shutdown().await;
     eprintln!("filling a store with {CROWD} ended runs …");
     raw::open(&crowded).await?.fill(CROWD).await?;
@@ -27,7 +27,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
         for (engine, times) in engines.iter().zip(&mut times) {
             let began = Instant::now();
             let id = format!("crowd-{}-{round}", std::process::id());
-            engine.run("steps", &id, &STEPS).await?.result::<()>().await?;
+            engine.start("steps", &id, &STEPS).await?.result::<()>().await?;
             times.push(began.elapsed().as_secs_f64() * 1e6);
         }
     }

@@ -38,7 +38,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
 async fn size(url: &str, steps: u32) -> Fallible<f64> {
     let engine = engine(url, FirstStep::default()).await?;
     for run in 0..RUNS {
-        engine.run("steps", &format!("disk-{steps}-{run}"), &steps).await?.result::<()>().await?;
+        engine.start("steps", &format!("disk-{steps}-{run}"), &steps).await?.result::<()>().await?;
     }
     engine.shutdown().await;
     raw::open(url).await?.bytes().await

@@ -100,7 +100,7 @@ impl Cost {
         for round in 0..ROUNDS {
             seconds.push(run_all(&engine, &format!("growth-{size}-{round}"), RUNS).await?);
             let id = format!("alone-{size}-{round}");
-            engine.run("steps", &id, &ALONE).await?.result::<()>().await?;
+            engine.start("steps", &id, &ALONE).await?.result::<()>().await?;
             alone.push(since(&first_step) * 1e6 / f64::from(ALONE));
         }
         let claim_us = claims(engine.client(), size).await?;

@@ -73,14 +73,14 @@ async fn side(url: &str, config: &Config) -> Fallible<Speed> {
         let starts = (first..first + 250).map(|index| {
             let engine = Arc::clone(&engine);
             tokio::spawn(
-                async move { engine.run("nap", &format!("nap-{index}"), &86_400u64).await.map(|_| ()) },
+                async move { engine.start("nap", &format!("nap-{index}"), &86_400u64).await.map(|_| ()) },
             )
         });
         for start in starts.collect::<Vec<_>>() {
             start.await??;
         }
     }
-    while engine.hot_runs() > 0 {
+    while engine.live_runs() > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     tokio::time::sleep(FIRST_SWEEP).await;

@@ -18,14 +18,14 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
     let mut raw = raw::open(&target.scratch("latency-raw")).await?;
     // Both sides reuse a write-ahead log that was filled once: a growing file costs more.
     raw.commits(WARM).await?;
-    engine.run("steps", &format!("warm-{}", std::process::id()), &WARM).await?.result::<()>().await?;
+    engine.start("steps", &format!("warm-{}", std::process::id()), &WARM).await?.result::<()>().await?;
     let mut ours = Vec::new();
     let mut theirs = Vec::new();
     let mut starts = Vec::new();
     for round in 0..ROUNDS {
         theirs.push(raw.commits(STEPS).await?);
         let began = Instant::now();
-        let run = engine.run("steps", &format!("latency-{}-{round}", std::process::id()), &STEPS).await?;
+        let run = engine.start("steps", &format!("latency-{}-{round}", std::process::id()), &STEPS).await?;
         starts.push(began.elapsed().as_secs_f64());
         run.result::<()>().await?;
         ours.push(since(&first_step) / f64::from(STEPS));

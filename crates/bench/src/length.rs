@@ -22,7 +22,7 @@ async fn steps(ctx: &Context, count: usize, times: &Times) -> goldseam::Result<(
     for _ in 0..count {
         ctx.step("step", || async move {
             times.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
-            Ok::<_, Error>(())
+            Ok(())
         })
         .await?;
     }
@@ -62,7 +62,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
     let config = goldseam::Config { linger: Duration::from_secs(60), ..goldseam::Config::default() };
     let open = Engine::open(&target.url).await?.config(config);
     let engine = open.workflow("long", long).workflow("short", short).start().await?;
-    let run = engine.run("long", &format!("long-{}", std::process::id()), &()).await?;
+    let run = engine.start("long", &format!("long-{}", std::process::id()), &()).await?;
     ready.notified().await;
     gaps(&times);
     let mut in_long = Vec::new();
@@ -72,7 +72,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
         ready.notified().await;
         in_long.extend(gaps(&times));
         engine
-            .run("short", &format!("short-{}-{round}", std::process::id()), &())
+            .start("short", &format!("short-{}-{round}", std::process::id()), &())
             .await?
             .result::<()>()
             .await?;

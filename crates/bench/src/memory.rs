@@ -12,21 +12,21 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
     let scratch = target.scratch("memory");
     let url = if target.is_postgres() { scratch } else { with(&scratch, "durability", "process") };
     let engine = std::sync::Arc::new(engine(&url, FirstStep::default()).await?);
-    engine.run("steps", "warm", &5u32).await?.result::<()>().await?;
+    engine.start("steps", "warm", &5u32).await?.result::<()>().await?;
     let idle = resident()?;
     for block in 0..RUNS / IN_FLIGHT {
         let starts = (0..IN_FLIGHT).map(|index| {
             let engine = std::sync::Arc::clone(&engine);
             tokio::spawn(async move {
                 let id = format!("nap-{}", block * IN_FLIGHT + index);
-                engine.run("nap", &id, &86_400u64).await.map(|_| ())
+                engine.start("nap", &id, &86_400u64).await.map(|_| ())
             })
         });
         for start in starts.collect::<Vec<_>>() {
             start.await??;
         }
     }
-    while engine.hot_runs() > 0 {
+    while engine.live_runs() > 0 {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     let full = resident()?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use goldseam::healer::sweeper::SweepOptions;
-use goldseam::{Client, Config, Engine, Payload, RunId, StartOptions, Status};
+use goldseam::{Client, Config, Engine, OpenEngine as _, Payload, RunId, StartOptions, Status};
 use goldseam_store_object::{BucketStore, Tally};
 
 use crate::Fallible;
@@ -175,7 +175,7 @@ async fn own_runs(node: &Node, idle: &Requests) -> Fallible<Requests> {
     let before = node.store.tally();
     let began = Instant::now();
     for number in 0..RUNS {
-        let run = node.engine.run("steps", &format!("own-{number}"), &STEPS).await?;
+        let run = node.engine.start("steps", &format!("own-{number}"), &STEPS).await?;
         run.result::<()>().await?;
     }
     tokio::time::sleep(SETTLE).await;
@@ -193,7 +193,7 @@ async fn others_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<Reques
     for number in 0..RUNS {
         let id = RunId::new(format!("other-{number}"))?;
         let input = Payload::of(&STEPS, &goldseam::Limits::default())?;
-        let run = client.start("steps", &id, input, StartOptions::default()).await?;
+        let run = client.start("steps", &id, &input).await?;
         run.result::<()>().await?;
     }
     tokio::time::sleep(SETTLE).await;
@@ -206,10 +206,10 @@ async fn others_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<Reques
 /// Returns the requests of a waiting run in two minutes, and those of a second sweep per run.
 async fn waiting_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<(Requests, Requests)> {
     for number in 0..WAITING {
-        node.engine.run("nap", &format!("nap-{number}"), &86_400_u64).await?;
+        node.engine.start("nap", &format!("nap-{number}"), &86_400_u64).await?;
     }
     let last = RunId::new(format!("nap-{}", WAITING - 1))?;
-    while node.engine.hot_runs() > 0 || node.engine.get(&last).await?.status != Status::Sleeping {
+    while node.engine.live_runs() > 0 || node.engine.client().get(&last).await?.status != Status::Sleeping {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     tokio::time::sleep(SETTLE).await;

@@ -98,7 +98,7 @@ pub(crate) async fn engine(url: &str) -> Fallible<Engine> {
         Config { sweep: None, slots: 2 * ACTIVE, linger: Duration::from_millis(50), ..Config::default() };
     let steps = |ctx: Context, (): ()| async move {
         for _ in 0..5 {
-            ctx.step("step", || async { Ok::<_, Error>(()) }).await?;
+            ctx.step("step", || async { Ok(()) }).await?;
         }
         Ok::<_, Error>(())
     };
@@ -111,7 +111,7 @@ pub(crate) async fn engine(url: &str) -> Fallible<Engine> {
 /// Fills the store with ended runs, unless it already has them.
 pub(crate) async fn fill(url: &str, runs: i64) -> Fallible<()> {
     let engine = engine(url).await?;
-    engine.run("steps", "pattern", &()).await?.result::<()>().await?;
+    engine.start("steps", "pattern", &()).await?.result::<()>().await?;
     engine.shutdown().await;
     let mut raw = raw::open(url).await?;
     if raw.filled().await? < runs {
@@ -127,12 +127,12 @@ pub(crate) async fn add_active_runs(engine: &Engine) -> Fallible<()> {
         .map(|index| (format!("active-{index}"), if index % 2 == 0 { "nap" } else { "listen" }))
         .collect();
     for block in ids.chunks(IN_FLIGHT as usize) {
-        let starts = block.iter().map(|(id, workflow)| engine.run(workflow, id, &()));
+        let starts = block.iter().map(|(id, workflow)| engine.start(*workflow, id, &()));
         for start in starts.collect::<Vec<_>>() {
             start.await?;
         }
     }
-    while engine.hot_runs() > 0 {
+    while engine.live_runs() > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     for (id, _) in ids.iter().take(STALLED as usize) {

@@ -73,7 +73,7 @@ async fn empty(target: &Target, name: &str) -> Fallible<Box<dyn raw::Raw>> {
 
 /// Executes this many runs; returns the seconds from the first start to the last result.
 pub(crate) async fn run_all(engine: &Arc<Engine>, name: &str, runs: usize) -> Fallible<f64> {
-    engine.run("steps", "warm", &STEPS).await?.result::<()>().await?;
+    engine.start("steps", "warm", &STEPS).await?.result::<()>().await?;
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let began = Instant::now();
     let mut all = Vec::with_capacity(runs);
@@ -82,7 +82,7 @@ pub(crate) async fn run_all(engine: &Arc<Engine>, name: &str, runs: usize) -> Fa
         let engine = Arc::clone(engine);
         let id = format!("{name}-{index:06}");
         all.push(tokio::spawn(async move {
-            let run = engine.run("steps", &id, &STEPS).await?;
+            let run = engine.start("steps", &id, &STEPS).await?;
             let result = run.result::<()>().await;
             drop(slot);
             result

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use goldseam::{Limits, Payload, RunId, StartOptions};
+use goldseam::RunId;
 
 use crate::Fallible;
 use crate::raw;
@@ -31,9 +31,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
     for round in 0..WARM + ROUNDS {
         let id = RunId::new(format!("wake-{round}"))?;
         let began = Instant::now();
-        let run = client
-            .start("steps", &id, Payload::of(&1u32, &Limits::default())?, StartOptions::default())
-            .await?;
+        let run = client.start("steps", &id, &1u32).await?;
         let queued = Instant::now();
         run.result::<()>().await?;
         let step = take(&first_step).ok_or("a run ended without its step")?;

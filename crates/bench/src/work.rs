@@ -33,7 +33,7 @@ pub(crate) async fn engine_on(open: Builder, first_step: FirstStep, config: Conf
                         *first_step.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
                             Some(Instant::now());
                     }
-                    Ok::<_, Error>(())
+                    Ok(())
                 })
                 .await?;
             }

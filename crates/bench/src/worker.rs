@@ -149,7 +149,7 @@ pub(crate) async fn work(url: &str, args: WorkerArgs) -> Fallible<Infallible> {
         let starts = (first..args.begin.min(first + IN_FLIGHT)).map(|index| {
             let engine = Arc::clone(&engine);
             let id = format!("{}-{index}", args.name);
-            tokio::spawn(async move { engine.run("two", &id, &()).await.map(|_| ()) })
+            tokio::spawn(async move { engine.start("two", &id, &()).await.map(|_| ()) })
         });
         for start in starts.collect::<Vec<_>>() {
             start.await??;

@@ -51,6 +51,12 @@ impl<K: Kind> Id<K> {
     }
 }
 
+impl<K> AsRef<str> for Id<K> {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
 const fn flaw(text: &str) -> Option<&'static str> {
     let bytes = text.as_bytes();
     if bytes.is_empty() {

@@ -59,8 +59,8 @@ proptest! {
     #[test]
     fn pauses_only_grow_when_nothing_is_random(first in 0u64..5_000, factor in 1.0f64..4.0, most in 0u64..90_000) {
         let most = Duration::from_millis(most);
-        let retry = Retry { factor, ..Retry::exponential() }.initial(Duration::from_millis(first)).max_pause(most);
-        let retry = retry.jitter(0.0).max_attempts(u32::MAX);
+        let retry = Retry { factor, ..Retry::exponential() }.initial(Duration::from_millis(first)).pause_max(most);
+        let retry = retry.jitter(0.0).attempts_max(u32::MAX);
         let pauses: Vec<_> = (1..2_000).step_by(37).filter_map(|n| retry.pause(n, &Failure::retryable("x"), "")).collect();
         prop_assert!(pauses.windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", pauses);
     }

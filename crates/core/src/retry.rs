@@ -52,7 +52,7 @@ impl Retry {
 
     /// Sets the number of attempts, including the first; at least one is made.
     #[must_use]
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
+    pub fn attempts_max(mut self, attempts: u32) -> Self {
         self.attempts_max = attempts;
         self
     }
@@ -66,7 +66,7 @@ impl Retry {
 
     /// Sets the longest pause.
     #[must_use]
-    pub fn max_pause(mut self, pause: Duration) -> Self {
+    pub fn pause_max(mut self, pause: Duration) -> Self {
         self.pause_max = pause;
         self
     }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let retry = Retry::exponential().jitter(0.0).max_attempts(20);
+        let retry = Retry::exponential().jitter(0.0).attempts_max(20);
         let failure = Failure::retryable("x");
         let seconds: Vec<u64> = (1..9).map(|n| retry.pause(n, &failure, "s").unwrap().as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn terminal_failures_and_used_up_attempts_end_it() {
-        let retry = Retry::exponential().max_attempts(3);
+        let retry = Retry::exponential().attempts_max(3);
         assert!(retry.pause(1, &Failure::terminal("x"), "s").is_none());
         assert!(retry.pause(2, &Failure::retryable("x"), "s").is_some());
         assert!(retry.pause(3, &Failure::retryable("x"), "s").is_none());
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn jitter_shortens_within_its_share_and_repeats_by_seed() {
-        let retry = Retry::exponential().jitter(0.5).max_attempts(u32::MAX);
+        let retry = Retry::exponential().jitter(0.5).attempts_max(u32::MAX);
         let failure = Failure::retryable("x");
         for n in 1..200 {
             let pause = retry.pause(n, &failure, "seed").unwrap();
@@ -203,7 +203,7 @@ mod tests {
     fn builder_methods_set_the_policy() {
         let initial = Duration::from_secs(3);
         let pause_max = Duration::from_secs(5);
-        let said = Retry::exponential().max_attempts(4).initial(initial).max_pause(pause_max).jitter(0.25);
+        let said = Retry::exponential().attempts_max(4).initial(initial).pause_max(pause_max).jitter(0.25);
         assert_eq!(said, Retry { attempts_max: 4, initial, factor: 2.0, pause_max, jitter: 0.25 });
         let fixed = Policy {
             attempts_max: 10,

@@ -287,7 +287,7 @@ impl Log {
             queue: QueueName::new("gpu").unwrap(),
             priority: 5,
             payload: Some(json(&format!("{{\"for\":\"{step}\"}}"))),
-            retry: Policy::from(&Retry::fixed(Duration::from_millis(500)).max_attempts(3)),
+            retry: Policy::from(&Retry::fixed(Duration::from_millis(500)).attempts_max(3)),
             silence_ms: 60_000,
             delivery,
             undo: false,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,23 @@ impl Millis {
     /// Returns the time since `earlier`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0).max(0).unsigned_abs())
+    }
+}
+
+impl From<SystemTime> for Millis {
+    /// Cuts off what is below a millisecond.
+    fn from(time: SystemTime) -> Self {
+        let ms = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        Self(time.duration_since(UNIX_EPOCH).map_or_else(|before| -ms(before.duration()), ms))
+    }
+}
+
+impl From<Millis> for SystemTime {
+    /// A time that this platform cannot represent becomes the epoch.
+    fn from(time: Millis) -> Self {
+        let span = Duration::from_millis(time.0.unsigned_abs());
+        let time = if time.0 < 0 { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) };
+        time.unwrap_or(UNIX_EPOCH)
     }
 }
 
@@ -88,6 +105,13 @@ mod tests {
         let span = Duration::from_millis(2_500);
         assert_eq!((late.since(early), early + span, late - span), (span, late, early));
         assert_eq!((Seq(7).next(), Seq(7).before()), (Seq(8), Seq(6)));
+    }
+
+    #[test]
+    fn a_time_converts_to_the_standard_time_and_back() {
+        for time in [Millis(0), Millis(1_234), Millis(-1_234), Millis::NEVER] {
+            assert_eq!(Millis::from(SystemTime::from(time)), time);
+        }
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! An engine: a client and a node in one process.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use goldseam_core::command::Starter;
 use goldseam_core::event::RunQueued;
 use goldseam_core::task::Task;
@@ -19,19 +22,43 @@ use crate::ledger::clock::{Clock, StoreTime, SystemClock};
 use crate::ledger::commit::Ledger;
 use crate::ledger::config::{Config, Recovery};
 use crate::ledger::entropy::{Entropy, OsEntropy};
-use crate::ledger::error::{EngineError, Error};
+use crate::ledger::error::EngineError;
 use crate::ledger::meter::{self, Meter};
 use crate::ledger::process::Process;
 use crate::ledger::secrets::{Secret, Secrets};
 use crate::ledger::spawn::spawn;
+use crate::ledger::workflow_error::Error;
 use crate::node::{Node, NodeSetup};
 use crate::preflight::{Preflight, PreflightReport, PreflightRunner};
 use crate::run::context::Context;
 use crate::run::live_runs::LiveRuns;
 use crate::run::registry::Registry;
+use crate::run::workflow_ref::WorkflowRef;
 
-/// Builds an [`Engine`]: registers workflows and sets its configuration.
+/// Settings that were made one by one. They hold whether [`Builder::config`] is called before or after them.
+#[derive(Debug, Default)]
+struct ConfigChanges {
+    slots: Option<u32>,
+    limits: Option<Limits>,
+    recovery_of: BTreeMap<WorkflowName, Recovery>,
+    foreign: Option<ForeignOptions>,
+}
+
+/// What [`Builder::start`] does instead, and the error with which it then fails.
+type InsteadFn = Box<dyn FnOnce(Builder) -> BoxFuture<'static, EngineError> + Send + Sync>;
+
+struct Instead(InsteadFn);
+
+impl fmt::Debug for Instead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Instead")
+    }
+}
+
+/// Configures an [`Engine`] and registers its workflows. The order of calls does not matter, and nothing runs until
+/// [`Builder::start`].
 #[derive(Debug)]
+#[must_use = "nothing runs until `start`"]
 pub struct Builder {
     store: Arc<dyn Store>,
     config: Config,
@@ -39,14 +66,15 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     secrets: Secrets,
+    changes: ConfigChanges,
     flaw: Option<EngineError>,
+    instead: Option<Instead>,
     #[cfg(feature = "testing")]
     witness: Option<Arc<dyn crate::run::witness::Witness>>,
 }
 
 impl Builder {
     /// Registers version 1 of a workflow.
-    #[must_use]
     pub fn workflow<F, Fut, I, O, E>(self, name: &str, function: F) -> Self
     where
         F: Fn(Context, I) -> Fut + Send + Sync + 'static,
@@ -60,7 +88,6 @@ impl Builder {
 
     /// Registers a version of a workflow, starting at 1. New runs use the newest; older runs stay on theirs, and this
     /// engine is only offered runs whose version it has.
-    #[must_use]
     pub fn workflow_version<F, Fut, I, O, E>(mut self, name: &str, version: u32, function: F) -> Self
     where
         F: Fn(Context, I) -> Fut + Send + Sync + 'static,
@@ -71,10 +98,10 @@ impl Builder {
     {
         match WorkflowName::new(name) {
             Ok(workflow) if version == UNDECIDED => {
-                self.flaw = Some(EngineError::NoSuchVersion { workflow });
+                self.refuse(EngineError::NoSuchVersion { workflow });
             }
-            Ok(name) => self.registry.add(name, version, function, &self.config.limits),
-            Err(error) => self.flaw = Some(error.into()),
+            Ok(name) => self.registry.add(name, version, function),
+            Err(error) => self.refuse(error.into()),
         }
         self
     }
@@ -82,76 +109,67 @@ impl Builder {
     /// Declares the steps of a workflow, leaf or group, if it always makes the same ones. `show` then displays how
     /// many are left, and rule A3 finds a run that has made them all and has not ended. The plan is written to the
     /// log of each run, at the latest by the engine that claims it first.
-    #[must_use]
     pub fn plan<'a>(mut self, workflow: &str, steps: impl IntoIterator<Item = &'a str>) -> Self {
         let steps: Result<Vec<StepName>, _> = steps.into_iter().map(StepName::new).collect();
         match (WorkflowName::new(workflow), steps) {
             (Ok(workflow), Ok(steps)) => self.registry.declare(workflow, steps),
-            (Err(error), _) | (_, Err(error)) => self.flaw = Some(error.into()),
+            (Err(error), _) | (_, Err(error)) => self.refuse(error.into()),
         }
         self
     }
 
     /// Sets the recovery of runs of one workflow.
-    #[must_use]
     pub fn recovery(mut self, workflow: &str, recovery: Recovery) -> Self {
         match WorkflowName::new(workflow) {
             Ok(workflow) => {
-                self.config.recovery_of.insert(workflow, recovery);
+                self.changes.recovery_of.insert(workflow, recovery);
             }
-            Err(error) => self.flaw = Some(error.into()),
+            Err(error) => self.refuse(error.into()),
         }
         self
     }
 
     /// Registers a secret that steps get by its name, with [`Context::secret`]. Its value is redacted from every text
     /// that this engine writes: failures, panics, progress, heartbeats.
-    #[must_use]
     pub fn secret(mut self, name: &str, secret: Secret) -> Self {
         if let Err(error) = self.secrets.add(name, secret) {
-            self.flaw = Some(error.into());
+            self.refuse(error.into());
         }
         self
     }
 
     /// Lets the sweeps of this engine heal foreign states, if the store keeps them. Without it, no engine changes
     /// them.
-    #[must_use]
     pub fn foreign_states(mut self, options: ForeignOptions) -> Self {
-        self.config.foreign = Some(options);
+        self.changes.foreign = Some(options);
         self
     }
 
-    /// Replaces the whole configuration. Call it before registering workflows.
-    #[must_use]
+    /// Sets the configuration. Settings that are made one by one, like [`Builder::slots`], still hold.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// Sets the maximum number of live runs in memory.
-    #[must_use]
+    /// Sets how many runs this engine may hold in memory.
     pub fn slots(mut self, slots: u32) -> Self {
-        self.config.slots = slots;
+        self.changes.slots = Some(slots);
         self
     }
 
-    /// Sets the size limits. Call it before registering workflows.
-    #[must_use]
+    /// Sets the limits on sizes and counts.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.config.limits = limits;
+        self.changes.limits = Some(limits);
         self
     }
 
     /// Replaces the clock, for tests and simulation.
-    #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
     /// Replaces the source of randomness, for tests and simulation.
-    #[must_use]
     pub fn entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
         self.entropy = entropy;
         self
@@ -159,7 +177,6 @@ impl Builder {
 
     /// Sets a witness that observes the start of user code.
     #[cfg(feature = "testing")]
-    #[must_use]
     pub fn witness(mut self, witness: Arc<dyn crate::run::witness::Witness>) -> Self {
         self.witness = Some(witness);
         self
@@ -167,14 +184,13 @@ impl Builder {
 
     /// Changes the current configuration.
     #[cfg(feature = "testing")]
-    #[must_use]
     pub fn configure(mut self, change: impl FnOnce(Config) -> Config) -> Self {
-        self.config = change(self.config);
+        self.config = change(self.configured());
+        self.changes = ConfigChanges::default();
         self
     }
 
     /// Replaces the store.
-    #[must_use]
     pub fn on(mut self, store: Arc<dyn Store>) -> Self {
         self.store = store;
         self
@@ -186,26 +202,54 @@ impl Builder {
         if let Some(flaw) = &self.flaw {
             return Err(EngineError::Config(flaw.to_string()));
         }
-        let (limits, secrets) = (self.config.limits.clone(), Arc::new(self.secrets.clone()));
-        let client =
-            Client::with(Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy), limits);
-        PreflightRunner::new(
-            &client.with_secrets(secrets),
-            Arc::new(self.config.clone()),
-            self.registry.clone(),
-            what,
-        )
-        .run()
-        .await
+        let config = self.configured();
+        let (store, clock, entropy) =
+            (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));
+        let client = Client::with(store, clock, entropy, config.limits.clone())
+            .with_secrets(Arc::new(self.secrets.clone()));
+        PreflightRunner::new(&client, Arc::new(config), self.registry.clone(), what).run().await
     }
 
-    /// Joins the store, recovers runs of dead nodes, and starts to work.
-    pub async fn start(self) -> Result<Engine, EngineError> {
+    /// Makes [`Builder::start`] do something else, and fail with the error that it returns.
+    pub fn instead_of_start(
+        mut self,
+        instead: impl FnOnce(Self) -> BoxFuture<'static, EngineError> + Send + Sync + 'static,
+    ) -> Self {
+        self.instead = Some(Instead(Box::new(instead)));
+        self
+    }
+
+    /// Keeps the first error, which `start` returns.
+    fn refuse(&mut self, error: EngineError) {
+        self.flaw.get_or_insert(error);
+    }
+
+    /// The configuration with the settings that were made one by one.
+    fn configured(&self) -> Config {
+        let mut config = self.config.clone();
+        let ConfigChanges { slots, limits, recovery_of, foreign } = &self.changes;
+        config.slots = slots.unwrap_or(config.slots);
+        if let Some(limits) = limits {
+            config.limits = limits.clone();
+        }
+        config.recovery_of.extend(recovery_of.clone());
+        config.foreign = foreign.clone().or(config.foreign);
+        config
+    }
+
+    /// Starts the engine: registers the node, recovers the runs of dead nodes, and begins to claim work.
+    ///
+    /// In a process that `goldseam preflight --program` started, runs the preflight instead and exits the process.
+    pub async fn start(mut self) -> Result<Engine, EngineError> {
+        if let Some(Instead(instead)) = self.instead.take() {
+            return Err(instead(self).await);
+        }
+        let config = self.configured();
         if let Some(flaw) = self.flaw {
             return Err(flaw);
         }
         let id = NodeId::new(node_name(self.entropy.next()))?;
-        let config = self.config.at_pace(&self.store.pace());
+        let config = config.at_pace(&self.store.pace());
         config.check()?;
         let sure_for = config.silence_max / 2;
         let live_runs = LiveRuns::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
@@ -257,7 +301,9 @@ impl Engine {
             clock: Arc::new(SystemClock),
             entropy: Arc::new(OsEntropy),
             secrets: Secrets::default(),
+            changes: ConfigChanges::default(),
             flaw: None,
+            instead: None,
             #[cfg(feature = "testing")]
             witness: None,
         }
@@ -274,33 +320,51 @@ impl Engine {
     }
 
     /// Starts a run, or returns the existing run with this id. Different input under the same id is refused.
-    pub async fn run(
+    ///
+    /// `workflow` is a function that is registered on this engine, a typed [`Workflow`](crate::Workflow), or a name.
+    /// With one of the first two, the compiler checks the input and infers the output. A function starts the version
+    /// that it was registered with; a name starts the newest version.
+    pub async fn start<W, I, M>(
         &self,
-        workflow: &str,
-        id: &str,
-        input: &impl Serialize,
-    ) -> Result<RunHandle, EngineError> {
-        self.run_with(workflow, id, input, StartOptions::default()).await
+        workflow: W,
+        id: impl AsRef<str>,
+        input: &I,
+    ) -> Result<RunHandle<W::Output>, EngineError>
+    where
+        W: WorkflowRef<I, M>,
+        I: Serialize + ?Sized,
+    {
+        self.start_with(workflow, id, input, StartOptions::default()).await
     }
 
-    /// Like [`Engine::run`], with tags, a priority or a queue.
-    pub async fn run_with(
+    /// Like [`Engine::start`], with tags, a priority, a queue or a version.
+    pub async fn start_with<W, I, M>(
         &self,
-        workflow: &str,
-        id: &str,
-        input: &impl Serialize,
+        workflow: W,
+        id: impl AsRef<str>,
+        input: &I,
         options: StartOptions,
-    ) -> Result<RunHandle, EngineError> {
+    ) -> Result<RunHandle<W::Output>, EngineError>
+    where
+        W: WorkflowRef<I, M>,
+        I: Serialize + ?Sized,
+    {
+        let registry = &self.node.registry;
+        let (workflow, version) = registry.resolve(workflow.target())?;
         let input = Payload::of(input, &self.node.config.limits)?;
-        let (workflow, run) = (WorkflowName::new(workflow)?, RunId::new(id)?);
-        let Some(newest) = self.node.registry.newest(&workflow) else {
-            let known = self.node.registry.names().map(|name| name.as_str().to_owned()).collect();
-            return Err(EngineError::UnknownWorkflow { name: workflow.as_str().to_owned(), known });
+        let run = RunId::new(id)?;
+        let Some(newest) = version.or_else(|| registry.newest(&workflow)) else {
+            return Err(registry.unknown(workflow.as_str()));
         };
-        let plan = self.node.registry.plan(&workflow);
+        let plan = registry.plan(&workflow);
         let queued = RunQueued { plan, ..options.queued(workflow, newest, input, &self.node.config.limits)? };
         self.begin(&run, queued).await?;
-        Ok(self.client.handle(run))
+        Ok(RunHandle::new(self.client.clone(), run))
+    }
+
+    /// Returns a handle of a run, which need not exist and may execute anywhere.
+    pub fn handle(&self, run: RunId) -> RunHandle {
+        self.client.handle(run)
     }
 
     /// Starts the run on this node if it has a free slot, otherwise leaves it to another node.
@@ -364,8 +428,8 @@ impl Engine {
         self.node.failure().await
     }
 
-    /// Number of live runs in memory.
-    pub fn hot_runs(&self) -> usize {
+    /// The number of runs in the memory of this engine.
+    pub fn live_runs(&self) -> usize {
         self.node.live_runs.live_count()
     }
 }
@@ -373,13 +437,5 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.node.close();
-    }
-}
-
-impl std::ops::Deref for Engine {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        &self.client
     }
 }

@@ -35,11 +35,13 @@ pub use heal::claims::staleness::is_node_name;
 pub use ledger::clock::{Clock, SystemClock};
 pub use ledger::config::Config;
 pub use ledger::entropy::{Entropy, OsEntropy, Seeded};
-pub use ledger::error::{EngineError, Error, Result};
+pub use ledger::error::EngineError;
 pub use ledger::secrets::{Secret, SecretError};
+pub use ledger::workflow_error::{Error, Result, ResultExt};
 pub use ledger::{clock, commit, config, entropy, error, meter, page, salvage, secrets};
 pub use run::context;
 pub use run::context::{Attempt, Context, Probe, Selected};
+pub use run::workflow_ref::{Untyped, Workflow, WorkflowRef};
 
 /// Healing under its former paths.
 pub mod healer {

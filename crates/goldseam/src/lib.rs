@@ -28,9 +28,9 @@
 //! // For example "sqlite:shop.db", "postgres://USER@HOST/DATABASE" or "s3://BUCKET/PREFIX".
 //! let engine = Engine::open(&url).await?.workflow("checkout", checkout).start().await?;
 //! // The same id is always the same run: a second call returns a handle to the first run.
-//! let run = engine.run("checkout", "order-7", &"order-7").await?;
-//! run.signal("address", &"Kyoto").await?;
-//! assert_eq!(run.result::<String>().await?, "receipt for order-7, to Kyoto");
+//! let run = engine.start(checkout, "order-7", &"tea".to_owned()).await?;
+//! run.signal("address", "Kyoto").await?;
+//! assert_eq!(run.result().await?, "receipt for tea, to Kyoto");
 //! engine.shutdown().await;
 //! # Ok(())
 //! # }
@@ -77,8 +77,8 @@ pub use goldseam_engine::config::Recovery;
 pub use goldseam_engine::context;
 pub use goldseam_engine::healer;
 pub use goldseam_engine::{
-    Attempt, Client, Config, Context, EngineError, Error, Outcome, Probe, Result, RunHandle, Secret,
-    SecretError, Selected, StartOptions,
+    Attempt, Builder, Client, Config, Context, Engine, EngineError, Error, Outcome, Probe, Result, ResultExt,
+    RunHandle, Secret, SecretError, Selected, StartOptions, Untyped, Workflow, WorkflowRef,
 };
 pub use goldseam_store as store;
 
@@ -88,10 +88,17 @@ pub use goldseam_core::{Class, Failure, Limits, Millis, Path, Payload, Retry, Ru
 pub use goldseam_store::check::{Fact, Migrated, Report};
 pub use goldseam_store::shown_url;
 pub use open::{
-    Builder, Engine, check_store, connect, connect_existing, copier, copy_mark, dry_copier, exposed_files,
+    OpenEngine, check_store, connect, connect_existing, copier, copy_mark, dry_copier, exposed_files,
     migrate_store, open_existing_store, open_store, reopen_store,
 };
 pub use store_secrets::hide_known;
+
+/// Tasks of users and of remote steps.
+pub mod queue {
+    pub use goldseam_core::task::{NewTask, Task};
+    pub use goldseam_core::{QueueName, TaskId};
+    pub use goldseam_engine::client::queue::{Queue, Want};
+}
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]
@@ -117,6 +124,9 @@ pub struct SecretsGuide;
 pub mod prelude {
     pub use std::time::Duration;
 
-    pub use crate::{Attempt, Client, Context, Engine, Error, Probe, Retry, Secret, Selected, StartOptions};
+    pub use crate::{
+        Attempt, Client, Context, Engine, Error, OpenEngine, Probe, ResultExt, Retry, RunHandle, Secret,
+        Selected, StartOptions, Workflow,
+    };
     pub use crate::{days, hours, mins, secs};
 }

@@ -1,14 +1,11 @@
 //! Opens stores, engines and clients by URL. Only this module names the backends.
 
 use std::future::Future;
-use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use goldseam_admin::copy::{Copier, CopyOptions, Mark, closed_by_copy, mark_of, reopen};
-use goldseam_core::Limits;
-use goldseam_engine::config::Recovery;
-use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error, Secret};
+use goldseam_engine::{Builder, Client, Engine, EngineError};
 use goldseam_store::check::{Migrated, Report};
 use goldseam_store::{ClosedStore, MemoryStore, Store, StoreError, shown_url};
 #[cfg(feature = "object")]
@@ -16,10 +13,8 @@ use goldseam_store_object::BucketStore;
 #[cfg(feature = "postgres")]
 use goldseam_store_postgres::PostgresStore;
 use goldseam_store_sqlite::SqliteStore;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use crate::preflight::{Order, Preflight, PreflightReport};
+use crate::preflight::Order;
 
 /// A parsed store URL.
 enum StoreUrl {
@@ -222,171 +217,61 @@ pub async fn reopen_store(url: &str) -> Result<Option<Mark>, EngineError> {
     reopen(&*open_existing(url).await?).await
 }
 
-/// A running engine: a node that executes runs. It dereferences to a [`Client`] and has all of its methods.
-#[derive(Debug)]
-pub struct Engine(goldseam_engine::Engine);
-
-impl Engine {
+/// Opens a store for an [`Engine`].
+pub trait OpenEngine {
     /// Opens a store for an engine, as [`open_store`] does. Register workflows, then call [`Builder::start`].
-    pub async fn open(url: &str) -> Result<Builder, EngineError> {
-        Ok(Self::on(open_store(url).await?))
-    }
-
-    /// Opens an existing store for a preflight. Unlike [`Engine::open`], changes nothing, and fails if the store is
-    /// missing or has an older schema.
-    pub async fn open_existing(url: &str) -> Result<Builder, EngineError> {
-        Ok(Self::on(open_existing_store(url).await?))
-    }
-
-    /// Returns a builder without a store, for a preflight of exported histories.
-    pub fn detached() -> Builder {
-        Self::on(goldseam_engine::preflight::read_only(Arc::new(MemoryStore::default())))
-    }
-
-    /// Returns a builder for an engine on an open store.
-    pub fn on(store: Arc<dyn Store>) -> Builder {
-        Builder(goldseam_engine::Engine::builder(store))
-    }
-
-    /// Shuts down gracefully: claims no more work and releases its runs to other nodes. Counts no attempt for them.
-    pub async fn shutdown(self) {
-        self.0.shutdown().await;
-    }
-
-    /// Stops at once, like a crash. Another node, or the next engine that starts, recovers its runs.
-    pub fn crash(self) {
-        self.0.crash();
-    }
-}
-
-impl Deref for Engine {
-    type Target = goldseam_engine::Engine;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-/// Configures an [`Engine`] and registers its workflows. Nothing runs until [`Builder::start`].
-#[derive(Debug)]
-#[must_use = "nothing runs until `start`"]
-pub struct Builder(pub(crate) goldseam_engine::Builder);
-
-impl Builder {
-    /// Registers version 1 of a workflow.
-    pub fn workflow<F, Fut, I, O, E>(self, name: &str, function: F) -> Self
-    where
-        F: Fn(Context, I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O, E>> + Send + 'static,
-        I: DeserializeOwned + Send + 'static,
-        O: Serialize + 'static,
-        E: Into<Error>,
-    {
-        Self(self.0.workflow(name, function))
-    }
-
-    /// Registers a version of a workflow. New runs begin with the newest version; existing runs stay on their own.
-    pub fn workflow_version<F, Fut, I, O, E>(self, name: &str, version: u32, function: F) -> Self
-    where
-        F: Fn(Context, I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O, E>> + Send + 'static,
-        I: DeserializeOwned + Send + 'static,
-        O: Serialize + 'static,
-        E: Into<Error>,
-    {
-        Self(self.0.workflow_version(name, version, function))
-    }
-
-    /// Declares the steps of a workflow that always executes the same steps.
     ///
-    /// `goldseam show` then prints how many steps are left, and rule A3 finds a run that completed all of them but did
-    /// not end.
-    pub fn plan<'a>(self, workflow: &str, steps: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(self.0.plan(workflow, steps))
-    }
-
-    /// Sets the recovery policy of one workflow. Without it, the workflow uses [`Config::recovery`].
-    pub fn recovery(self, workflow: &str, recovery: Recovery) -> Self {
-        Self(self.0.recovery(workflow, recovery))
-    }
-
-    /// Registers a secret. Steps read it by name with [`Context::secret`].
-    ///
-    /// The engine redacts its value in everything that it writes: failures, panics, progress and heartbeats.
-    ///
-    /// ```no_run
+    /// ```
     /// use goldseam::prelude::*;
     ///
-    /// /// The input names the secret of the account that pays.
-    /// async fn charge(ctx: Context, account: String) -> goldseam::Result<()> {
-    ///     ctx.step("charge", || async {
-    ///         let key = ctx.secret(&account)?;
-    ///         pay(key.expose()).await
-    ///     })
-    ///     .await
+    /// async fn greet(ctx: Context, name: String) -> goldseam::Result<String> {
+    ///     ctx.step("greet", || async { Ok(format!("Hello, {name}!")) }).await
     /// }
-    /// # async fn pay(_: &str) -> goldseam::Result<()> { Ok(()) }
     ///
-    /// # async fn demo() -> Result<(), goldseam::EngineError> {
-    /// let engine = Engine::open("sqlite:shop.db")
-    ///     .await?
-    ///     .secret("stripe", Secret::from_env("STRIPE_KEY")?)
-    ///     .workflow("charge", charge)
-    ///     .start()
-    ///     .await?;
-    /// engine.run("charge", "order-7", &"stripe").await?;
-    /// # engine.shutdown().await;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> goldseam::Result<()> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let url = format!("sqlite:{}", folder.path().join("shop.db").display());
+    /// // For example "sqlite:shop.db".
+    /// let engine = Engine::open(&url).await?.workflow("greet", greet).start().await?;
+    /// let run = engine.start(greet, "hello-1", &"Ada".to_owned()).await?;
+    /// assert_eq!(run.result().await?, "Hello, Ada!");
+    /// engine.shutdown().await;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn secret(self, name: &str, secret: Secret) -> Self {
-        Self(self.0.secret(name, secret))
+    fn open(url: &str) -> impl Future<Output = Result<Builder, EngineError>> + Send;
+
+    /// Opens an existing store for a preflight. Unlike [`OpenEngine::open`], changes nothing, and fails if the store
+    /// is missing or has an older schema.
+    fn open_existing(url: &str) -> impl Future<Output = Result<Builder, EngineError>> + Send;
+
+    /// Returns a builder of an engine on an open store.
+    fn on(store: Arc<dyn Store>) -> Builder;
+
+    /// Returns a builder without a store, for a preflight of exported histories.
+    fn detached() -> Builder;
+}
+
+impl OpenEngine for Engine {
+    async fn open(url: &str) -> Result<Builder, EngineError> {
+        Ok(Self::on(open_store(url).await?))
     }
 
-    /// Lets the sweeps of this engine heal foreign states, if the store holds any. Without it, this engine never
-    /// changes them.
-    pub fn foreign_states(self, options: goldseam_engine::healer::foreign::ForeignOptions) -> Self {
-        Self(self.0.foreign_states(options))
+    async fn open_existing(url: &str) -> Result<Builder, EngineError> {
+        Ok(Self::on(open_existing_store(url).await?))
     }
 
-    /// Replaces the whole configuration. Call it before registering workflows.
-    pub fn config(self, config: Config) -> Self {
-        Self(self.0.config(config))
-    }
-
-    /// Sets the number of runs that this engine may hold in memory.
-    pub fn slots(self, slots: u32) -> Self {
-        Self(self.0.slots(slots))
-    }
-
-    /// Sets the limits on sizes and counts. Call it before registering workflows.
-    pub fn limits(self, limits: Limits) -> Self {
-        Self(self.0.limits(limits))
-    }
-
-    /// Replaces the clock, for tests and simulation.
-    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
-        Self(self.0.clock(clock))
-    }
-
-    /// Replaces the source of randomness, for tests and simulation.
-    pub fn entropy(self, entropy: Arc<dyn Entropy>) -> Self {
-        Self(self.0.entropy(entropy))
-    }
-
-    /// Replays stored runs with the registered workflows, without effects or writes; see
-    /// [`preflight`](crate::preflight).
-    pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
-        self.0.preflight(what).await
-    }
-
-    /// Starts the engine: registers the node, recovers the runs of dead nodes, and begins to claim work.
-    ///
-    /// In a process started by `goldseam preflight --program`, runs the preflight instead and exits the process.
-    pub async fn start(self) -> Result<Engine, EngineError> {
-        if let Some(order) = Order::from_env()? {
-            return Err(order.run(self.0).await);
+    fn on(store: Arc<dyn Store>) -> Builder {
+        let builder = Self::builder(store);
+        match Order::from_env() {
+            Ok(None) => builder,
+            Ok(Some(order)) => builder.instead_of_start(|builder| Box::pin(order.run(builder))),
+            Err(error) => builder.instead_of_start(|_| Box::pin(std::future::ready(error))),
         }
-        Ok(Engine(self.0.start().await?))
+    }
+
+    fn detached() -> Builder {
+        Self::on(goldseam_engine::preflight::read_only(Arc::new(MemoryStore::default())))
     }
 }

@@ -3,7 +3,7 @@
 //! In a test or a small program:
 //!
 //! ```no_run
-//! use goldseam::Engine;
+//! use goldseam::prelude::*;
 //! use goldseam::preflight::Preflight;
 //!
 //! # async fn order(_: goldseam::Context, _: u32) -> goldseam::Result<()> { Ok(()) }

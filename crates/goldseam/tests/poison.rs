@@ -166,7 +166,7 @@ async fn one_poisonous_run() {
         let poisonous = number == LONG / 2;
         let input = Payload::parse(if poisonous { "true" } else { "false" }, &Limits::default()).unwrap();
         let run = RunId::new(format!("r{number}")).unwrap();
-        client.start("flow", &run, input, StartOptions::default()).await.unwrap();
+        client.start("flow", &run, &input).await.unwrap();
     }
     let poison = RunId::new(format!("r{}", LONG / 2)).unwrap();
     let mut worker = Worker::start(folder);
@@ -210,10 +210,10 @@ async fn repeated_kills() {
     for number in 0..30 {
         let input = Payload::parse("false", &Limits::default()).unwrap();
         let run = RunId::new(format!("r{number}")).unwrap();
-        client.start("flow", &run, input, StartOptions::default()).await.unwrap();
+        client.start("flow", &run, &input).await.unwrap();
     }
     let waiting = RunId::new("waits").unwrap();
-    client.start("waits", &waiting, Payload::null(), StartOptions::default()).await.unwrap();
+    client.start("waits", &waiting, &Payload::null()).await.unwrap();
     for kill in 0..KILLS {
         let mut worker = Worker::start(folder);
         worker.wait_until_up(folder).await;
@@ -241,7 +241,7 @@ async fn compensates_a_poisonous_run_before_it_fails() {
     std::fs::write(folder.join("strike"), "").unwrap();
     let client = goldseam::connect(&url(folder)).await.unwrap();
     let run = RunId::new("order").unwrap();
-    client.start("saga", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    client.start("saga", &run, &Payload::null()).await.unwrap();
     let mut worker = Worker::start(folder);
     let fails = async {
         while client.get(&run).await.unwrap().status != Status::Failed {
@@ -268,7 +268,7 @@ async fn oom_step_detected() {
     std::fs::write(folder.join("hungry"), "").unwrap();
     let client = goldseam::connect(&url(folder)).await.unwrap();
     let run = RunId::new("r").unwrap();
-    client.start("hungry", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    client.start("hungry", &run, &Payload::null()).await.unwrap();
     let mut worker = Worker::start_with_memory(8 << 20, folder);
     let recovers = async {
         while !worker.is_gone() {

@@ -206,7 +206,7 @@ async fn family(ctx: Context, fails: bool, world: World) -> goldseam::Result<u64
     let flaky = |attempt: Attempt| async move {
         if attempt.number() < 3 { Err(Error::retryable("busy")) } else { Ok(()) }
     };
-    ctx.step_with("flaky", flaky).retry(Retry::exponential().max_attempts(5)).await?;
+    ctx.step_with("flaky", flaky).retry(Retry::exponential().attempts_max(5)).await?;
     let far: u64 = ctx.remote("far", &3_u64).queue("elsewhere").await?;
     let near: u64 = ctx.child("near", "double", &far).await?;
     if fails { Err(Error::terminal("changed my mind")) } else { Ok(near) }

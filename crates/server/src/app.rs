@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use goldseam::OpenEngine as _;
 use goldseam::Redactor;
 use goldseam::engine::{Clock, Entropy, OsEntropy, SystemClock};
 use goldseam::store::Store;

@@ -187,7 +187,7 @@ mod tests {
         let store = format!("sqlite:{}", dir.path().join("fan-out.db").display());
         let client = Client::new(goldseam::open_store(&store).await.unwrap());
         let run: RunId = "slow".parse().unwrap();
-        client.start("w", &run, Payload::null(), goldseam::StartOptions::default()).await.unwrap();
+        client.start("w", &run, &Payload::null()).await.unwrap();
         let fan_out = FanOut::new(client.clone());
         let received = fan_out.follow_run(&run);
         assert_eq!(fan_out.send_page(&run).await, Some(0), "the first read finds the end of the log");

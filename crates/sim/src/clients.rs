@@ -144,7 +144,7 @@ impl OutsideClient {
         let run = run_id(number);
         for _ in 0..=random.below(2) {
             let value = payload(&serde_json::json!(input));
-            let started = self.client.start(flow, &run, value, options_of(seed, number)).await;
+            let started = self.client.start_with(flow, &run, &value, options_of(seed, number)).await;
             if started.is_ok() {
                 self.journal.acknowledged(Ack::Started(run.clone(), input.to_string()));
                 let held = self.truth.head(&run).await.is_ok_and(|head| head.is_some());
@@ -155,7 +155,7 @@ impl OutsideClient {
         if random.percent(20) {
             let other = payload(&serde_json::json!(input + 1_000));
             let there = self.truth.head(&run).await.is_ok_and(|head| head.is_some());
-            let answer = match self.client.start(flow, &run, other, options_of(seed, number)).await {
+            let answer = match self.client.start_with(flow, &run, &other, options_of(seed, number)).await {
                 Ok(_) => Answer::Taken,
                 Err(EngineError::Refused { refusal: Refusal::OtherInput { .. }, .. }) => Answer::Refused,
                 Err(_) => Answer::Unknown,

@@ -476,7 +476,7 @@ fn draw_action(random: &mut Random, started: u64) -> Option<Action> {
 async fn poison(world: &World) {
     let Ok(run) = RunId::new(POISON) else { return };
     let input = payload(&serde_json::json!(1));
-    while world.client.start(POISON, &run, input.clone(), StartOptions::default()).await.is_err() {
+    while world.client.start(POISON, &run, &input).await.is_err() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

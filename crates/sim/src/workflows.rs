@@ -187,7 +187,7 @@ async fn parallel(effects: Effects, ctx: Context, input: u32) -> Result<u64> {
 async fn flaky(effects: Effects, ctx: Context, input: u32) -> Result<u64> {
     let run = ctx.run_id().clone();
     let tries = 2 + input % 3;
-    let retry = Retry::fixed(Duration::from_millis(150)).max_attempts(8);
+    let retry = Retry::fixed(Duration::from_millis(150)).attempts_max(8);
     let got = ctx
         .step_with("flaky", |attempt| {
             let work = effects.clone().work(run.clone(), "flaky".to_owned(), attempt.clone());
@@ -260,7 +260,7 @@ async fn undoing(effects: Effects, ctx: Context, _input: u32) -> Result<u64> {
 /// Remote steps, in sequence and in parallel.
 async fn remote(effects: Effects, ctx: Context, input: u32) -> Result<u64> {
     let before = undoable(&effects, &ctx, "before").await?;
-    let retry = Retry::fixed(Duration::from_millis(150)).max_attempts(20);
+    let retry = Retry::fixed(Duration::from_millis(150)).attempts_max(20);
     let silence = Duration::from_secs(3);
     let again = effects.clone();
     let run = ctx.run_id().clone();

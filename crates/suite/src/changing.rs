@@ -54,7 +54,7 @@ impl Code {
                 match self {
                     Self::NoUndo => drop(ctx.step("reserve", || saw("reserve")).await?),
                     Self::Retyped => {
-                        ctx.step("reserve", || async { Ok::<_, Error>(vec!["a".to_owned()]) }).await?;
+                        ctx.step("reserve", || async { Ok(vec!["a".to_owned()]) }).await?;
                     }
                     _ => {
                         let witness = witness.clone();
@@ -106,7 +106,7 @@ async fn everything(ward: &Ward<'_>) -> String {
 /// A run of `order` at version 1 that waits for its signal, without a node.
 async fn waiting(ward: &Ward<'_>, run: &str) {
     let engine = Code::First.start(ward, 1).await;
-    engine.run("order", run, &()).await.unwrap();
+    engine.start("order", run, &()).await.unwrap();
     ward.reaches(run, Status::Waiting).await;
     ward.rests(run).await;
     engine.shutdown().await;
@@ -223,7 +223,7 @@ pub async fn a_change_reaches_new_runs_and_leaves_older_ones(fixture: &Fixture) 
     assert_eq!(verdict(&report), &Verdict::Safe);
     for _ in 0..2 {
         let engine = Code::Patched.start(&ward, 1).await;
-        engine.run("order", "new", &()).await.unwrap();
+        engine.start("order", "new", &()).await.unwrap();
         ward.reaches("new", Status::Waiting).await;
         ward.rests("new").await;
         engine.shutdown().await;
@@ -281,7 +281,7 @@ pub async fn impossible_migration_is_refused(fixture: &Fixture) {
     assert!(matches!(refusal("nowhere", 2).await, Refusal::NoSuchRun));
     // Owned by a live node, in the middle of a step.
     let engine = ward.two_steps().await;
-    engine.run("two", "busy", &false).await.unwrap();
+    engine.start("two", "busy", &false).await.unwrap();
     ward.sees("b", 1).await;
     assert!(matches!(refusal("busy", 2).await, Refusal::Owned { .. }));
     engine.shutdown().await;
@@ -309,7 +309,7 @@ pub async fn a_paused_run_is_migrated_and_stays_paused(fixture: &Fixture) {
     assert_eq!(ward.client.get(&run).await.unwrap().status, Status::Paused);
     let engine = Code::First.start(&ward, 2).await;
     go(&ward, "r").await;
-    engine.resume(&run, by("on")).await.unwrap();
+    engine.client().resume(&run, by("on")).await.unwrap();
     assert_eq!(ward.result::<u32>("r").await, 2);
     engine.shutdown().await;
 }

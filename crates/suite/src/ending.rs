@@ -131,13 +131,13 @@ pub async fn terminate_ends_runs_that_cancel_cannot(fixture: &Fixture) {
 pub async fn terminate_fences_the_owner(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = ward.two_steps().await;
-    engine.run("two", "r", &false).await.unwrap();
+    engine.start("two", "r", &false).await.unwrap();
     ward.sees("b", 1).await;
     ward.client.terminate(&id("r"), by("t1")).await.unwrap();
     let end = ward.client.get(&id("r")).await.unwrap().as_of;
     engine.shutdown().await;
     let open = ward.two_steps_open().await;
-    open.run("two", "well", &true).await.unwrap();
+    open.start("two", "well", &true).await.unwrap();
     assert_eq!(ward.result::<u32>("well").await, 2);
     let summary = ward.client.get(&id("r")).await.unwrap();
     assert_eq!((summary.as_of, summary.status, summary.owner), (end, Status::Cancelled, None));

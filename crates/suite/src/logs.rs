@@ -146,7 +146,7 @@ pub async fn o2_a_run_that_only_waits_is_never_charged(fixture: &Fixture) {
     for times in 1..=4 {
         let engine = ward.builder_lingering(linger).workflow("waits", work).start().await.unwrap();
         if times == 1 {
-            engine.run("waits", "r", &()).await.unwrap();
+            engine.start("waits", "r", &()).await.unwrap();
             ward.reaches("r", Status::Waiting).await;
         }
         engine.crash();

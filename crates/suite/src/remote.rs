@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_millis(50);
 /// An engine whose run has one remote step with two attempts; `silence` limits its worker.
 async fn hands_out(ward: &Ward<'_>, silence: Duration) -> Engine {
     let work = move |ctx: Context, (): ()| async move {
-        let retry = Retry::fixed(Duration::from_millis(1)).max_attempts(2);
+        let retry = Retry::fixed(Duration::from_millis(1)).attempts_max(2);
         let step = ctx.remote::<u32>("resize", &7).queue("gpu").retry(retry);
         step.heartbeat_timeout(silence).await
     };

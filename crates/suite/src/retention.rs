@@ -124,7 +124,7 @@ pub async fn a_pruned_run_leaves_a_tombstone_that_answers_for_it(fixture: &Fixtu
     ward.start("double", "a", "21").await;
     assert_eq!(ward.names("a").await, ["run.pruned"], "a start with the same id and input is the same run");
     let other = goldseam_core::Payload::parse("22", &Limits::default()).unwrap();
-    let refused = ward.client.start("double", &id("a"), other, Default::default()).await.unwrap_err();
+    let refused = ward.client.start("double", &id("a"), &other).await.unwrap_err();
     assert_eq!(refused.code(), "GS0108");
     let refused = ward.client.signal(&id("a"), "go", goldseam_core::Payload::null(), None).await.unwrap_err();
     assert_eq!(refused.code(), "GS0131");

@@ -33,7 +33,7 @@ pub async fn a1_at_start_up_begins_the_open_step_once(fixture: &Fixture) {
     let runs: Vec<String> = (0..4).map(|n| format!("r{n}")).collect();
     let engine = ward.two_steps().await;
     for run in &runs {
-        engine.run("two", run, &false).await.unwrap();
+        engine.start("two", run, &false).await.unwrap();
     }
     for run in &runs {
         ward.has_event(run, "step.completed").await;

@@ -28,7 +28,7 @@ async fn has_on(ward: &Ward<'_>, mut builder: Builder, versions: &[u32]) -> Engi
             async move {
                 ctx.step("a", || async {
                     witness.saw(&format!("a@{version}"));
-                    Ok::<_, Error>(())
+                    Ok(())
                 })
                 .await?;
                 ctx.signal::<()>("go").await?;
@@ -41,7 +41,7 @@ async fn has_on(ward: &Ward<'_>, mut builder: Builder, versions: &[u32]) -> Engi
 }
 
 async fn start(client: &Client, run: &str, options: StartOptions) {
-    client.start("v", &id(run), Payload::null(), options).await.unwrap();
+    client.start_with("v", &id(run), &Payload::null(), options).await.unwrap();
 }
 
 async fn go(ward: &Ward<'_>, run: &str) {
@@ -148,7 +148,8 @@ pub async fn start_uses_newest_live_version_or_leaves_it_undecided(fixture: &Fix
         let Event::RunQueued(queued) = first.event else { panic!("{first:?}") };
         assert_eq!(queued.version, version, "{run}");
     }
-    let none = client.start("v", &id("zero"), Payload::null(), StartOptions::default().version(0)).await;
+    let none =
+        client.start_with("v", &id("zero"), &Payload::null(), StartOptions::default().version(0)).await;
     assert_eq!(none.unwrap_err().code(), "GS0134");
     for (run, version) in [("early", 3), ("late", 3), ("one", 1)] {
         ward.reaches(run, Status::Waiting).await;

@@ -35,7 +35,7 @@ async fn falls_silent(attempt: Attempt) -> Result<(), Error> {
 pub async fn views_show_a_step_run_beat_and_fail(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let work = |ctx: Context, (): ()| async move {
-        ctx.step_with("long", falls_silent).heartbeat(Duration::from_millis(1_500)).await
+        ctx.step_with("long", falls_silent).heartbeat_timeout(Duration::from_millis(1_500)).await
     };
     let engine = ward.builder().workflow("long", work).start().await.unwrap();
     ward.start("long", "r", "null").await;

@@ -179,7 +179,7 @@ impl<'a> Ward<'a> {
     /// Starts a run.
     pub async fn start(&self, workflow: &str, run: &str, input: &str) {
         let input = Payload::parse(input, &goldseam_core::Limits::default()).unwrap();
-        self.client.start(workflow, &id(run), input, StartOptions::default()).await.unwrap();
+        self.client.start(workflow, &id(run), &input).await.unwrap();
     }
 
     /// Waits until the run has this status.
@@ -204,7 +204,7 @@ impl<'a> Ward<'a> {
     /// A run of `two` between `a` and `b`, without an owner.
     pub async fn between_steps(&self, run: &str) {
         let engine = self.two_steps().await;
-        engine.run("two", run, &false).await.unwrap();
+        engine.start("two", run, &false).await.unwrap();
         self.has_event(run, "step.completed").await;
         engine.shutdown().await;
         self.reaches(run, Status::Queued).await;

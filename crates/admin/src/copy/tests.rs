@@ -18,7 +18,7 @@ async fn store_with(runs: &[&str]) -> (Arc<MemoryStore>, Client) {
     let client = Client::new(Arc::clone(&store) as Arc<dyn Store>);
     for run in runs {
         let input = Payload::parse("null", &Limits::default()).unwrap();
-        client.start("flow", &RunId::new(run).unwrap(), input, StartOptions::default()).await.unwrap();
+        client.start("flow", &RunId::new(run).unwrap(), &input).await.unwrap();
     }
     (store, client)
 }
@@ -138,7 +138,7 @@ async fn node_without_beats_begins_nothing_in_a_closed_store() {
     let link = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, Plan::pass()));
     let shared = Arc::clone(&link) as Arc<dyn Store>;
     let engine = Engine::builder(shared).config(config).workflow("flow", work).start().await.unwrap();
-    engine.run("flow", "a", &()).await.unwrap();
+    engine.start("flow", "a", &()).await.unwrap();
     // Its beats fail, so it soon no longer trusts its ownership.
     link.follow(Plan::pass().every(Op::Beat, Fault::FailBefore));
     let born = SystemClock.elapsed();
@@ -146,11 +146,11 @@ async fn node_without_beats_begins_nothing_in_a_closed_store() {
     close().await;
     let input = Payload::parse("null", &Limits::default()).unwrap();
     let late = RunId::new("late").unwrap();
-    engine.start("flow", &late, input, StartOptions::default()).await.unwrap();
+    engine.start("flow", &late, &input).await.unwrap();
     door.notify_one();
-    eventually(async || engine.hot_runs() == 0).await;
+    eventually(async || engine.live_runs() == 0).await;
     assert!(!second.load(Ordering::SeqCst));
-    assert_eq!(engine.get(&late).await.unwrap().status, goldseam_core::Status::Queued);
+    assert_eq!(engine.client().get(&late).await.unwrap().status, goldseam_core::Status::Queued);
     engine.crash();
 }
 

@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use goldseam::core::{LockName, TaskId};
 use goldseam::prelude::{Context, Engine};
-use goldseam::{Failure, Path, Payload, RunId};
+use goldseam::{Failure, OpenEngine as _, Path, Payload, RunId};
 use goldseam_api::doc::change::{NewAnswer, NewJump, NewMigration, NewRecovery, NewSignal, Reason};
 use goldseam_api::doc::ending::{NewRetry, NewWithdrawal};
 use goldseam_api::doc::lock::NewHold;
@@ -365,7 +365,7 @@ async fn keys_are_known_after_many_signals_and_continue_as_new() {
     let keyless = Caller::default();
     let r = run("t");
     let engine = Engine::open(&place.url).await.unwrap().workflow("tally", tally).start().await.unwrap();
-    engine.run("tally", "t", &0u32).await.unwrap();
+    engine.start("tally", "t", &0u32).await.unwrap();
     let keyed = Caller { who: None, key: Some("K".into()), ..Caller::default() };
     let signal = |id: Option<&str>, number: u32| {
         let id = id.map(str::to_owned);
@@ -378,8 +378,8 @@ async fn keys_are_known_after_many_signals_and_continue_as_new() {
         api.signal(&keyless, &r, signal(None, number)).await.unwrap();
     }
     let mut mark = 0;
-    while engine.get(&r).await.unwrap().base.0 == 1 {
-        mark = engine.wait_for_change(mark).await.unwrap();
+    while engine.client().get(&r).await.unwrap().base.0 == 1 {
+        mark = engine.client().wait_for_change(mark).await.unwrap();
     }
     let events = events(api, Some("t")).await;
     assert_eq!(api.signal(&keyed, &r, signal(None, 0)).await.unwrap(), first);

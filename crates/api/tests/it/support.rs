@@ -28,13 +28,13 @@ impl Place {
         let place = Self::empty().await;
         let engine = Engine::open(&place.url).await.unwrap().workflow("order", order).start().await.unwrap();
         for (run, input) in runs {
-            engine.run("order", run, input).await.unwrap();
+            engine.start("order", run, input).await.unwrap();
         }
         for (run, _) in runs {
             let run = RunId::new(*run).unwrap();
             let mut mark = 0;
-            while !rests(engine.get(&run).await.unwrap().status) {
-                mark = engine.wait_for_change(mark).await.unwrap();
+            while !rests(engine.client().get(&run).await.unwrap().status) {
+                mark = engine.client().wait_for_change(mark).await.unwrap();
             }
         }
         engine.shutdown().await;
@@ -57,15 +57,15 @@ fn rests(status: Status) -> bool {
 
 /// Reserves, charges at the second attempt, then acts on its input.
 async fn order(ctx: Context, what: String) -> goldseam::Result<Option<String>> {
-    let stock = ctx.step("reserve", || async { Ok::<_, Error>("stock".to_owned()) });
-    stock.compensate(|_| async { Ok::<_, Error>(()) }).await?;
+    let stock = ctx.step("reserve", || async { Ok("stock".to_owned()) });
+    stock.compensate(|_| async { Ok(()) }).await?;
     let paid = ctx.step_with("charge", |attempt: Attempt| async move {
         match attempt.number() {
             1 => Err(Error::retryable("the bank answered 503")),
             _ => Ok(42),
         }
     });
-    paid.retry(Retry::fixed(Duration::from_millis(1)).max_attempts(2)).await?;
+    paid.retry(Retry::fixed(Duration::from_millis(1)).attempts_max(2)).await?;
     match what.as_str() {
         "break" => {
             ctx.step("ship", || async { Err::<(), _>(Error::terminal("no truck for order 17")) }).await?;

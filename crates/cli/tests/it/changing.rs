@@ -76,10 +76,10 @@ fn prepared(place: &Place) {
     let url = place.url();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let engine = register(Engine::open(&url).await.unwrap(), "1").start().await.unwrap();
-        engine.run("order", "ord-1", &()).await.unwrap();
+        engine.start("order", "ord-1", &()).await.unwrap();
         let run = RunId::new("ord-1").unwrap();
         loop {
-            let summary = engine.get(&run).await.unwrap();
+            let summary = engine.client().get(&run).await.unwrap();
             if summary.status == Status::Waiting && summary.owner.is_none() {
                 break;
             }

@@ -67,9 +67,9 @@ fn active_runs_continue_at_the_destination() {
         let here = Engine::open(&place.url()).await.unwrap().workflow("voyage", order).start().await;
         assert_eq!(here.err().map(|error| error.code()), Some("GS0404"));
         let open = |ctx: Context, _: String| async move {
-            ctx.step("reserve", || async { Ok::<_, Error>("stock".to_owned()) }).await?;
-            ctx.step("charge", || async { Ok::<_, Error>(42) }).await?;
-            ctx.step("ship", || async { Ok::<_, Error>(()) }).await
+            ctx.step("reserve", || async { Ok("stock".to_owned()) }).await?;
+            ctx.step("charge", || async { Ok(42) }).await?;
+            ctx.step("ship", || async { Ok(()) }).await
         };
         let engine = Engine::open(&there).await.unwrap().workflow("voyage", open).start().await.unwrap();
         engine.handle(RunId::new("orphan").unwrap()).result::<()>().await.unwrap();
@@ -157,7 +157,7 @@ fn a_killed_copy_continues() {
         let input = Payload::parse("null", &Limits::default()).unwrap();
         for number in 0..1_500 {
             let run = RunId::new(format!("r{number}")).unwrap();
-            client.start("order", &run, input.clone(), StartOptions::default()).await.unwrap();
+            client.start("order", &run, &input).await.unwrap();
         }
     });
     let there = format!("{THERE}?durability=process");

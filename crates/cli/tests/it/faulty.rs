@@ -34,12 +34,12 @@ pub(crate) fn add_faulty_runs(place: &Place, [hidden, lost, odd, orphaned]: [&st
         let engine = engine.plan("order", ["reserve", "charge", "ship"]).workflow("order", order);
         let engine = engine.workflow("parcel", order).start().await.unwrap();
         for (run, input) in [("done", "ship"), (hidden, "ask"), (lost, "wait")] {
-            engine.run("order", run, &input).await.unwrap();
+            engine.start("order", run, &input).await.unwrap();
         }
-        engine.run("parcel", odd, &"wait").await.unwrap();
-        reaches(&engine, "done", Status::Completed).await;
+        engine.start("parcel", odd, &"wait").await.unwrap();
+        reaches(engine.client(), "done", Status::Completed).await;
         for run in [hidden, lost, odd] {
-            reaches(&engine, run, Status::Waiting).await;
+            reaches(engine.client(), run, Status::Waiting).await;
         }
         engine.shutdown().await;
         diverge(place, odd).await;
@@ -52,12 +52,12 @@ pub(crate) fn add_faulty_runs(place: &Place, [hidden, lost, odd, orphaned]: [&st
 
 async fn diverge(place: &Place, run: &str) {
     async fn changed(ctx: Context, _: String) -> goldseam::Result<()> {
-        ctx.step("weigh", || async { Ok::<_, Error>(()) }).await
+        ctx.step("weigh", || async { Ok(()) }).await
     }
     let engine = Engine::open(&place.url()).await.unwrap().workflow("parcel", changed).start().await.unwrap();
     let odd = engine.handle(RunId::new(run).unwrap());
     odd.signal("paid", &()).await.unwrap();
-    reaches(&engine, run, Status::Parked).await;
+    reaches(engine.client(), run, Status::Parked).await;
     engine.shutdown().await;
 }
 
@@ -66,10 +66,10 @@ async fn orphan(place: &Place, run: &str) {
     let engine = Engine::open(&place.url()).await.unwrap().workflow("voyage", order).start().await.unwrap();
     let run = RunId::new(run).unwrap();
     let node = engine.node_id().clone();
-    engine.run("voyage", run.as_str(), &"hang").await.unwrap();
+    engine.start("voyage", run.as_str(), &"hang").await.unwrap();
     let mut mark = 0;
-    while engine.get(&run).await.unwrap().steps < 2 {
-        mark = engine.wait_for_change(mark).await.unwrap();
+    while engine.client().get(&run).await.unwrap().steps < 2 {
+        mark = engine.client().wait_for_change(mark).await.unwrap();
     }
     engine.crash();
     let client = goldseam::connect_existing(&place.url()).await.unwrap();

@@ -162,7 +162,7 @@ fn resume_reports_that_the_run_parked_again() {
     let place = faulty_store();
     block(async {
         async fn changed(ctx: Context, _: String) -> goldseam::Result<()> {
-            ctx.step("weigh", || async { Ok::<_, Error>(()) }).await
+            ctx.step("weigh", || async { Ok(()) }).await
         }
         let engine =
             Engine::open(&place.url()).await.unwrap().workflow("parcel", changed).start().await.unwrap();

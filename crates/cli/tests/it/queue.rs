@@ -183,8 +183,8 @@ fn a_remote_step_can_be_completed_by_hand() {
     let engine = || async { Engine::open(&place.url()).await.unwrap().workflow("image", flow) };
     block(async {
         let engine = engine().await.start().await.unwrap();
-        engine.run("image", "img", &200u32).await.unwrap();
-        reaches(&engine, "img", Status::Waiting).await;
+        engine.start("image", "img", &200u32).await.unwrap();
+        reaches(engine.client(), "img", Status::Waiting).await;
         engine.shutdown().await;
     });
     let claim = ["queue", "claim", "--owner", "ana", "--queue", "gpu", "--json"];
@@ -202,7 +202,7 @@ fn a_remote_step_can_be_completed_by_hand() {
     assert!(place.run(&["history", "img"]).ok().contains("resize → 100"));
     block(async {
         let engine = engine().await.start().await.unwrap();
-        reaches(&engine, "img", Status::Completed).await;
+        reaches(engine.client(), "img", Status::Completed).await;
         engine.shutdown().await;
     });
 }

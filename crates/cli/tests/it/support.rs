@@ -124,13 +124,13 @@ pub(crate) fn prepare(place: &Place) {
             Engine::open(&place.url()).await.unwrap().workflow("order", order).start().await.unwrap();
         for (run, input) in [("done", "ship"), ("failed", "break"), ("asks", "ask"), ("waits", "wait")] {
             let tagged = StartOptions::default().tag("region", "eu");
-            engine.run_with("order", run, &input, tagged).await.unwrap();
-            tick(&engine, run).await;
+            engine.start_with("order", run, &input, tagged).await.unwrap();
+            tick(engine.client(), run).await;
         }
-        reaches(&engine, "done", Status::Completed).await;
-        reaches(&engine, "failed", Status::Failed).await;
-        reaches(&engine, "asks", Status::Waiting).await;
-        reaches(&engine, "waits", Status::Waiting).await;
+        reaches(engine.client(), "done", Status::Completed).await;
+        reaches(engine.client(), "failed", Status::Failed).await;
+        reaches(engine.client(), "asks", Status::Waiting).await;
+        reaches(engine.client(), "waits", Status::Waiting).await;
         engine.shutdown().await;
     });
 }
@@ -146,9 +146,7 @@ async fn tick(client: &Client, run: &str) {
 
 /// Reserves, charges at the second attempt, then acts on its input.
 pub(crate) async fn order(ctx: Context, what: String) -> goldseam::Result<String> {
-    let stock = ctx
-        .step("reserve", || async { Ok::<_, Error>("stock".to_owned()) })
-        .compensate(|_| async { Ok::<_, Error>(()) });
+    let stock = ctx.step("reserve", || async { Ok("stock".to_owned()) }).compensate(|_| async { Ok(()) });
     stock.await?;
     let paid = ctx.step_with("charge", |attempt: Attempt| async move {
         match attempt.number() {
@@ -156,7 +154,7 @@ pub(crate) async fn order(ctx: Context, what: String) -> goldseam::Result<String
             _ => Ok(42),
         }
     });
-    paid.retry(Retry::fixed(Duration::from_millis(1)).max_attempts(2)).await?;
+    paid.retry(Retry::fixed(Duration::from_millis(1)).attempts_max(2)).await?;
     match what.as_str() {
         "break" => {
             ctx.step("ship", || async { Err::<(), _>(Error::terminal("no truck for order 17")) }).await?;

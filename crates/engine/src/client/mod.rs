@@ -8,6 +8,8 @@ pub mod follow;
 pub mod locks;
 pub mod queue;
 pub mod recover;
+mod run_handle;
+mod start;
 pub mod stats;
 mod verdict;
 pub mod why;
@@ -16,23 +18,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::decide::Refusal;
-use goldseam_core::event::{JumpRequested, Note, RunQueued, Tags};
+use goldseam_core::event::{JumpRequested, Note};
 use goldseam_core::state::Outcome as CoreOutcome;
-use goldseam_core::version::UNDECIDED;
 use goldseam_core::{
-    BranchId, Command, Failure, Limits, Path, Payload, PayloadError, QueueName, Recorded, Redactor, RunId,
-    Seq, SignalName, State, Status, Summary, TagKey, WorkflowName, argument, codec,
+    BranchId, Command, Limits, Path, Payload, Recorded, Redactor, RunId, Seq, SignalName, State, Summary,
+    argument, codec,
 };
 use goldseam_store::{Page, Record, Row, RunFilter, Store};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::client::locks::Locks;
 use crate::client::queue::Queue;
 use crate::heal::claims::Claims;
 use crate::ledger::clock::{Clock, StoreTime, SystemClock, pause};
 use crate::ledger::commit::{Committed, Ledger};
-use crate::ledger::config::{ClaimRules, default_queue};
+use crate::ledger::config::ClaimRules;
 use crate::ledger::entropy::{Entropy, OsEntropy};
 use crate::ledger::error::{EngineError, refused};
 use crate::ledger::meter::Meter;
@@ -41,6 +40,9 @@ use crate::ledger::process::Process;
 use crate::ledger::salvage::Log;
 use crate::ledger::secrets::Secrets;
 use crate::run::live_runs::{Ended, LiveRuns};
+
+pub use run_handle::RunHandle;
+pub use start::StartOptions;
 
 /// How a run ended.
 pub type Outcome = CoreOutcome;
@@ -59,81 +61,6 @@ pub struct Client {
     claims: Claims,
 }
 
-/// Options of a start besides workflow, id and input.
-#[derive(Debug, Clone, Default)]
-pub struct StartOptions {
-    tags: Vec<(String, String)>,
-    priority: i32,
-    queue: Option<String>,
-    version: Option<u32>,
-}
-
-impl StartOptions {
-    /// Adds a tag to search by.
-    #[must_use]
-    pub fn tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.tags.push((key.into(), value.into()));
-        self
-    }
-
-    /// Sets the priority; larger values go first. Default: 0.
-    #[must_use]
-    pub fn priority(mut self, priority: i32) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// Sets the queue. Default: `default`.
-    #[must_use]
-    pub fn queue(mut self, queue: impl Into<String>) -> Self {
-        self.queue = Some(queue.into());
-        self
-    }
-
-    /// Sets the version, starting at 1. Default: the newest version of this engine; in any other process, the newest
-    /// version of a live node. If no live node has the workflow, the first claim decides.
-    #[must_use]
-    pub fn version(mut self, version: u32) -> Self {
-        self.version = Some(version);
-        self
-    }
-
-    pub(crate) fn queued(
-        self,
-        workflow: WorkflowName,
-        newest: u32,
-        input: Payload,
-        limits: &Limits,
-    ) -> Result<RunQueued, EngineError> {
-        if self.version == Some(UNDECIDED) {
-            return Err(EngineError::NoSuchVersion { workflow });
-        }
-        let mut tags = Tags::new();
-        for (key, value) in self.tags {
-            if tags.len() >= limits.tags_max {
-                return Err(PayloadError::TooMany { what: "tags", max: limits.tags_max }.into());
-            }
-            if value.len() > limits.text_bytes_max {
-                return Err(PayloadError::TooLarge { bytes: value.len(), max: limits.text_bytes_max }.into());
-            }
-            argument::text("the value of a tag", &value)?;
-            tags.insert(TagKey::new(key)?, value);
-        }
-        let queue = self.queue.map(QueueName::new).transpose()?.unwrap_or_else(default_queue);
-        let version = self.version.unwrap_or(newest);
-        Ok(RunQueued {
-            workflow,
-            version,
-            input,
-            queue,
-            priority: self.priority,
-            tags,
-            parent: None,
-            plan: Vec::new(),
-        })
-    }
-}
-
 /// The author of a command and the reason. All fields are optional.
 #[derive(Debug, Clone, Default)]
 pub struct By {
@@ -143,6 +70,13 @@ pub struct By {
     pub reason: String,
     /// Deduplicates a repeated command; default: random.
     pub id: Option<String>,
+}
+
+impl From<&str> for By {
+    /// The reason; the author is not named.
+    fn from(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), ..Self::default() }
+    }
 }
 
 /// Options of a jump.
@@ -252,46 +186,11 @@ impl Client {
         self.claims.on(self.ledger.clone())
     }
 
-    /// Queues a run for a node that has its workflow. A repeat with the same id and input returns the same run.
-    pub async fn start(
-        &self,
-        workflow: &str,
-        run: &RunId,
-        input: Payload,
-        options: StartOptions,
-    ) -> Result<RunHandle, EngineError> {
-        self.begin(workflow, run, input, options).await?;
-        Ok(self.handle(run.clone()))
-    }
-
-    /// Like [`Client::start`], but returns what was appended: nothing if the run existed.
-    pub async fn begin(
-        &self,
-        workflow: &str,
-        run: &RunId,
-        input: Payload,
-        options: StartOptions,
-    ) -> Result<Committed, EngineError> {
-        let workflow = WorkflowName::new(workflow)?;
-        let newest = match options.version {
-            Some(version) => version,
-            None => self.live_runs.newest_live(&self.ledger, &workflow).await?,
-        };
-        let plan = self.live_runs.plan(&workflow);
-        let queued = RunQueued { plan, ..options.queued(workflow, newest, input, &self.ledger.limits)? };
-        self.ledger.start(run, queued, None).await
-    }
-
     /// Creates a random run id.
     pub fn new_id(&self) -> RunId {
         let (time, random) = (self.ledger.clock.now().0, self.ledger.entropy.next());
         RunId::new(format!("run-{time:011x}-{random:016x}"))
             .unwrap_or_else(|_| unreachable!("hexadecimal is an id"))
-    }
-
-    /// Returns a handle of a run, which need not exist.
-    pub fn handle(&self, run: RunId) -> RunHandle {
-        RunHandle { client: self.clone(), run }
     }
 
     /// Reads the summary of a run.
@@ -515,54 +414,4 @@ impl Client {
 /// Wraps the command to drop a pending request to cancel, if `drop_cancel` is set.
 pub fn dropping(drop_cancel: bool, command: Command) -> Command {
     if drop_cancel { Command::DropCancel(Box::new(command)) } else { command }
-}
-
-/// A handle of one run.
-#[derive(Debug, Clone)]
-pub struct RunHandle {
-    client: Client,
-    run: RunId,
-}
-
-impl RunHandle {
-    /// The id of the run.
-    pub fn id(&self) -> &RunId {
-        &self.run
-    }
-
-    /// Waits until the run has ended and returns the output of the workflow.
-    pub async fn result<T: DeserializeOwned>(&self) -> Result<T, EngineError> {
-        let ended = |status, failure| EngineError::Ended { run: self.run.clone(), status, failure };
-        match self.client.outcome(&self.run).await? {
-            Outcome::Completed(output) => {
-                output.read().map_err(|source| EngineError::NotThatType { what: "the run's output", source })
-            }
-            Outcome::Failed(failure) => Err(ended(Status::Failed, failure)),
-            Outcome::Cancelled(reason) => {
-                Err(ended(Status::Cancelled, Failure::terminal(reason).with_code("cancelled")))
-            }
-        }
-    }
-
-    /// Reads the status of the run.
-    pub async fn status(&self) -> Result<Status, EngineError> {
-        Ok(self.client.get(&self.run).await?.status)
-    }
-
-    /// Sends a signal; durable once this returns.
-    pub async fn signal(&self, name: &str, payload: &impl Serialize) -> Result<Seq, EngineError> {
-        let payload = Payload::of(payload, &self.client.ledger.limits)?;
-        self.client.signal(&self.run, name, payload, None).await
-    }
-
-    /// Answers a question; durable once this returns.
-    pub async fn answer(&self, question: &str, answer: &impl Serialize) -> Result<Seq, EngineError> {
-        let answer = Payload::of(answer, &self.client.ledger.limits)?;
-        self.client.answer(&self.run, &Path::new(question)?, answer, By::default()).await
-    }
-
-    /// Asks the run to cancel.
-    pub async fn cancel(&self) -> Result<Seq, EngineError> {
-        self.client.cancel(&self.run, By::default()).await
-    }
 }

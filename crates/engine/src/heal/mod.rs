@@ -257,7 +257,7 @@ mod sample {
         let store = Arc::new(MemoryStore::manual().0);
         let client = Client::new(Arc::clone(&store) as Arc<dyn Store>);
         let run = RunId::new("r").unwrap();
-        client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
+        client.start("w", &run, &Payload::null()).await.unwrap();
         let row = store.head(&run).await.unwrap().unwrap().row.unwrap();
         let task = store.tasks(TaskFilter { limit: 1, ..TaskFilter::default() }).await.unwrap().remove(0);
         (row, task)

@@ -1,123 +1,17 @@
-//! Two kinds of error: [`Error`] for authors of workflows, [`EngineError`] for callers of the engine.
-
-use std::any::Any;
-use std::fmt;
+//! The error of callers of the engine. Authors of workflows use
+//! [`Error`](crate::ledger::workflow_error::Error).
 
 use goldseam_core::decide::Refusal;
 use goldseam_core::lock::LockRefusal;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::TaskRefusal;
 use goldseam_core::{
-    ArgumentError, Class, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId, WorkflowName,
+    ArgumentError, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId, WorkflowName,
 };
 use goldseam_store::StoreError;
 
 use crate::ledger::refusal::{CopyRefusal, RemoteRefusal};
 use crate::ledger::secrets::SecretError;
-
-/// The result of a workflow function or of a step.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// Why a workflow or a step failed, as its author sees it.
-///
-/// Any error type converts into it with `?` and gets the class *unknown*, which is retried like *retryable*. Use
-/// [`Error::terminal`] if another attempt cannot help.
-pub struct Error {
-    failure: Failure,
-    kind: Kind,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
-    Plain,
-    Cancelled,
-    Continue,
-}
-
-impl Error {
-    /// Creates an error that is not retried.
-    pub fn terminal(message: impl Into<String>) -> Self {
-        Failure::terminal(message).into()
-    }
-
-    /// Creates an error that is retried.
-    pub fn retryable(message: impl Into<String>) -> Self {
-        Failure::retryable(message).into()
-    }
-
-    /// The failure as the log records it.
-    pub fn failure(&self) -> &Failure {
-        &self.failure
-    }
-
-    /// Whether the run is being cancelled. Return this error to the caller; compensations then run.
-    pub fn is_cancelled(&self) -> bool {
-        self.kind == Kind::Cancelled
-    }
-
-    /// Whether a wait or an attempt ran out of time.
-    pub fn is_timeout(&self) -> bool {
-        matches!(self.failure.code.as_deref(), Some("timeout" | "heartbeat-timeout"))
-    }
-
-    /// The short stable code for programs, if the failure has one.
-    pub fn code(&self) -> Option<&str> {
-        self.failure.code.as_deref()
-    }
-
-    pub(crate) fn cancelled() -> Self {
-        let failure = Failure::terminal("the run is being cancelled").with_code("cancelled");
-        Self { failure, kind: Kind::Cancelled }
-    }
-
-    pub(crate) fn timeout(path: &Path) -> Self {
-        Failure::terminal(format!("wait {path} timed out")).with_code("timeout").into()
-    }
-
-    pub(crate) fn of_step(path: &Path, failure: Failure) -> Self {
-        let message = format!("step {path} failed: {}", failure.message);
-        let kind = if failure.code.as_deref() == Some("cancelled") { Kind::Cancelled } else { Kind::Plain };
-        Self { failure: Failure { message, ..failure }, kind }
-    }
-
-    pub(crate) fn continue_as_new() -> Self {
-        let failure = Failure::terminal("the run continues as new").with_code("continue");
-        Self { failure, kind: Kind::Continue }
-    }
-
-    pub(crate) fn is_continue(&self) -> bool {
-        self.kind == Kind::Continue
-    }
-}
-
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
-    fn from(error: E) -> Self {
-        let any: &dyn Any = &error;
-        if let Some(failure) = any.downcast_ref::<Failure>() {
-            return Self { failure: failure.clone(), kind: Kind::Plain };
-        }
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            message.push_str(": ");
-            message.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        Self { failure: Failure::new(Class::Unknown, message), kind: Kind::Plain }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.failure, f)
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error").field("failure", &self.failure).field("kind", &self.kind).finish()
-    }
-}
 
 /// Why the engine or the store refused an operation. Each variant has a code with a page in `docs/codes`.
 #[derive(Debug, thiserror::Error)]
@@ -146,6 +40,12 @@ pub enum EngineError {
         name: String,
         /// The registered names.
         known: Vec<String>,
+    },
+    /// A function is registered under several names, so it does not tell which workflow to start.
+    #[error("function {function} is registered as several workflows, so it names none of them")]
+    AmbiguousWorkflow {
+        /// The function.
+        function: &'static str,
     },
     /// Versions start at 1.
     #[error("workflow {workflow} cannot have version 0: versions start at 1")]
@@ -284,7 +184,7 @@ impl EngineError {
             Self::Id(_) => "GS0101",
             Self::Argument(_) => "GS0138",
             Self::Payload(_) | Self::NotThatType { .. } => "GS0102",
-            Self::UnknownWorkflow { .. } => "GS0103",
+            Self::UnknownWorkflow { .. } | Self::AmbiguousWorkflow { .. } => "GS0103",
             Self::Refused { refusal, .. } => refusal.code(),
             Self::Corrupt { corrupt, .. } if corrupt.is_newer => "GS0225",
             Self::Corrupt { .. } => "GS0224",
@@ -367,6 +267,7 @@ impl EngineError {
             Self::NoSuchVersion { .. } => {
                 Some("omit the version to use the newest one that a live node has".into())
             }
+            Self::AmbiguousWorkflow { .. } => Some("pass the name of the workflow instead of its function".into()),
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,
         }

@@ -25,6 +25,7 @@ pub mod secrets;
 pub mod spawn;
 pub(crate) mod sync;
 mod tasks;
+pub mod workflow_error;
 mod write;
 
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use goldseam_core::redact::Unhidable;
 use goldseam_core::{Command, Failure, Limits, Payload, Redactor, RunId};
 
-use crate::ledger::error::{Error, Result};
+use crate::ledger::workflow_error::{Error, Result};
 
 /// A text that is never shown: it has no `Display`, its `Debug` hides the value, and it cannot be serialized. Cheap
 /// to
@@ -23,7 +23,7 @@ use crate::ledger::error::{Error, Result};
 /// ```compile_fail,E0277
 /// # use goldseam_engine::{Context, Error, Result, secrets::Secret};
 /// async fn workflow(ctx: Context, _: ()) -> Result<()> {
-///     ctx.step("login", || async { Ok::<_, Error>(Secret::from("opensesame")) }).await?;
+///     ctx.step("login", || async { Ok(Secret::from("opensesame")) }).await?;
 ///     Ok(())
 /// }
 /// ```

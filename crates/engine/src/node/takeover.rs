@@ -395,7 +395,7 @@ mod tests {
         let client = node.client();
         let options = crate::client::StartOptions::default();
         let run = RunId::new("r").unwrap();
-        client.start("w", &run, Payload::null(), options).await.unwrap();
+        client.start_with("w", &run, &Payload::null(), options).await.unwrap();
         let claim = Claim::by(node.id.clone());
         node.ledger.commit(&run, &Command::Claim(claim)).await.unwrap();
         let task = store.tasks(TaskFilter { limit: 1, ..TaskFilter::default() }).await.unwrap().remove(0);

@@ -126,12 +126,12 @@ impl Fixture {
                 .await
             }
         };
-        registry.add(WorkflowName::new("w").unwrap(), 1, work, &goldseam_core::Limits::default());
+        registry.add(WorkflowName::new("w").unwrap(), 1, work);
         let faulty: Arc<dyn Store> = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, plan));
         let node = node_with(faulty, Arc::clone(&clock), registry);
         let client = node_on(Arc::clone(&store) as Arc<dyn Store>, clock).client();
         let run = RunId::new("r").unwrap();
-        client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
+        client.start("w", &run, &Payload::null()).await.unwrap();
         Self { store, node, steps, permits, client, run }
     }
 
@@ -240,7 +240,7 @@ async fn execution_ends_before_its_successor_begins() {
 async fn forged_delivery_task_reaches_no_run() {
     let fixture = Fixture::built(Plan::pass()).await;
     let other = RunId::new("other").unwrap();
-    fixture.client.start("w", &other, Payload::null(), StartOptions::default()).await.unwrap();
+    fixture.client.start("w", &other, &Payload::null()).await.unwrap();
     fixture.client.cancel(&other, By::default()).await.unwrap();
     let now = fixture.store.now().await.unwrap();
     // Of a run that is not a child; with the id of a step; without a run.

@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 
 use super::Verdict;
 use crate::ledger::clock::pause;
-use crate::ledger::error::{Error, Result};
 use crate::ledger::spawn::thread;
+use crate::ledger::workflow_error::{Error, Result};
 use crate::run::compensation;
 use crate::run::context::Context;
 use crate::run::driver::panicked;

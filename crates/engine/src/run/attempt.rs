@@ -21,8 +21,8 @@ use serde::de::DeserializeOwned;
 
 use crate::ledger::clock::pause;
 use crate::ledger::config::QUEUE_DETAILS;
-use crate::ledger::error::Result;
 use crate::ledger::sync::lock;
+use crate::ledger::workflow_error::Result;
 use crate::run::driver::panicked;
 use crate::run::live_run::LiveRun;
 

@@ -11,7 +11,7 @@ use goldseam_core::state::{Op, OpKind, State, StepProgress, Undo};
 use goldseam_core::{Command, Failure, Owned, Path, Payload, Retry, Seq};
 
 use crate::ledger::clock::pause;
-use crate::ledger::error::Result;
+use crate::ledger::workflow_error::Result;
 use crate::run::driver::panicked;
 use crate::run::live_run::{Inner, LiveRun, Mode, Stop};
 
@@ -169,7 +169,7 @@ async fn undo_one(live: &Arc<LiveRun>, path: &Path) -> std::result::Result<(), F
     let (Some(undo), Some(output)) = (undo, output) else {
         return Err(Failure::terminal(format!("the code has no compensation for {path}")));
     };
-    let retry = Retry::exponential().max_attempts(UNDO_ATTEMPTS);
+    let retry = Retry::exponential().attempts_max(UNDO_ATTEMPTS);
     for attempt in 1.. {
         let _busy = live.busy();
         #[cfg(feature = "testing")]

@@ -15,7 +15,7 @@ use goldseam_core::event::Release;
 use goldseam_core::{Failure, Owned, Payload};
 
 use crate::ledger::clock::pause;
-use crate::ledger::error::{Error, Result};
+use crate::ledger::workflow_error::{Error, Result};
 use crate::run::append::{Moved, append_queued, read_on};
 use crate::run::compensation;
 use crate::run::live_run::{Inner, LiveRun, Mode, Slow, Stop};

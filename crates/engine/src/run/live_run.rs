@@ -21,8 +21,9 @@ use goldseam_store::TaskChange;
 use crate::ledger::commit::Ledger;
 use crate::ledger::config::Config;
 use crate::ledger::copy_mark::closed_by_copy;
-use crate::ledger::error::{EngineError, Error, Result};
+use crate::ledger::error::EngineError;
 use crate::ledger::sync::lock;
+use crate::ledger::workflow_error::{Error, Result};
 use crate::run::append::Moved;
 use crate::run::live_runs::LiveRuns;
 

@@ -15,10 +15,12 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::ledger::clock::Clock;
 use crate::ledger::config::Newest;
+use crate::ledger::error::EngineError;
 use crate::ledger::process::Process;
 use crate::ledger::sync::lock;
 use crate::run::live_run::LiveRun;
 use crate::run::registry::Registry;
+use crate::run::workflow_ref::Target;
 
 /// How an execution in this process ended.
 #[derive(Debug, Clone)]
@@ -115,6 +117,11 @@ impl LiveRuns {
 
     pub(crate) fn started_at(&self) -> Millis {
         self.started_at
+    }
+
+    /// Resolves a reference to a workflow.
+    pub(crate) fn resolve(&self, target: Target<'_>) -> Result<(WorkflowName, Option<u32>), EngineError> {
+        self.registry.resolve(target)
     }
 
     /// The newest version of a workflow that this process has.

@@ -13,3 +13,4 @@ pub(crate) mod registry;
 pub(crate) mod shapes;
 #[cfg(feature = "testing")]
 pub(crate) mod witness;
+pub mod workflow_ref;

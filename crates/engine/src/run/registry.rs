@@ -1,5 +1,6 @@
 //! The registered workflows of this process.
 
+use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
@@ -7,12 +8,14 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use goldseam_core::version::UNDECIDED;
-use goldseam_core::{Limits, Payload, StepName, WorkflowName};
+use goldseam_core::{Payload, StepName, WorkflowName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::ledger::error::{Error, Result};
+use crate::ledger::error::EngineError;
+use crate::ledger::workflow_error::{Error, Result};
 use crate::run::context::Context;
+use crate::run::workflow_ref::Target;
 
 /// A workflow function with its types erased.
 pub(crate) type WorkflowFn =
@@ -24,27 +27,25 @@ pub(crate) struct Registry {
     functions: BTreeMap<WorkflowName, BTreeMap<u32, WorkflowFn>>,
     remote: BTreeSet<(WorkflowName, u32)>,
     plans: BTreeMap<WorkflowName, Vec<StepName>>,
+    /// Under which names and versions each function is registered.
+    names: BTreeMap<TypeId, BTreeSet<(WorkflowName, u32)>>,
 }
 
 impl Registry {
-    pub(crate) fn add<F, Fut, I, O, E>(
-        &mut self,
-        name: WorkflowName,
-        version: u32,
-        function: F,
-        limits: &Limits,
-    ) where
+    pub(crate) fn add<F, Fut, I, O, E>(&mut self, name: WorkflowName, version: u32, function: F)
+    where
         F: Fn(Context, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = std::result::Result<O, E>> + Send + 'static,
         I: DeserializeOwned + Send + 'static,
         O: Serialize + 'static,
         E: Into<Error>,
     {
-        let limits = limits.clone();
+        self.names.entry(TypeId::of::<F>()).or_default().insert((name.clone(), version));
         let function = Arc::new(function);
         let erased: WorkflowFn = Arc::new(move |context, input: Payload| {
-            let (function, limits) = (Arc::clone(&function), limits.clone());
+            let function = Arc::clone(&function);
             Box::pin(async move {
+                let limits = Arc::clone(&context.live.ledger.limits);
                 let input = context.read_logged::<I>("the input", &input).await;
                 let output = function(context, input).await.map_err(Into::into)?;
                 Ok(Payload::of(&output, &limits)?)
@@ -93,6 +94,30 @@ impl Registry {
     /// The newest version of a workflow.
     pub(crate) fn newest(&self, name: &WorkflowName) -> Option<u32> {
         self.functions.get(name)?.keys().next_back().copied()
+    }
+
+    /// Resolves a reference to a workflow: its name, and the version if the reference is a function.
+    pub(crate) fn resolve(&self, target: Target<'_>) -> Result<(WorkflowName, Option<u32>), EngineError> {
+        let (function, label) = match target {
+            Target::Name(name) => return Ok((WorkflowName::new(name)?, None)),
+            Target::Function { id, label } => (id, label),
+        };
+        let known = self.names.get(&function).into_iter().flatten();
+        let mut newest: BTreeMap<&WorkflowName, u32> = BTreeMap::new();
+        for (name, version) in known {
+            newest.insert(name, *version);
+        }
+        match (newest.pop_first(), newest.is_empty()) {
+            (Some((name, version)), true) => Ok((name.clone(), Some(version))),
+            (Some(_), false) => Err(EngineError::AmbiguousWorkflow { function: label }),
+            (None, _) => Err(self.unknown(label)),
+        }
+    }
+
+    /// The refusal of a workflow that is not registered.
+    pub(crate) fn unknown(&self, name: &str) -> EngineError {
+        let known = self.names().map(|name| name.as_str().to_owned()).collect();
+        EngineError::UnknownWorkflow { name: name.to_owned(), known }
     }
 
     /// The registered names.

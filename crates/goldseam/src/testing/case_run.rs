@@ -21,7 +21,7 @@ use super::failed::{Failed, Flaw, Incident, timeline};
 use super::report::CaseResult;
 use super::tester::Tester;
 use super::world::World;
-use crate::{Builder, Engine};
+use crate::{Engine, OpenEngine as _};
 
 /// Runs `work` on a thread without a runtime, because the caller may have one.
 pub(super) fn on_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -290,10 +290,12 @@ impl<'a> CaseRun<'a> {
             Case::Calm | Case::CrashBefore(_) | Case::CrashAfter(_) => number,
         };
         let link = connect(&self.memory, plan);
-        let Builder(builder) = (self.tester.setup)(Engine::on(link.clone()), self.world.clone());
-        let builder =
-            builder.configure(test_config).clock(Arc::new(clock)).entropy(Arc::new(Seeded::new(seed)));
-        match Builder(builder.witness(self.recorder.clone())).start().await {
+        let builder = (self.tester.setup)(Engine::on(link.clone()), self.world.clone())
+            .configure(test_config)
+            .clock(Arc::new(clock))
+            .entropy(Arc::new(Seeded::new(seed)))
+            .witness(self.recorder.clone());
+        match builder.start().await {
             Ok(engine) => {
                 self.names.insert(engine.node_id().as_str().to_owned(), number);
                 self.first.get_or_insert_with(|| link.clone());
@@ -310,7 +312,7 @@ impl<'a> CaseRun<'a> {
     async fn start_run(&self) -> Result<bool, Flaw> {
         let Tester { workflow, run, input, .. } = self.tester;
         for engine in self.slots.iter().filter_map(|slot| slot.engine.as_ref()) {
-            match engine.run(workflow, run, input).await {
+            match engine.start(workflow, run, input).await {
                 Ok(_) => return Ok(true),
                 Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(Flaw::Setup(error.to_string())),

@@ -17,10 +17,10 @@ async fn workflow_returns_its_result() {
             Ok(total)
         })
         .await;
-    let run = engine.run("sum", "s1", &[1u32, 2, 3]).await.unwrap();
+    let run = engine.start("sum", "s1", &[1u32, 2, 3]).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 6);
     assert_eq!(run.status().await.unwrap(), Status::Completed);
-    let history = engine.history(run.id()).await.unwrap();
+    let history = engine.client().history(run.id()).await.unwrap();
     let names: Vec<&str> = history.iter().map(|recorded| recorded.event.name()).collect();
     assert_eq!(
         names,
@@ -49,7 +49,7 @@ async fn completed_steps_are_skipped_after_a_crash() {
         })
     };
     let first = scratch.engine("w", build(true)).await;
-    first.run("w", "r", &()).await.unwrap();
+    first.start("w", "r", &()).await.unwrap();
     eventually("step two began", || async { counter.count("two") == 1 }).await;
     first.crash();
     let second = scratch.engine("w", build(false)).await;
@@ -69,9 +69,9 @@ async fn queued_signals_wake_an_unloaded_run_in_order() {
             Ok((first, second))
         })
         .await;
-    let run = engine.run("w", "r", &()).await.unwrap();
-    reaches(&engine, "r", Status::Waiting).await;
-    eventually("the run left memory", || async { engine.hot_runs() == 0 }).await;
+    let run = engine.start("w", "r", &()).await.unwrap();
+    reaches(engine.client(), "r", Status::Waiting).await;
+    eventually("the run left memory", || async { engine.live_runs() == 0 }).await;
     run.signal("go", &1).await.unwrap();
     run.signal("go", &2).await.unwrap();
     assert_eq!(run.result::<(u32, u32)>().await.unwrap(), (1, 2));

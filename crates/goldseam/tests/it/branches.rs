@@ -28,16 +28,16 @@ async fn jump_repeats_from_the_step_and_keeps_the_old_branch() {
     let scratch = Scratch::new();
     let counter = Counter::default();
     let engine = scratch.engine("w", with_state(&counter, three_steps)).await;
-    let run = engine.run("w", "r", &1u32).await.unwrap();
+    let run = engine.start("w", "r", &1u32).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 3);
-    let before = engine.history(run.id()).await.unwrap();
-    engine.jump(run.id(), &Path::new("b").unwrap(), Jump::default()).await.unwrap();
-    reaches(&engine, "r", Status::Completed).await;
+    let before = engine.client().history(run.id()).await.unwrap();
+    engine.client().jump(run.id(), &Path::new("b").unwrap(), Jump::default()).await.unwrap();
+    reaches(engine.client(), "r", Status::Completed).await;
     assert_eq!(run.result::<u32>().await.unwrap(), 3);
     assert_eq!((counter.count("a"), counter.count("b"), counter.count("c")), (1, 2, 2));
-    let after = engine.history(run.id()).await.unwrap();
+    let after = engine.client().history(run.id()).await.unwrap();
     assert_eq!(before[..], after[..before.len()], "no event was removed");
-    let state = engine.state(run.id()).await.unwrap();
+    let state = engine.client().state(run.id()).await.unwrap();
     assert_eq!(state.summary.branch, BranchId(2));
     engine.shutdown().await;
 }
@@ -47,12 +47,12 @@ async fn jump_may_change_the_input() {
     let scratch = Scratch::new();
     let counter = Counter::default();
     let engine = scratch.engine("w", with_state(&counter, three_steps)).await;
-    let run = engine.run("w", "r", &1u32).await.unwrap();
+    let run = engine.start("w", "r", &1u32).await.unwrap();
     run.result::<u32>().await.unwrap();
     let input = goldseam::Payload::parse("10", &goldseam::Limits::default()).unwrap();
     let jump = Jump { input: Some(input), ..Jump::default() };
-    engine.jump(run.id(), &Path::new("c").unwrap(), jump).await.unwrap();
-    reaches(&engine, "r", Status::Completed).await;
+    engine.client().jump(run.id(), &Path::new("c").unwrap(), jump).await.unwrap();
+    reaches(engine.client(), "r", Status::Completed).await;
     assert_eq!(run.result::<u32>().await.unwrap(), 12);
     engine.shutdown().await;
 }
@@ -61,12 +61,12 @@ async fn jump_may_change_the_input() {
 async fn jump_to_an_unknown_step_is_refused() {
     let scratch = Scratch::new();
     let engine = scratch.engine("w", with_state(&Counter::default(), three_steps)).await;
-    let run = engine.run("w", "r", &1u32).await.unwrap();
+    let run = engine.start("w", "r", &1u32).await.unwrap();
     run.result::<u32>().await.unwrap();
-    let before = engine.history(run.id()).await.unwrap();
-    let error = engine.jump(run.id(), &Path::new("z").unwrap(), Jump::default()).await.unwrap_err();
+    let before = engine.client().history(run.id()).await.unwrap();
+    let error = engine.client().jump(run.id(), &Path::new("z").unwrap(), Jump::default()).await.unwrap_err();
     assert_eq!((error.code(), error.to_string().as_str()), ("GS0106", "run r: the run has no step z"));
-    assert_eq!(engine.history(run.id()).await.unwrap(), before);
+    assert_eq!(engine.client().history(run.id()).await.unwrap(), before);
     engine.shutdown().await;
 }
 
@@ -85,10 +85,10 @@ async fn jump_with_compensation_undoes_later_steps_first() {
         ctx.signal::<()>("end").await
     });
     let engine = scratch.engine("w", workflow).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
-    reaches(&engine, "r", Status::Waiting).await;
+    let run = engine.start("w", "r", &()).await.unwrap();
+    reaches(engine.client(), "r", Status::Waiting).await;
     let jump = Jump { compensate: true, ..Jump::default() };
-    engine.jump(run.id(), &Path::new("b").unwrap(), jump).await.unwrap();
+    engine.client().jump(run.id(), &Path::new("b").unwrap(), jump).await.unwrap();
     run.signal("end", &()).await.unwrap();
     run.result::<()>().await.unwrap();
     let counts = ["do a", "undo a", "do b", "undo b"].map(|what| counter.count(what));
@@ -111,13 +111,13 @@ async fn retry_repeats_from_the_failed_step() {
         .await
     });
     let engine = scratch.engine("w", workflow).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     assert!(run.result::<()>().await.is_err());
     broken.store(false, Ordering::SeqCst);
-    engine.retry(run.id(), Default::default()).await.unwrap();
-    reaches(&engine, "r", Status::Completed).await;
+    engine.client().retry(run.id(), Default::default()).await.unwrap();
+    reaches(engine.client(), "r", Status::Completed).await;
     assert_eq!((counter.count("fine"), counter.count("broken")), (1, 2));
-    assert_eq!(engine.retry(run.id(), Default::default()).await.unwrap_err().code(), "GS0110");
+    assert_eq!(engine.client().retry(run.id(), Default::default()).await.unwrap_err().code(), "GS0110");
     engine.shutdown().await;
 }
 
@@ -132,19 +132,19 @@ async fn nondeterminism_parks_run() {
         }
     };
     let one = scratch.engine("w", flow("old")).await;
-    one.run("w", "r", &()).await.unwrap();
-    reaches(&one, "r", Status::Waiting).await;
+    one.start("w", "r", &()).await.unwrap();
+    reaches(one.client(), "r", Status::Waiting).await;
     one.shutdown().await;
     let two = scratch.engine("w", flow("new")).await;
     let run = two.handle(run_id("r"));
     run.signal("go", &()).await.unwrap();
-    reaches(&two, "r", Status::Parked).await;
-    let trouble = two.get(run.id()).await.unwrap().trouble.unwrap();
+    reaches(two.client(), "r", Status::Parked).await;
+    let trouble = two.client().get(run.id()).await.unwrap().trouble.unwrap();
     assert_eq!(trouble.code.as_deref(), Some("V1"));
     assert_eq!(trouble.message, "operation 1 of the workflow is old in the log, and new in the code");
     two.shutdown().await;
     let three = scratch.engine("w", flow("old")).await;
-    three.resume(run.id(), Default::default()).await.unwrap();
+    three.client().resume(run.id(), Default::default()).await.unwrap();
     three.handle(run.id().clone()).result::<()>().await.unwrap();
     three.shutdown().await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use goldseam::client::StartOptions;
 use goldseam::core::Event;
 use goldseam::engine::Config;
-use goldseam::{Client, Context, Engine, Payload, RunId, Status};
+use goldseam::{Client, Context, Engine, OpenEngine as _, Payload, RunId, Status};
 use goldseam_fake_s3::{Clock, FakeS3, Fault, Gate, Match};
 use tokio::sync::watch;
 
@@ -99,7 +99,7 @@ async fn held() -> Held {
     let first = node(&fake, "first", &outside).await;
     let second = node(&fake, "second", &outside).await;
     let client = goldseam::connect(&url(&fake, "client")).await.unwrap();
-    first.run("work", "w", &"w").await.unwrap();
+    first.start("work", "w", &"w").await.unwrap();
     eventually("the first node executes `held`", async || outside.counter.count("w held by first") == 1)
         .await;
     Held { fake, outside, open, first, second, client, run: run_id("w") }
@@ -119,10 +119,10 @@ async fn s3_zombie_writer_rejected() {
     let asked = fake.log().len();
     let late = |request: &goldseam_fake_s3::Logged| request.request.by == "first" && request.status.is_some();
     assert!(fake.wait_for_log(|log| log.len() > asked + 10 && log[asked..].iter().any(late)));
-    eventually("the first node drops the run", async || first.hot_runs() == 0).await;
+    eventually("the first node drops the run", async || first.live_runs() == 0).await;
     assert_eq!(client.history(&run).await.unwrap(), before);
     assert_eq!(ends(&client, &run).await, ["before", "held", "after"]);
-    assert_eq!(second.run("work", "w", &"w").await.unwrap().result::<String>().await.unwrap(), "second");
+    assert_eq!(second.start("work", "w", &"w").await.unwrap().result::<String>().await.unwrap(), "second");
     for step in ["before", "after"] {
         assert_eq!(outside.counter.count(&format!("w {step}")), 1, "{step}");
     }
@@ -160,12 +160,12 @@ async fn server_clock_may_be_wrong_and_jump() {
         fake.set_clock(Clock::Running { ahead: hours * HOURS });
         for n in 0..4 {
             let id = format!("nap-{round}-{n}");
-            engines[n % 2].run("nap", &id, &()).await.unwrap();
+            engines[n % 2].start("nap", &id, &()).await.unwrap();
         }
         for n in 0..4 {
             let id = format!("nap-{round}-{n}");
-            reaches(&engines[(n + 1) % 2], &id, Status::Completed).await;
-            let history = engines[0].history(&run_id(&id)).await.unwrap();
+            reaches(engines[(n + 1) % 2].client(), &id, Status::Completed).await;
+            let history = engines[0].client().history(&run_id(&id)).await.unwrap();
             let recovered =
                 history.iter().find(|recorded| matches!(recorded.event, Event::RunRecovered { .. }));
             assert!(recovered.is_none(), "a live node was taken over: {recovered:?}");
@@ -187,7 +187,7 @@ async fn runs_started_by_a_client_execute_once() {
         let name = format!("w-{n}");
         let input = Payload::of(&name, &goldseam::Limits::default()).unwrap();
         let run = run_id(&name);
-        client.start("work", &run, input, StartOptions::default()).await.unwrap();
+        client.start("work", &run, &input).await.unwrap();
     }
     for n in 0..20 {
         let name = format!("w-{n}");

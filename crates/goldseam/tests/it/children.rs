@@ -19,11 +19,11 @@ async fn child_returns_its_result_to_its_parent() {
     let scratch = Scratch::new();
     let builder = scratch.builder().await.workflow("double", double).workflow("parent", parent);
     let engine = builder.start().await.unwrap();
-    let run = engine.run("parent", "p", &10).await.unwrap();
+    let run = engine.start("parent", "p", &10).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 40);
     let filter =
         goldseam::store::RunFilter { parent: Some(run.id().clone()), limit: 10, ..Default::default() };
-    let children = engine.list(filter).await.unwrap().items;
+    let children = engine.client().list(filter).await.unwrap().items;
     assert_eq!(children.len(), 2);
     assert!(children.iter().all(|row| row.summary.status == Status::Completed));
     engine.shutdown().await;
@@ -41,7 +41,7 @@ async fn parent_may_continue_after_a_failed_child() {
     let scratch = Scratch::new();
     let builder = scratch.builder().await.workflow("bad", bad).workflow("parent", parent);
     let engine = builder.start().await.unwrap();
-    let run = engine.run("parent", "p", &()).await.unwrap();
+    let run = engine.start("parent", "p", &()).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "step bad failed: no luck");
     engine.shutdown().await;
 }
@@ -57,20 +57,20 @@ async fn cancellation_reaches_every_open_child_before_the_parent_ends() {
         .start()
         .await
         .unwrap();
-    let run = engine.run("parent", "p", &()).await.unwrap();
+    let run = engine.start("parent", "p", &()).await.unwrap();
     let filter = || goldseam::store::RunFilter { parent: Some(run_id("p")), limit: 10, ..Default::default() };
     eventually("the child waits", || async {
-        let page = engine.list(filter()).await.unwrap();
+        let page = engine.client().list(filter()).await.unwrap();
         page.items.iter().any(|row| row.summary.status == Status::Waiting)
     })
     .await;
-    run.cancel().await.unwrap();
+    run.cancel("no longer wanted").await.unwrap();
     let error = run.result::<()>().await.unwrap_err();
     assert!(matches!(error, EngineError::Ended { status: Status::Cancelled, .. }), "{error:?}");
-    let child = engine.list(filter()).await.unwrap().items.remove(0).summary;
+    let child = engine.client().list(filter()).await.unwrap().items.remove(0).summary;
     assert!(child.cancel.is_some(), "the child received the request before the parent ended");
-    reaches(&engine, child.run.as_str(), Status::Cancelled).await;
-    assert_eq!(run.cancel().await.unwrap_err().code(), "GS0105");
+    reaches(engine.client(), child.run.as_str(), Status::Cancelled).await;
+    assert_eq!(run.cancel("no longer wanted").await.unwrap_err().code(), "GS0105");
     engine.shutdown().await;
 }
 
@@ -91,14 +91,14 @@ fn saga(
                     let done = Arc::clone(&done);
                     async move {
                         done.lock().unwrap().push(format!("book {name}"));
-                        Ok::<_, Error>(name.to_owned())
+                        Ok(name.to_owned())
                     }
                 })
                 .compensate(move |booked: String| {
                     let undone = Arc::clone(&undone);
                     async move {
                         undone.lock().unwrap().push(format!("cancel {booked}"));
-                        Ok::<_, Error>(())
+                        Ok(())
                     }
                 })
                 .await?;
@@ -116,7 +116,7 @@ async fn failed_saga_is_compensated_in_reverse_order() {
     let journal = Journal::default();
     let flow = saga(Arc::clone(&journal), Err("card declined"));
     let engine = scratch.engine("trip", flow).await;
-    let run = engine.run("trip", "t", &()).await.unwrap();
+    let run = engine.start("trip", "t", &()).await.unwrap();
     assert!(run.result::<()>().await.is_err());
     assert_eq!(run.status().await.unwrap(), Status::Failed);
     assert_eq!(*journal.lock().unwrap(), ["book hotel", "book flight", "cancel flight", "cancel hotel"]);
@@ -129,13 +129,13 @@ async fn retry_of_a_compensated_run_repeats_undone_steps() {
     let journal = Journal::default();
     let failing = saga(Arc::clone(&journal), Err("card declined"));
     let first = scratch.engine("trip", failing).await;
-    let run = first.run("trip", "t", &()).await.unwrap();
+    let run = first.start("trip", "t", &()).await.unwrap();
     assert!(run.result::<()>().await.is_err());
     first.shutdown().await;
     journal.lock().unwrap().clear();
     let paying = saga(Arc::clone(&journal), Ok(()));
     let second = scratch.engine("trip", paying).await;
-    second.retry(run.id(), Default::default()).await.unwrap();
+    second.client().retry(run.id(), Default::default()).await.unwrap();
     second.handle(run.id().clone()).result::<()>().await.unwrap();
     assert_eq!(*journal.lock().unwrap(), ["book hotel", "book flight"]);
     second.shutdown().await;
@@ -151,9 +151,9 @@ async fn cancelled_saga_is_compensated() {
         ctx.signal::<()>("never").await
     });
     let engine = scratch.engine("w", workflow).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
-    reaches(&engine, "r", Status::Waiting).await;
-    run.cancel().await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
+    reaches(engine.client(), "r", Status::Waiting).await;
+    run.cancel("no longer wanted").await.unwrap();
     assert!(run.result::<()>().await.is_err());
     assert_eq!((run.status().await.unwrap(), counter.count("undone")), (Status::Cancelled, 1));
     engine.shutdown().await;
@@ -169,9 +169,9 @@ async fn failing_compensation_parks_the_run() {
             Err::<(), _>(Error::terminal("no"))
         })
         .await;
-    engine.run("w", "r", &()).await.unwrap();
-    reaches(&engine, "r", Status::Parked).await;
-    let summary = engine.get(&run_id("r")).await.unwrap();
+    engine.client().start("w", "r", &()).await.unwrap();
+    reaches(engine.client(), "r", Status::Parked).await;
+    let summary = engine.client().get(&run_id("r")).await.unwrap();
     let trouble = summary.trouble.unwrap();
     assert_eq!(trouble.message, "step do could not be undone: the hotel is gone");
     engine.shutdown().await;
@@ -189,12 +189,12 @@ async fn continue_as_new_keeps_the_run_and_its_unread_mail() {
             Ok(sum + got)
         })
         .await;
-    let run = engine.run("loop", "l", &(0u32, 0u32)).await.unwrap();
+    let run = engine.start("loop", "l", &(0u32, 0u32)).await.unwrap();
     for number in [1u32, 10, 100, 1000] {
         run.signal("n", &number).await.unwrap();
     }
     assert_eq!(run.result::<u32>().await.unwrap(), 1111);
-    let summary = engine.get(run.id()).await.unwrap();
+    let summary = engine.client().get(run.id()).await.unwrap();
     assert_eq!((summary.branch.0, summary.mail_unread), (4, 0));
     engine.shutdown().await;
 }

@@ -682,19 +682,19 @@ async fn engine_frees_locks_and_tasks_of_a_crashed_engine() {
     let scratch = Scratch::new();
     let first = scratch.builder().await.start().await.unwrap();
     let name = LockName::new("deploy").unwrap();
-    first.locks().acquire(&name, "ana", LEASE).await.unwrap();
-    first.queue().submit(task("t")).await.unwrap();
-    let held = first.queue().claim(want(first.node_id().as_str())).await.unwrap();
+    first.client().locks().acquire(&name, "ana", LEASE).await.unwrap();
+    first.client().queue().submit(task("t")).await.unwrap();
+    let held = first.client().queue().claim(want(first.node_id().as_str())).await.unwrap();
     assert_eq!(held.len(), 1);
     first.crash();
     let config = Config { claim_watch: Duration::from_millis(10), ..Config::default() };
     let second = scratch.builder().await.config(config).start().await.unwrap();
     eventually("the lock is free", || async {
-        second.locks().get(&name).await.unwrap().is_some_and(|lock| lock.holder.is_none())
+        second.client().locks().get(&name).await.unwrap().is_some_and(|lock| lock.holder.is_none())
     })
     .await;
     eventually("the task is ready", || async {
-        second.queue().get(&id("t")).await.unwrap().state == TaskState::Ready
+        second.client().queue().get(&id("t")).await.unwrap().state == TaskState::Ready
     })
     .await;
     second.shutdown().await;
@@ -704,8 +704,8 @@ async fn engine_frees_locks_and_tasks_of_a_crashed_engine() {
 async fn shutdown_frees_the_tasks_of_an_engine() {
     let scratch = Scratch::new();
     let engine = scratch.builder().await.start().await.unwrap();
-    engine.queue().submit(task("t")).await.unwrap();
-    engine.queue().claim(want(engine.node_id().as_str())).await.unwrap();
+    engine.client().queue().submit(task("t")).await.unwrap();
+    engine.client().queue().claim(want(engine.node_id().as_str())).await.unwrap();
     let client = scratch.client().await;
     assert!(client.queue().claim(want("w")).await.unwrap().is_empty());
     engine.shutdown().await;

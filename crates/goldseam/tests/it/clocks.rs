@@ -26,7 +26,7 @@ async fn store_clock_set_forward_causes_no_useless_claims() {
         }
     };
     let node = world.node(world.store.clone()).workflow("sleeper", sleeper).start().await.unwrap();
-    let sleeping = node.run("sleeper", "r", &()).await.unwrap();
+    let sleeping = node.start("sleeper", "r", &()).await.unwrap();
     let client = world.client();
     let sleeps = |run: Summary| run.owner.is_none() && !run.waits.is_empty();
     until("the run sleeps", || async { client.get(&id("r")).await.is_ok_and(sleeps) }).await;

@@ -48,9 +48,9 @@ async fn start_and_fail(scratch: &Scratch) {
         Err::<u32, _>(Error::terminal("the order was withdrawn"))
     };
     let engine = scratch.engine("w", first).await;
-    engine.run("w", "r", &()).await.unwrap();
-    reaches(&engine, "r", Status::Parked).await;
-    assert_eq!(code_of(&engine).await, "GS0116");
+    engine.start("w", "r", &()).await.unwrap();
+    reaches(engine.client(), "r", Status::Parked).await;
+    assert_eq!(code_of(engine.client()).await, "GS0116");
     engine.shutdown().await;
 }
 
@@ -82,12 +82,12 @@ async fn changed_code_that_succeeds_continues_compensation_only() {
     let shipment = with_state(&counter, |_: Context, (): (), counter: Counter| counter.step("shipped"));
     let builder = scratch.builder().await.workflow("w", forward).workflow("shipment", shipment);
     let engine = builder.start().await.unwrap();
-    engine.resume(&run_id("r"), By::default()).await.unwrap();
+    engine.client().resume(&run_id("r"), By::default()).await.unwrap();
     let error = engine.handle(run_id("r")).result::<u32>().await.unwrap_err();
     assert!(error.to_string().ends_with("the order was withdrawn"), "{error}");
     assert_eq!(*order.lock().unwrap(), ["two", "one"]);
     assert_eq!((counter.count("picked"), counter.count("shipped")), (0, 0));
-    let history = engine.history(&run_id("r")).await.unwrap();
+    let history = engine.client().history(&run_id("r")).await.unwrap();
     let begun = history.iter().filter(|recorded| {
         matches!(recorded.event, Event::ChildStarted(_) | Event::TimerSet { .. } | Event::WaitStarted(_))
     });
@@ -107,8 +107,8 @@ async fn changed_code_that_returns_continues_compensation() {
         Ok(7u32)
     });
     let engine = scratch.engine("w", returns).await;
-    engine.resume(&run_id("r"), By::default()).await.unwrap();
-    reaches(&engine, "r", Status::Failed).await;
+    engine.client().resume(&run_id("r"), By::default()).await.unwrap();
+    reaches(engine.client(), "r", Status::Failed).await;
     assert_eq!(*order.lock().unwrap(), ["two", "one"]);
     engine.shutdown().await;
 }
@@ -127,14 +127,14 @@ async fn missing_compensation_parks_and_nothing_else_begins() {
     });
     let quick = goldseam::engine::Config { linger: Duration::from_millis(20), ..Default::default() };
     let engine = scratch.builder().await.config(quick).workflow("w", lost).start().await.unwrap();
-    let before = engine.history(&run_id("r")).await.unwrap().len();
-    engine.resume(&run_id("r"), By::default()).await.unwrap();
+    let before = engine.client().history(&run_id("r")).await.unwrap().len();
+    engine.client().resume(&run_id("r"), By::default()).await.unwrap();
     crate::support::eventually("parked again", || async {
-        let history = engine.history(&run_id("r")).await.unwrap();
+        let history = engine.client().history(&run_id("r")).await.unwrap();
         history.len() > before + 2 && matches!(history.last().unwrap().event, Event::RunParked { .. })
     })
     .await;
-    assert_eq!((code_of(&engine).await.as_str(), counter.count("shipped")), ("GS0116", 0));
+    assert_eq!((code_of(engine.client()).await.as_str(), counter.count("shipped")), ("GS0116", 0));
     engine.shutdown().await;
 }
 
@@ -148,16 +148,16 @@ async fn cancelled_run_that_is_resumed_ends_cancelled() {
         })
     };
     let engine = scratch.engine("w", flow(broken())).await;
-    engine.run("w", "r", &()).await.unwrap();
-    reaches(&engine, "r", Status::Waiting).await;
-    engine.handle(run_id("r")).cancel().await.unwrap();
-    reaches(&engine, "r", Status::Parked).await;
+    engine.start("w", "r", &()).await.unwrap();
+    reaches(engine.client(), "r", Status::Waiting).await;
+    engine.handle(run_id("r")).cancel("no longer wanted").await.unwrap();
+    reaches(engine.client(), "r", Status::Parked).await;
     engine.shutdown().await;
     let order = Arc::default();
     let engine = scratch.engine("w", flow(working(&order))).await;
     engine.handle(run_id("r")).signal("go", &()).await.unwrap();
-    engine.resume(&run_id("r"), By::default()).await.unwrap();
-    reaches(&engine, "r", Status::Cancelled).await;
+    engine.client().resume(&run_id("r"), By::default()).await.unwrap();
+    reaches(engine.client(), "r", Status::Cancelled).await;
     assert_eq!(*order.lock().unwrap(), ["one"]);
     engine.shutdown().await;
 }

@@ -1,6 +1,6 @@
 //! The SQL grants in the guide are sufficient for a node, and do not let it rewrite the log.
 
-use goldseam::Engine;
+use goldseam::{Engine, OpenEngine as _};
 use goldseam_store_postgres::PostgresStore;
 use goldseam_testbed::postgres::{Cluster, Options};
 
@@ -32,7 +32,7 @@ async fn node_works_with_the_grants_of_the_guide() {
     );
     cluster.sql(grants()).unwrap();
     let engine = Engine::open(&url).await.unwrap().workflow("greet", greet).start().await.unwrap();
-    let greeting: String = engine.run("greet", "g", &"Ada").await.unwrap().result().await.unwrap();
+    let greeting: String = engine.start("greet", "g", &"Ada").await.unwrap().result().await.unwrap();
     assert_eq!(greeting, "hello, Ada");
     engine.shutdown().await;
     let denied = cluster.sql("SET ROLE node; DELETE FROM goldseam.events;");

@@ -15,12 +15,12 @@ async fn engine(scratch: &Scratch, history_bytes_max: u64) -> Engine {
         for page in 0..pages {
             ctx.step(format!("page-{page}").as_str(), || ok("x".repeat(1_000))).await?;
         }
-        Ok::<_, Error>(pages)
+        Ok::<_, goldseam::Error>(pages)
     });
     let builder = builder.workflow("tidy", |ctx: Context, (round, sum): (u32, usize)| async move {
         let letter: String = ctx.signal("letter").await?;
         let sum = sum + letter.len();
-        if round < 5 { ctx.continue_as_new(&(round + 1, sum)) } else { Ok::<_, Error>(sum) }
+        if round < 5 { ctx.continue_as_new(&(round + 1, sum)) } else { Ok(sum) }
     });
     builder.start().await.unwrap()
 }
@@ -29,10 +29,10 @@ async fn engine(scratch: &Scratch, history_bytes_max: u64) -> Engine {
 async fn parks_at_history_limit_and_resumes_after_it_is_raised() {
     let scratch = Scratch::new();
     let small = engine(&scratch, BYTES_MAX).await;
-    small.run("hoard", "r", &100).await.unwrap();
-    reaches(&small, "r", Status::Parked).await;
+    small.start("hoard", "r", &100).await.unwrap();
+    reaches(small.client(), "r", Status::Parked).await;
     let run = run_id("r");
-    let row = small.get(&run).await.unwrap();
+    let row = small.client().get(&run).await.unwrap();
     let trouble = row.trouble.unwrap();
     assert_eq!(trouble.code.as_deref(), Some("GS0112"));
     assert!(trouble.message.contains("more than the limit of 30000"), "{trouble:?}");
@@ -42,7 +42,7 @@ async fn parks_at_history_limit_and_resumes_after_it_is_raised() {
     assert!(refused.hint().unwrap().contains("continue_as_new"));
     small.shutdown().await;
     let large = engine(&scratch, 10 * BYTES_MAX).await;
-    large.resume(&run, By::default()).await.unwrap();
+    large.client().resume(&run, By::default()).await.unwrap();
     assert_eq!(large.handle(run).result::<u32>().await.unwrap(), 100);
     large.shutdown().await;
 }
@@ -51,7 +51,7 @@ async fn parks_at_history_limit_and_resumes_after_it_is_raised() {
 async fn continue_as_new_reads_more_than_one_history_holds() {
     let scratch = Scratch::new();
     let engine = engine(&scratch, BYTES_MAX).await;
-    let run = engine.run("tidy", "r", &(0, 0)).await.unwrap();
+    let run = engine.start("tidy", "r", &(0, 0)).await.unwrap();
     for _ in 0..6 {
         // A letter is accepted once the run has read the earlier ones.
         while let Err(error) = run.signal("letter", &"x".repeat(20_000)).await {
@@ -60,7 +60,7 @@ async fn continue_as_new_reads_more_than_one_history_holds() {
         }
     }
     assert_eq!(run.result::<usize>().await.unwrap(), 6 * 20_000);
-    assert!(engine.get(run.id()).await.unwrap().bytes.unwrap() < 2 * BYTES_MAX);
+    assert!(engine.client().get(run.id()).await.unwrap().bytes.unwrap() < 2 * BYTES_MAX);
     engine.shutdown().await;
 }
 

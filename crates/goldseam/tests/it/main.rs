@@ -16,6 +16,7 @@ mod object;
 mod peers;
 mod place;
 mod postgres;
+mod public_api;
 mod queue_and_locks;
 mod remote;
 mod secrets;

@@ -1,6 +1,6 @@
 //! Engines on object storage: the number of requests that a run costs.
 
-use goldseam::{Context, Engine, Payload, StartOptions, connect};
+use goldseam::{Context, Engine, OpenEngine as _, Payload, StartOptions, connect};
 use goldseam_fake_s3::{FakeS3, Op, Request};
 
 use crate::support::{eventually, ok, run_id};
@@ -41,7 +41,7 @@ async fn five_steps_cost_at_most_12_writes_on_the_starting_node() {
     let fake = FakeS3::start().unwrap();
     let engine = engine(&fake).await;
     fake.forget_log();
-    let run = engine.run("five", "r", &()).await.unwrap();
+    let run = engine.start("five", "r", &()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 5);
     wait_for_cleanup(&fake).await;
     let puts = run_requests(&fake, Op::Put);
@@ -55,7 +55,7 @@ async fn five_steps_cost_at_most_14_writes_on_another_node() {
     let engine = engine(&fake).await;
     let client = connect(&fake.url("s")).await.unwrap();
     fake.forget_log();
-    let run = client.start("five", &run_id("r"), Payload::null(), StartOptions::default()).await.unwrap();
+    let run = client.start("five", &run_id("r"), &Payload::null()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 5);
     wait_for_cleanup(&fake).await;
     let puts = run_requests(&fake, Op::Put);

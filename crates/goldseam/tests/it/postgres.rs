@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam::core::Event;
 use goldseam::engine::{Clock, SystemClock};
-use goldseam::{Context, Engine, Millis, Status};
+use goldseam::{Context, Engine, Millis, OpenEngine as _, Status};
 use goldseam_store_postgres::testing::Schema;
 use goldseam_testbed::postgres::{Cluster, Options, Shutdown};
 use tokio::sync::watch;
@@ -43,15 +43,15 @@ async fn node_clocks_may_differ_by_hours() {
     }
     let before = SystemClock.now();
     for n in 0..20 {
-        engines[n % 2].run("nap", &format!("nap-{n}"), &()).await.unwrap();
+        engines[n % 2].start("nap", &format!("nap-{n}"), &()).await.unwrap();
     }
     for n in 0..20 {
-        let run = engines[(n + 1) % 2].run("nap", &format!("nap-{n}"), &()).await.unwrap();
+        let run = engines[(n + 1) % 2].start("nap", &format!("nap-{n}"), &()).await.unwrap();
         assert_eq!(run.result::<u32>().await.unwrap(), 1);
     }
     let after = SystemClock.now();
     for n in 0..20 {
-        let history = engines[0].history(&run_id(&format!("nap-{n}"))).await.unwrap();
+        let history = engines[0].client().history(&run_id(&format!("nap-{n}"))).await.unwrap();
         for recorded in &history {
             let at = recorded.at;
             assert!(before.0 - 1_000 <= at.0 && at.0 <= after.0 + 1_000, "{at:?} is not the database's time");
@@ -77,7 +77,7 @@ async fn database_restart_repeats_no_step_and_causes_no_takeover() {
         engines.push(builder.workflow("work", work).start().await.unwrap());
     }
     for n in 0..20 {
-        engines[n % 2].run("work", &format!("w-{n}"), &format!("w-{n}")).await.unwrap();
+        engines[n % 2].start("work", &format!("w-{n}"), &format!("w-{n}")).await.unwrap();
     }
     eventually("all steps have begun", async || (0..20).all(|n| counter.count(&format!("w-{n} held")) == 1))
         .await;
@@ -87,10 +87,11 @@ async fn database_restart_repeats_no_step_and_causes_no_takeover() {
     open.send_replace(true);
     for n in 0..20 {
         let run = run_id(&format!("w-{n}"));
-        let ended = async || engines[0].get(&run).await.is_ok_and(|summary| summary.status.is_terminal());
+        let ended =
+            async || engines[0].client().get(&run).await.is_ok_and(|summary| summary.status.is_terminal());
         eventually("the run ends", ended).await;
-        assert_eq!(engines[0].get(&run).await.unwrap().status, Status::Completed, "{run}");
-        let history = engines[0].history(&run).await.unwrap();
+        assert_eq!(engines[0].client().get(&run).await.unwrap().status, Status::Completed, "{run}");
+        let history = engines[0].client().history(&run).await.unwrap();
         let recovered = history.iter().find(|recorded| matches!(recorded.event, Event::RunRecovered { .. }));
         assert!(recovered.is_none(), "{run} was taken over: {recovered:?}");
         for step in ["held", "after"] {

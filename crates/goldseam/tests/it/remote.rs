@@ -55,7 +55,7 @@ async fn engine(scratch: &Scratch) -> Engine {
 async fn claimed_resize() -> (Scratch, Engine, Client, Task) {
     let scratch = Scratch::new();
     let engine = engine(&scratch).await;
-    engine.run("resize", "r", &200u32).await.unwrap();
+    engine.start("resize", "r", &200u32).await.unwrap();
     let worker = scratch.client().await;
     let task = next_task(&worker, "w1").await;
     (scratch, engine, worker, task)
@@ -74,7 +74,7 @@ async fn worker_that_claims_the_task_completes_a_remote_step() {
     let over = complete(&worker, &task, &100u32).await.unwrap();
     assert_eq!(over.state, TaskState::Completed);
     assert_eq!(run.result::<u32>().await.unwrap(), 100);
-    let history = engine.history(run.id()).await.unwrap();
+    let history = engine.client().history(run.id()).await.unwrap();
     let fence = history.iter().find_map(|recorded| match &recorded.event {
         Event::StepCompleted(step) => step.fence,
         _ => None,
@@ -87,7 +87,7 @@ async fn worker_that_claims_the_task_completes_a_remote_step() {
 async fn run_leaves_memory_during_a_remote_step() {
     let (_scratch, engine, worker, task) = claimed_resize().await;
     let run = engine.handle(run_id("r"));
-    eventually("the run leaves memory", || async { engine.hot_runs() == 0 }).await;
+    eventually("the run leaves memory", || async { engine.live_runs() == 0 }).await;
     assert_eq!(run.status().await.unwrap(), Status::Waiting);
     complete(&worker, &task, &1u32).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 1);
@@ -95,7 +95,7 @@ async fn run_leaves_memory_during_a_remote_step() {
 }
 
 async fn resize_with_retry(ctx: Context, (): ()) -> goldseam::Result<u32> {
-    let retry = Retry::fixed(Duration::from_millis(20)).max_attempts(2);
+    let retry = Retry::fixed(Duration::from_millis(20)).attempts_max(2);
     ctx.remote("resize", &()).queue("gpu").retry(retry).await
 }
 
@@ -104,7 +104,7 @@ async fn retry_uses_a_new_task_and_the_same_key() {
     let scratch = Scratch::new();
     let engine = scratch.engine("retrying", resize_with_retry).await;
     let worker = scratch.client().await;
-    let run = engine.run("retrying", "r", &()).await.unwrap();
+    let run = engine.start("retrying", "r", &()).await.unwrap();
     let first = next_task(&worker, "w1").await;
     let over = worker.queue().fail(&first.id, first.fence, Failure::retryable("no memory")).await.unwrap();
     assert_eq!(over.state, TaskState::Failed);
@@ -138,13 +138,19 @@ async fn last_failure_is_returned_to_the_workflow() {
 async fn restarted_owner_waits_for_the_same_task() {
     let scratch = Scratch::new();
     let first = engine(&scratch).await;
-    let run = first.run("resize", "r", &200u32).await.unwrap().id().clone();
+    let run = first.start("resize", "r", &200u32).await.unwrap().id().clone();
     let worker = scratch.client().await;
     let task = next_task(&worker, "w1").await;
     first.crash();
     let second = engine(&scratch).await;
     eventually("the second engine takes over", || async {
-        second.history(&run).await.unwrap().iter().any(|recorded| recorded.event.name() == "run.recovered")
+        second
+            .client()
+            .history(&run)
+            .await
+            .unwrap()
+            .iter()
+            .any(|recorded| recorded.event.name() == "run.recovered")
     })
     .await;
     assert!(claim(&worker, "w2", 1).await.is_empty(), "no second task for the same attempt");
@@ -158,7 +164,7 @@ async fn restarted_owner_waits_for_the_same_task() {
 async fn result_for_an_unowned_run_is_found_later() {
     let scratch = Scratch::new();
     let first = engine(&scratch).await;
-    let run = first.run("resize", "r", &200u32).await.unwrap().id().clone();
+    let run = first.start("resize", "r", &200u32).await.unwrap().id().clone();
     let worker = scratch.client().await;
     let task = next_task(&worker, "w1").await;
     first.shutdown().await;
@@ -220,7 +226,7 @@ async fn task_with_a_recorded_result_is_not_claimable_again() {
 async fn cancelling_a_run_cancels_its_task_and_refuses_its_result() {
     let (_scratch, engine, worker, task) = claimed_resize().await;
     let run = engine.handle(run_id("r"));
-    run.cancel().await.unwrap();
+    run.cancel("no longer wanted").await.unwrap();
     assert!(run.result::<u32>().await.is_err());
     assert_eq!(run.status().await.unwrap(), Status::Cancelled);
     assert_eq!(worker.queue().get(&task.id).await.unwrap().state, TaskState::Cancelled);
@@ -233,7 +239,7 @@ async fn cancelling_a_run_cancels_its_task_and_refuses_its_result() {
 async fn jump_cancels_the_task_and_creates_a_new_one() {
     let (_scratch, engine, worker, old) = claimed_resize().await;
     let run = engine.handle(run_id("r"));
-    engine.jump(run.id(), &Path::new("resize").unwrap(), Default::default()).await.unwrap();
+    engine.client().jump(run.id(), &Path::new("resize").unwrap(), Default::default()).await.unwrap();
     let new = next_task(&worker, "w2").await;
     assert_ne!(new.step.as_ref().unwrap().key, old.step.as_ref().unwrap().key);
     assert_eq!(worker.queue().get(&old.id).await.unwrap().state, TaskState::Cancelled);
@@ -255,10 +261,10 @@ async fn remote_steps_of_a_join_run_in_parallel() {
         })
         .await;
     let worker = scratch.client().await;
-    let run = engine.run("both", "r", &()).await.unwrap();
+    let run = engine.start("both", "r", &()).await.unwrap();
     let tasks = [next_task(&worker, "w1").await, next_task(&worker, "w2").await];
     assert!(tasks.iter().all(|task| task.kind == "part"));
-    eventually("the run leaves memory", || async { engine.hot_runs() == 0 }).await;
+    eventually("the run leaves memory", || async { engine.live_runs() == 0 }).await;
     for task in tasks.iter().rev() {
         let n: u32 = task.payload.read().unwrap();
         complete(&worker, task, &(n + 10)).await.unwrap();
@@ -271,10 +277,10 @@ async fn remote_steps_of_a_join_run_in_parallel() {
 async fn paused_run_accepts_a_result_and_continues_when_resumed() {
     let (_scratch, engine, worker, task) = claimed_resize().await;
     let run = engine.handle(run_id("r"));
-    engine.pause(run.id(), Default::default()).await.unwrap();
+    engine.client().pause(run.id(), Default::default()).await.unwrap();
     complete(&worker, &task, &5u32).await.unwrap();
     assert_eq!(run.status().await.unwrap(), Status::Paused);
-    engine.resume(run.id(), Default::default()).await.unwrap();
+    engine.client().resume(run.id(), Default::default()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 5);
     engine.shutdown().await;
 }
@@ -311,7 +317,7 @@ async fn remote_step_is_compensated() {
     let counter = Counter::default();
     let engine = scratch.engine("saga", saga(counter.clone())).await;
     let worker = scratch.client().await;
-    let run = engine.run("saga", "r", &()).await.unwrap();
+    let run = engine.start("saga", "r", &()).await.unwrap();
     let task = next_task(&worker, "w1").await;
     complete(&worker, &task, &42u32).await.unwrap();
     assert!(run.result::<()>().await.is_err());
@@ -334,7 +340,7 @@ async fn abandoned_remote_step_is_cancelled_when_the_run_ends() {
         })
         .await;
     let worker = scratch.client().await;
-    let run = engine.run("race", "r", &()).await.unwrap();
+    let run = engine.start("race", "r", &()).await.unwrap();
     let task = next_task(&worker, "w1").await;
     run.signal("go", &9u32).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 9);
@@ -346,13 +352,13 @@ async fn abandoned_remote_step_is_cancelled_when_the_run_ends() {
 async fn remote_step_cannot_become_local_while_in_progress() {
     let scratch = Scratch::new();
     let first = engine(&scratch).await;
-    first.run("resize", "r", &200u32).await.unwrap();
+    first.start("resize", "r", &200u32).await.unwrap();
     next_task(&scratch.client().await, "w1").await;
     first.shutdown().await;
     let local = |ctx: Context, width: u32| async move { ctx.step("resize", || ok(width)).await };
     scratch.client().await.requeue(&run_id("r"), Default::default()).await.unwrap();
     let second = scratch.engine("resize", local).await;
-    reaches(&second, "r", Status::Parked).await;
+    reaches(second.client(), "r", Status::Parked).await;
     second.shutdown().await;
 }
 
@@ -362,8 +368,8 @@ async fn invalid_queue_name_fails_the_step_without_a_task() {
     let flow =
         |ctx: Context, (): ()| async move { ctx.remote::<()>("resize", &()).queue("no spaces here").await };
     let engine = scratch.engine("w", flow).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     assert!(run.result::<()>().await.unwrap_err().to_string().contains("is not a valid queue id"));
-    assert_eq!(names(&engine).await, Vec::<&str>::new());
+    assert_eq!(names(engine.client()).await, Vec::<&str>::new());
     engine.shutdown().await;
 }

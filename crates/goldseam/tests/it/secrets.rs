@@ -59,7 +59,7 @@ async fn careless(ctx: Context, name: String) -> goldseam::Result<()> {
         || async { Err::<(), _>(Error::retryable(format!("GET https://bank/?key={IN_A_URL}: 503"))) };
     let error = ctx
         .step("pay", refused)
-        .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(2))
+        .retry(Retry::fixed(Duration::from_millis(1)).attempts_max(2))
         .await
         .unwrap_err();
     assert_eq!(error.to_string(), "step pay failed: GET https://bank/?key=[secret]: 503", "as in a replay");
@@ -82,13 +82,14 @@ async fn secret_is_redacted_in_events_logs_and_errors() {
     let capturing = log_output.start();
     let engine = scratch.builder().await.secret("bank", Secret::from(VALUE));
     let engine = engine.workflow("careless", careless).start().await.unwrap();
-    engine.run("careless", "c-1", &"bank").await.unwrap();
-    reaches(&engine, "c-1", Status::Parked).await;
+    engine.start("careless", "c-1", &"bank").await.unwrap();
+    reaches(engine.client(), "c-1", Status::Parked).await;
     let by = goldseam::client::By { reason: format!("because of {VALUE}"), ..Default::default() };
-    engine.cancel(&run_id("c-1"), by).await.unwrap();
+    engine.client().cancel(&run_id("c-1"), by).await.unwrap();
 
     let run = run_id("c-1");
     let log: String = engine
+        .client()
         .store()
         .read(&run, goldseam::Seq::ZERO, 1_000)
         .await
@@ -106,7 +107,7 @@ async fn secret_is_redacted_in_events_logs_and_errors() {
         assert!(log.contains(text), "{text}: {log}");
     }
     assert!(!log.contains(TRACE), "{log}");
-    let summary = engine.get(&run).await.unwrap();
+    let summary = engine.client().get(&run).await.unwrap();
     assert!(!format!("{summary:?}").contains(TRACE));
     engine.shutdown().await;
     let files = std::fs::read_dir(scratch.folder()).unwrap().map(|entry| entry.unwrap().path());
@@ -128,9 +129,9 @@ async fn secret_is_redacted_in_the_result_error() {
     let fails =
         |_: Context, (): ()| async { Err::<(), _>(Error::terminal(format!("no entry with {VALUE}"))) };
     let engine = engine.workflow("fails", fails).start().await.unwrap();
-    let error = engine.run("fails", "f-1", &()).await.unwrap().result::<()>().await.unwrap_err();
+    let error = engine.start("fails", "f-1", &()).await.unwrap().result::<()>().await.unwrap_err();
     assert_eq!(error.to_string(), "run f-1 ended failed: no entry with [secret]");
-    assert_eq!(engine.redactor().text(&format!("mine: {VALUE}")), "mine: [secret]");
+    assert_eq!(engine.client().redactor().text(&format!("mine: {VALUE}")), "mine: [secret]");
     engine.shutdown().await;
 }
 
@@ -143,9 +144,9 @@ async fn payload_with_a_secret_is_kept_and_logged() {
     let returns =
         |ctx: Context, (): ()| async move { ctx.step("fetch", || ok(VALUE.to_owned())).await.map(|_| ()) };
     let engine = engine.workflow("returns", returns).start().await.unwrap();
-    engine.run("returns", "r-1", &()).await.unwrap().result::<()>().await.unwrap();
+    engine.start("returns", "r-1", &()).await.unwrap().result::<()>().await.unwrap();
     let run = run_id("r-1");
-    let log = format!("{:?}", engine.history(&run).await.unwrap());
+    let log = format!("{:?}", engine.client().history(&run).await.unwrap());
     assert!(log.contains(VALUE), "data is never changed");
     engine.shutdown().await;
     let output = log_output.text();
@@ -163,7 +164,7 @@ async fn unknown_secret_fails_the_step_and_lists_known_names() {
         login.await
     };
     let engine = engine.workflow("wants", wants).start().await.unwrap();
-    let error = engine.run("wants", "w-1", &()).await.unwrap().result::<()>().await.unwrap_err();
+    let error = engine.start("wants", "w-1", &()).await.unwrap().result::<()>().await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("no secret \"bnak\"") && text.contains("registered: bank"), "{text}");
     let EngineError::Ended { failure, .. } = error else { panic!("{error}") };

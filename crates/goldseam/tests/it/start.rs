@@ -17,15 +17,15 @@ async fn start_retry_same_run() {
     let scratch = Scratch::new();
     let engine = scratch.engine("echo", echo).await;
     for _ in 0..3 {
-        let run = engine.run("echo", "same", &"hi").await.unwrap();
+        let run = engine.start("echo", "same", &"hi").await.unwrap();
         assert_eq!(run.result::<String>().await.unwrap(), "hi");
     }
-    let error = engine.run("echo", "same", &"other").await.unwrap_err();
+    let error = engine.start("echo", "same", &"other").await.unwrap_err();
     assert_eq!(
         (error.code(), error.to_string().as_str()),
         ("GS0108", "run same: run same already exists with different input")
     );
-    let history = engine.history(&run_id("same")).await.unwrap();
+    let history = engine.client().history(&run_id("same")).await.unwrap();
     assert_eq!(history.iter().filter(|r| r.event.name() == "run.queued").count(), 1);
     engine.shutdown().await;
 }
@@ -34,25 +34,25 @@ async fn start_retry_same_run() {
 async fn invalid_input_is_refused_and_writes_nothing() {
     let scratch = Scratch::new();
     let engine = scratch.engine("echo", echo).await;
-    assert_eq!(engine.run("echo", "../etc", &1).await.unwrap_err().code(), "GS0101");
-    assert_eq!(engine.run("echo", "", &1).await.unwrap_err().code(), "GS0101");
-    let error = engine.run("unknown", "r", &1).await.unwrap_err();
+    assert_eq!(engine.start("echo", "../etc", &1).await.unwrap_err().code(), "GS0101");
+    assert_eq!(engine.start("echo", "", &1).await.unwrap_err().code(), "GS0101");
+    let error = engine.start("unknown", "r", &1).await.unwrap_err();
     assert_eq!(
         (error.code(), error.to_string().as_str()),
         ("GS0103", "workflow unknown is not registered on this engine (registered: echo)")
     );
     let large = "x".repeat(256 * 1024);
-    assert_eq!(engine.run("echo", "r", &large).await.unwrap_err().code(), "GS0102");
+    assert_eq!(engine.start("echo", "r", &large).await.unwrap_err().code(), "GS0102");
     let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
     assert!(Payload::parse(&deep, &Limits::default()).is_err());
     let unknown = run_id("unknown");
-    assert_eq!(engine.get(&unknown).await.unwrap_err().code(), "GS0104");
+    assert_eq!(engine.client().get(&unknown).await.unwrap_err().code(), "GS0104");
     assert_eq!(engine.handle(unknown).signal("x", &1).await.unwrap_err().code(), "GS0104");
-    let run = engine.run("echo", "done", &1).await.unwrap();
+    let run = engine.start("echo", "done", &1).await.unwrap();
     run.result::<u32>().await.unwrap();
     assert_eq!(run.signal("x", &1).await.unwrap_err().code(), "GS0105");
     let filter = goldseam::store::RunFilter { limit: 10, ..Default::default() };
-    assert_eq!(engine.list(filter).await.unwrap().items.len(), 1);
+    assert_eq!(engine.client().list(filter).await.unwrap().items.len(), 1);
     engine.shutdown().await;
 }
 
@@ -64,13 +64,13 @@ async fn node_holds_no_more_runs_than_slots() {
     let client = scratch.client().await;
     let ids: Vec<RunId> = (0..200).map(|index| run_id(&format!("r-{index}"))).collect();
     for id in &ids {
-        client.start("crowd", id, Payload::null(), StartOptions::default()).await.unwrap();
+        client.start("crowd", id, &Payload::null()).await.unwrap();
     }
     let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     let state = (counter.clone(), gate.clone());
     let crowd = with_state(&state, |ctx: Context, (): (), (counter, gate)| async move {
         counter.add("in");
-        ctx.step("wait", || async { gate.acquire().await.map(drop) }).await
+        ctx.step("wait", || async { Ok(gate.acquire().await.map(drop)?) }).await
     });
     let engine = scratch.builder().await.slots(SLOTS).workflow("crowd", crowd).start().await.unwrap();
     eventually("every slot is taken", || async { counter.count("in") >= SLOTS }).await;
@@ -78,7 +78,7 @@ async fn node_holds_no_more_runs_than_slots() {
     for id in &ids {
         client.get(id).await.unwrap();
     }
-    assert_eq!((counter.count("in"), engine.hot_runs()), (SLOTS, SLOTS as usize));
+    assert_eq!((counter.count("in"), engine.live_runs()), (SLOTS, SLOTS as usize));
     gate.add_permits(ids.len());
     for id in ids {
         engine.handle(id).result::<()>().await.unwrap();
@@ -92,7 +92,7 @@ async fn run_of_an_unregistered_workflow_stays_queued() {
     let other = scratch.engine("other", echo).await;
     let client = scratch.client().await;
     let input = Payload::parse("1", &Limits::default()).unwrap();
-    let run = client.start("echo", &run_id("r"), input, StartOptions::default()).await.unwrap();
+    let run = client.start("echo", &run_id("r"), &input).await.unwrap();
     assert_eq!(run.status().await.unwrap(), Status::Queued);
     let engine = scratch.engine("echo", echo).await;
     assert_eq!(run.result::<u32>().await.unwrap(), 1);
@@ -108,7 +108,7 @@ async fn too_large_output_fails_the_step_not_the_engine() {
             ctx.step("big", || ok("x".repeat(2 * 1024 * 1024))).await
         })
         .await;
-    let error = engine.run("big", "r", &()).await.unwrap().result::<String>().await.unwrap_err();
+    let error = engine.start("big", "r", &()).await.unwrap().result::<String>().await.unwrap_err();
     assert!(error.to_string().contains("more than the limit of 262144"), "{error}");
     engine.shutdown().await;
 }
@@ -118,11 +118,15 @@ async fn tags_and_priority_are_stored_and_searchable() {
     let scratch = Scratch::new();
     let engine = scratch.engine("echo", echo).await;
     let options = StartOptions::default().tag("region", "eu").priority(7);
-    engine.run_with("echo", "tagged", &1, options).await.unwrap().result::<u32>().await.unwrap();
-    engine.run("echo", "plain", &1).await.unwrap().result::<u32>().await.unwrap();
+    engine.start_with("echo", "tagged", &1, options).await.unwrap().result::<u32>().await.unwrap();
+    engine.start("echo", "plain", &1).await.unwrap().result::<u32>().await.unwrap();
     let tag = Some((goldseam::core::TagKey::new("region").unwrap(), "eu".to_owned()));
-    let found =
-        engine.list(goldseam::store::RunFilter { tag, limit: 10, ..Default::default() }).await.unwrap().items;
+    let found = engine
+        .client()
+        .list(goldseam::store::RunFilter { tag, limit: 10, ..Default::default() })
+        .await
+        .unwrap()
+        .items;
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].summary.run.as_str(), found[0].summary.priority), ("tagged", 7));
     engine.shutdown().await;
@@ -142,7 +146,7 @@ async fn graceful_shutdown_counts_no_attempt() {
         let engine =
             scratch.builder().await.config(config.clone()).workflow("w", flow(true)).start().await.unwrap();
         if deploy == 1 {
-            engine.run("w", "r", &()).await.unwrap();
+            engine.start("w", "r", &()).await.unwrap();
         }
         eventually("the step runs", || async { counter.count("long") == deploy }).await;
         engine.shutdown().await;
@@ -150,7 +154,7 @@ async fn graceful_shutdown_counts_no_attempt() {
     let last = scratch.engine("w", flow(false)).await;
     let run = last.handle(run_id("r"));
     run.result::<()>().await.unwrap();
-    let summary = last.get(run.id()).await.unwrap();
+    let summary = last.client().get(run.id()).await.unwrap();
     assert_eq!((summary.attempt, summary.recoveries), (0, 0));
     last.shutdown().await;
 }
@@ -168,7 +172,7 @@ async fn sigkill_counts_as_attempt() {
     for crash in 1..=2u32 {
         let engine = scratch.engine("w", flow()).await;
         if crash == 1 {
-            engine.run("w", "r", &()).await.unwrap();
+            engine.start("w", "r", &()).await.unwrap();
         }
         eventually("the step runs", || async { counter.count("stuck") == crash }).await;
         engine.crash();
@@ -193,14 +197,14 @@ async fn dropped_engine_is_taken_over(fixture: Fixture) {
         builder.workflow("w", flow(hang)).start()
     };
     let first = start(true).await.unwrap();
-    first.run("w", "r", &()).await.unwrap();
+    first.start("w", "r", &()).await.unwrap();
     eventually("the step runs", || async { counter.count("long") == 1 }).await;
     let second = start(false).await.unwrap();
     let gone = first.node_id().clone();
     drop(first);
     let run = second.handle(run_id("r"));
     tokio::time::timeout(Duration::from_secs(20), run.result::<()>()).await.unwrap().unwrap();
-    let summary = second.get(run.id()).await.unwrap();
+    let summary = second.client().get(run.id()).await.unwrap();
     assert_eq!((summary.recoveries, summary.recovered_at.is_some()), (1, true), "a drop counts as a crash");
     eventually("the dropped node is forgotten", || async {
         fixture.store.nodes().await.unwrap().iter().all(|seen| seen.record.id != gone)
@@ -279,8 +283,8 @@ async fn node_wedged_by_an_endless_loop_loses_its_runs() {
         runtime.block_on(async move {
             let engine =
                 Engine::open(&url).await.unwrap().config(own).workflow("flow", stuck).start().await.unwrap();
-            engine.run("flow", "well", &false).await.unwrap();
-            engine.run("flow", "loops", &true).await.unwrap();
+            engine.start("flow", "well", &false).await.unwrap();
+            engine.start("flow", "loops", &true).await.unwrap();
             // Returns only after the loop ends.
             tokio::task::yield_now().await;
         });

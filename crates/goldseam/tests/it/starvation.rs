@@ -92,7 +92,7 @@ impl Load {
 async fn races_lost(store: Arc<dyn Store>) -> u64 {
     let link = Arc::new(FaultyStore::new(Arc::clone(&store), Plan::pass()));
     let (engine, gate) = engine_on(link.clone()).await;
-    let run = engine.run("steady", "r", &()).await.unwrap();
+    let run = engine.start("steady", "r", &()).await.unwrap();
     let limits = Limits { mail_unread_max: 1_000_000, ..Limits::default() };
     let client = Arc::new(Client::with(store, Arc::new(SystemClock), Arc::new(OsEntropy), limits));
     let load = Load::start(SIGNALLERS, move |_| {
@@ -103,7 +103,7 @@ async fn races_lost(store: Arc<dyn Store>) -> u64 {
     gate.add_permits(1);
     assert_eq!(run.result::<u32>().await.unwrap(), STEPS);
     drop(load);
-    let history = engine.history(&run_id("r")).await.unwrap();
+    let history = engine.client().history(&run_id("r")).await.unwrap();
     let own = history.iter().filter(|recorded| recorded.event.name() != "signal.received");
     let won: HashSet<_> = own.map(|recorded| recorded.write).collect();
     link.appends() - won.len() as u64
@@ -136,7 +136,7 @@ async fn many_followers_do_not_stop_a_run() {
     let scratch = Scratch::new();
     let (engine, gate) = engine_on(goldseam::open_store(&scratch.url()).await.unwrap()).await;
     let client = Arc::new(scratch.client().await);
-    let run = engine.run("steady", "r", &()).await.unwrap();
+    let run = engine.start("steady", "r", &()).await.unwrap();
     let mut followers = JoinSet::new();
     for _ in 0..200 {
         let client = Arc::clone(&client);
@@ -152,8 +152,14 @@ async fn many_followers_do_not_stop_a_run() {
     }
     gate.add_permits(1);
     assert_eq!(run.result::<u32>().await.unwrap(), STEPS);
-    let whole: Vec<_> =
-        engine.history(run.id()).await.unwrap().iter().map(|recorded| recorded.event.name()).collect();
+    let whole: Vec<_> = engine
+        .client()
+        .history(run.id())
+        .await
+        .unwrap()
+        .iter()
+        .map(|recorded| recorded.event.name())
+        .collect();
     for seen in followers.join_all().await {
         assert_eq!(seen, whole);
     }
@@ -175,9 +181,9 @@ async fn many_healers_neither_stop_a_run_nor_heal_it() {
     load.wait_until_busy().await;
     gate.add_permits(1);
     for number in 0..5 {
-        let run = engine.run("steady", &format!("r-{number}"), &()).await.unwrap();
+        let run = engine.start("steady", &format!("r-{number}"), &()).await.unwrap();
         assert_eq!(run.result::<u32>().await.unwrap(), STEPS);
-        let history = engine.history(run.id()).await.unwrap();
+        let history = engine.client().history(run.id()).await.unwrap();
         assert!(history.iter().all(|recorded| recorded.event.name() != "run.recovered"));
     }
     drop(load);
@@ -199,7 +205,7 @@ async fn many_claimants_do_not_stop_a_run() {
     });
     load.wait_until_busy().await;
     gate.add_permits(1);
-    let run = engine.run("steady", "r", &()).await.unwrap();
+    let run = engine.start("steady", "r", &()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), STEPS);
     drop(load);
     engine.shutdown().await;
@@ -218,8 +224,8 @@ async fn signals_during_replay_are_bounded_and_the_run_continues() {
     }
     let scratch = Scratch::new();
     let first = scratch.engine("listens", listens).await;
-    first.run("listens", "r", &()).await.unwrap();
-    crate::support::reaches(&first, "r", goldseam::Status::Waiting).await;
+    first.start("listens", "r", &()).await.unwrap();
+    crate::support::reaches(first.client(), "r", goldseam::Status::Waiting).await;
     first.crash();
     let store = goldseam::open_store(&scratch.url()).await.unwrap();
     let limits = Limits { mail_unread_max: MAIL_MAX, ..Limits::default() };
@@ -265,7 +271,7 @@ async fn sending_10000_signals_reads_no_log() {
     let link = Arc::new(FaultyStore::new(Arc::new(MemoryStore::default()), Plan::pass()));
     let limits = Limits { mail_unread_max: SIGNALS, ..Limits::default() };
     let client = Client::with(link.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), limits);
-    let run = client.start("steady", &run_id("r"), Payload::null(), StartOptions::default()).await.unwrap();
+    let run = client.start("steady", &run_id("r"), &Payload::null()).await.unwrap();
     for number in 0..SIGNALS {
         run.signal("noise", &number).await.unwrap();
     }

@@ -10,7 +10,7 @@ use goldseam::{EngineError, Status};
 use crate::support::{Counter, Scratch, eventually, ok, run_id, with_state};
 
 fn quick(attempts: u32) -> Retry {
-    Retry::fixed(Duration::from_millis(5)).max_attempts(attempts)
+    Retry::fixed(Duration::from_millis(5)).attempts_max(attempts)
 }
 
 #[tokio::test]
@@ -28,9 +28,9 @@ async fn failing_step_is_retried_until_it_succeeds() {
         .await
     });
     let engine = scratch.engine("w", flaky).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "third time lucky");
-    let failures = engine.history(run.id()).await.unwrap();
+    let failures = engine.client().history(run.id()).await.unwrap();
     let failures = failures.iter().filter(|r| r.event.name() == "step.failed").count();
     assert_eq!((failures, counter.count("try")), (2, 3));
     engine.shutdown().await;
@@ -49,7 +49,7 @@ async fn terminal_error_fails_the_run_without_retry() {
         .await
     });
     let engine = scratch.engine("w", workflow).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     let error = run.result::<()>().await.unwrap_err();
     assert!(matches!(&error, EngineError::Ended { status: Status::Failed, .. }), "{error:?}");
     assert_eq!(error.to_string(), "run r ended failed: step charge failed: card declined");
@@ -74,9 +74,9 @@ async fn panic_fails_the_step_not_the_process() {
     let scratch = Scratch::new();
     let builder = scratch.builder().await.workflow("w", in_step).workflow("outright", outright);
     let engine = builder.start().await.unwrap();
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "step boom failed: panicked: out of cheese");
-    let outright = engine.run("outright", "o", &()).await.unwrap();
+    let outright = engine.start("outright", "o", &()).await.unwrap();
     let error = outright.result::<()>().await.unwrap_err();
     assert_eq!(error.to_string(), "run o ended failed: panicked: no step at all");
     engine.shutdown().await;
@@ -91,16 +91,16 @@ async fn attempt_times_out() {
             if counter.add("try") == 1 {
                 std::future::pending::<()>().await;
             }
-            Ok::<_, Error>("fast at last".to_owned())
+            Ok("fast at last".to_owned())
         })
         .timeout(Duration::from_millis(20))
         .retry(quick(2))
         .await
     });
     let engine = scratch.engine("w", workflow).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "fast at last");
-    let history = engine.history(run.id()).await.unwrap();
+    let history = engine.client().history(run.id()).await.unwrap();
     assert!(
         history.iter().any(|r| matches!(&r.event, Event::StepTimeout { reason, .. } if reason == "timeout"))
     );
@@ -122,13 +122,13 @@ async fn attempt_without_heartbeats_times_out() {
                     attempt.heartbeat(&beat);
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
-                Ok::<_, Error>(attempt.number())
+                Ok(attempt.number())
             }
         };
-        ctx.step_with("beats", body).heartbeat(Duration::from_secs(2)).retry(quick(2)).await
+        ctx.step_with("beats", body).heartbeat_timeout(Duration::from_secs(2)).retry(quick(2)).await
     });
     let engine = scratch.engine("w", workflow).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 2);
     assert_eq!(counter.count("try"), 2);
     engine.shutdown().await;
@@ -151,14 +151,14 @@ async fn heartbeat_details_reach_the_next_attempt_after_a_crash() {
                             tokio::time::sleep(Duration::from_millis(20)).await;
                         }
                     }
-                    Ok::<_, Error>(last + 1)
+                    Ok(last + 1)
                 }
             };
-            ctx.step_with("copy", body).heartbeat(Duration::from_secs(30)).await
+            ctx.step_with("copy", body).heartbeat_timeout(Duration::from_secs(30)).await
         })
     };
     let first = scratch.engine("w", workflow(true)).await;
-    first.run("w", "r", &()).await.unwrap();
+    first.start("w", "r", &()).await.unwrap();
     let client = scratch.client().await;
     eventually("the details are durable", || async {
         let filter = goldseam::store::TaskFilter { limit: 100, ..Default::default() };
@@ -198,7 +198,7 @@ async fn heartbeat_details_survive_every_kind_of_failed_attempt() {
                 _ => Ok::<u32, Error>(last),
             }
         };
-        let step = ctx.step_with("copy", body).heartbeat(Duration::from_millis(300));
+        let step = ctx.step_with("copy", body).heartbeat_timeout(Duration::from_millis(300));
         step.timeout(Duration::from_millis(200)).retry(quick(9)).await
     };
     let silent = |ctx: Context, (): ()| async move {
@@ -210,13 +210,13 @@ async fn heartbeat_details_survive_every_kind_of_failed_attempt() {
             }
             std::future::pending().await
         };
-        ctx.step_with("copy", body).heartbeat(Duration::from_millis(100)).retry(quick(9)).await
+        ctx.step_with("copy", body).heartbeat_timeout(Duration::from_millis(100)).retry(quick(9)).await
     };
     let engine =
         scratch.builder().await.workflow("ends", ends).workflow("silent", silent).start().await.unwrap();
-    let run = engine.run("ends", "r", &()).await.unwrap();
+    let run = engine.start("ends", "r", &()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 4);
-    let run = engine.run("silent", "s", &()).await.unwrap();
+    let run = engine.start("silent", "s", &()).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "half way");
     assert_eq!(details(engine.client()).await, [], "details are removed with the step");
     engine.shutdown().await;
@@ -230,11 +230,11 @@ async fn heartbeat_details_survive_a_restart_between_attempts() {
             attempt.heartbeat(&"page 7");
             attempt.last_heartbeat::<String>().ok_or_else(|| Error::retryable("down"))
         };
-        let retry = Retry::fixed(Duration::from_secs(2)).max_attempts(3);
-        ctx.step_with("copy", body).heartbeat(Duration::from_secs(30)).retry(retry).await
+        let retry = Retry::fixed(Duration::from_secs(2)).attempts_max(3);
+        ctx.step_with("copy", body).heartbeat_timeout(Duration::from_secs(30)).retry(retry).await
     };
     let first = scratch.engine("w", flow).await;
-    first.run("w", "r", &()).await.unwrap();
+    first.start("w", "r", &()).await.unwrap();
     let client = scratch.client().await;
     let failed = || async {
         let log = client.history(&run_id("r")).await.unwrap();
@@ -259,10 +259,10 @@ async fn heartbeat_details_are_removed_when_the_step_fails() {
             attempt.heartbeat(&1);
             Err::<u32, _>(Error::retryable("down"))
         };
-        ctx.step_with("copy", body).heartbeat(Duration::from_secs(30)).retry(quick(2)).await
+        ctx.step_with("copy", body).heartbeat_timeout(Duration::from_secs(30)).retry(quick(2)).await
     };
     let engine = scratch.engine("w", flow).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     assert!(run.result::<u32>().await.is_err());
     assert_eq!(details(engine.client()).await, []);
     engine.shutdown().await;
@@ -277,7 +277,7 @@ where
     let flow =
         |hangs: bool| with_state(counter, move |ctx: Context, (): (), counter| workflow(ctx, counter, hangs));
     let first = scratch.engine("w", flow(true)).await;
-    first.run("w", "r", &()).await.unwrap();
+    first.start("w", "r", &()).await.unwrap();
     eventually("the step began", || async { counter.count("send") == 1 }).await;
     first.crash();
     scratch.engine("w", flow(false)).await
@@ -329,8 +329,8 @@ async fn undecided_probe_asks_a_person() {
     let counter = Counter::default();
     let engine = crash_during_send(&scratch, &counter, workflow).await;
     let run = engine.handle(run_id("r"));
-    crate::support::reaches(&engine, "r", Status::Waiting).await;
-    let question = engine.get(run.id()).await.unwrap().inputs[0].path.clone();
+    crate::support::reaches(engine.client(), "r", Status::Waiting).await;
+    let question = engine.client().get(run.id()).await.unwrap().inputs[0].path.clone();
     run.answer(question.as_str(), &serde_json::json!({ "done": true, "result": "by post" })).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "by post");
     assert_eq!(counter.count("send"), 1);
@@ -360,9 +360,9 @@ async fn parallel_steps_once() {
         })
     };
     let first = scratch.engine("w", workflow()).await;
-    let run = first.run("w", "r", &10u32).await.unwrap().id().clone();
+    let run = first.start("w", "r", &10u32).await.unwrap().id().clone();
     eventually("nine picks are durable", || async {
-        let history = first.history(&run).await.unwrap();
+        let history = first.client().history(&run).await.unwrap();
         history.iter().filter(|r| r.event.name() == "step.completed").count() == 9
     })
     .await;
@@ -389,7 +389,7 @@ async fn completed_group_is_not_executed_again() {
                     counter.add("body");
                     let one = ctx.step("one", || ok(1)).await?;
                     let two = ctx.step("two", || ok(2)).await?;
-                    Ok::<_, Error>(one + two)
+                    Ok(one + two)
                 }
             };
             let sum = ctx.group("both", inner).await?;
@@ -398,9 +398,10 @@ async fn completed_group_is_not_executed_again() {
         })
     };
     let first = scratch.engine("w", workflow()).await;
-    let run = first.run("w", "r", &()).await.unwrap().id().clone();
-    crate::support::reaches(&first, "r", Status::Waiting).await;
+    let run = first.start("w", "r", &()).await.unwrap().id().clone();
+    crate::support::reaches(first.client(), "r", Status::Waiting).await;
     let paths: Vec<String> = first
+        .client()
         .history(&run)
         .await
         .unwrap()
@@ -441,7 +442,7 @@ async fn idempotency_key_is_stable_over_attempts_and_crashes() {
         })
     };
     let first = scratch.engine("w", workflow(true)).await;
-    first.run("w", "r", &()).await.unwrap();
+    first.start("w", "r", &()).await.unwrap();
     eventually("the second attempt began", || async { keys.lock().unwrap().len() == 2 }).await;
     first.crash();
     let second = scratch.engine("w", workflow(false)).await;

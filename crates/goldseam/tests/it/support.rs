@@ -8,7 +8,7 @@ use std::time::Duration;
 use goldseam::core::task::NewTask;
 use goldseam::core::{QueueName, TaskId};
 use goldseam::engine::queue::Want;
-use goldseam::{Client, Context, Engine, Millis, Payload, RunId, Status};
+use goldseam::{Client, Context, Engine, Millis, OpenEngine as _, Payload, RunId, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -99,17 +99,17 @@ async fn unreadable_values_park_and_continue_after_a_rollback() {
     let scratch = Scratch::new();
     let counter = Counter::default();
     let old = first_release(&scratch, &counter).await;
-    old.run("input", "input", &SECRET).await.unwrap();
+    old.start("input", "input", &SECRET).await.unwrap();
     for kind in &KINDS[1..] {
-        old.run(kind, kind, &()).await.unwrap();
+        old.start(*kind, kind, &()).await.unwrap();
     }
-    reaches(&old, "answer", Status::Waiting).await;
+    reaches(old.client(), "answer", Status::Waiting).await;
     old.handle(run_id("answer")).answer("value", &SECRET).await.unwrap();
     old.handle(run_id("signal")).signal("value", &SECRET).await.unwrap();
-    work(&old).await;
+    work(old.client()).await;
     for kind in KINDS {
         crate::support::eventually(&format!("{kind} waits for go"), || async {
-            let summary = old.get(&run_id(kind)).await.unwrap();
+            let summary = old.client().get(&run_id(kind)).await.unwrap();
             summary.waits.iter().any(|wait| wait.path.as_str() == "go")
         })
         .await;
@@ -119,10 +119,10 @@ async fn unreadable_values_park_and_continue_after_a_rollback() {
     for kind in KINDS {
         new.handle(run_id(kind)).signal("go", &()).await.unwrap();
     }
-    reaches(&new, "failure", Status::Completed).await;
+    reaches(new.client(), "failure", Status::Completed).await;
     for kind in &KINDS[..7] {
-        reaches(&new, kind, Status::Parked).await;
-        let trouble = new.get(&run_id(kind)).await.unwrap().trouble.unwrap();
+        reaches(new.client(), kind, Status::Parked).await;
+        let trouble = new.client().get(&run_id(kind)).await.unwrap().trouble.unwrap();
         assert_eq!(trouble.code.as_deref(), Some("V1"), "{kind}: {}", trouble.message);
         let message = trouble.message;
         let place = if *kind == "input" { "the input" } else { "value" };
@@ -135,8 +135,8 @@ async fn unreadable_values_park_and_continue_after_a_rollback() {
     new.shutdown().await;
     let back = first_release(&scratch, &counter).await;
     for kind in &KINDS[..7] {
-        back.resume(&run_id(kind), By::default()).await.unwrap();
-        reaches(&back, kind, Status::Completed).await;
+        back.client().resume(&run_id(kind), By::default()).await.unwrap();
+        reaches(back.client(), kind, Status::Completed).await;
     }
     assert_eq!((counter.count("charged"), counter.count("refunded")), (8, 0));
     back.shutdown().await;
@@ -161,21 +161,21 @@ async fn unreadable_compensation_value_parks_until_a_rollback() {
     let scratch = Scratch::new();
     let counter = Counter::default();
     let old = scratch.engine("w", with_state(&(counter.clone(), false), charge_and_fail::<String>)).await;
-    old.run("w", "r", &()).await.unwrap();
-    reaches(&old, "r", Status::Parked).await;
+    old.start("w", "r", &()).await.unwrap();
+    reaches(old.client(), "r", Status::Parked).await;
     old.shutdown().await;
     let new = scratch.engine("w", with_state(&(counter.clone(), true), charge_and_fail::<Hold>)).await;
-    new.resume(&run_id("r"), By::default()).await.unwrap();
+    new.client().resume(&run_id("r"), By::default()).await.unwrap();
     crate::support::eventually("parked by V1", || async {
-        let trouble = new.get(&run_id("r")).await.unwrap().trouble;
+        let trouble = new.client().get(&run_id("r")).await.unwrap().trouble;
         trouble.is_some_and(|trouble| trouble.code.as_deref() == Some("V1"))
     })
     .await;
     assert_eq!(counter.count("tried"), 1);
     new.shutdown().await;
     let back = scratch.engine("w", with_state(&(counter.clone(), true), charge_and_fail::<String>)).await;
-    back.resume(&run_id("r"), By::default()).await.unwrap();
-    reaches(&back, "r", Status::Failed).await;
+    back.client().resume(&run_id("r"), By::default()).await.unwrap();
+    reaches(back.client(), "r", Status::Failed).await;
     assert_eq!(counter.count("tried"), 2);
     back.shutdown().await;
 }
@@ -196,12 +196,12 @@ async fn fixed_type_reads_values_of_the_first_release() {
     let scratch = Scratch::new();
     let counter = Counter::default();
     let old = first_release(&scratch, &counter).await;
-    old.run("step", "step", &()).await.unwrap();
-    reaches(&old, "step", Status::Waiting).await;
+    old.start("step", "step", &()).await.unwrap();
+    reaches(old.client(), "step", Status::Waiting).await;
     old.shutdown().await;
     let fixed = flows::<Either>(scratch.builder().await, &counter).start().await.unwrap();
     fixed.handle(run_id("step")).signal("go", &()).await.unwrap();
-    reaches(&fixed, "step", Status::Completed).await;
+    reaches(fixed.client(), "step", Status::Completed).await;
     fixed.shutdown().await;
 }
 
@@ -229,11 +229,18 @@ fn suggested(lines: &[String], start: &str) -> serde_json::Value {
 async fn answers_and_signals_are_checked_against_the_type() {
     let scratch = Scratch::new();
     let engine = scratch.engine("w", asks).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     let open = |question: &'static str| {
         let engine = &engine;
         crate::support::eventually(question, move || async move {
-            engine.get(&run_id("r")).await.unwrap().inputs.iter().any(|input| input.path.as_str() == question)
+            engine
+                .client()
+                .get(&run_id("r"))
+                .await
+                .unwrap()
+                .inputs
+                .iter()
+                .any(|input| input.path.as_str() == question)
         })
     };
     open("approve").await;
@@ -241,7 +248,7 @@ async fn answers_and_signals_are_checked_against_the_type() {
         let refused = run.answer("approve", &wrong).await.unwrap_err();
         assert_eq!(refused.code(), "GS0107", "{refused}");
     }
-    let explained = engine.why(&run_id("r")).await.unwrap();
+    let explained = engine.client().why(&run_id("r")).await.unwrap();
     let fitting = suggested(&explained.you_can, "goldseam answer r approve ");
     run.answer("approve", &fitting).await.unwrap();
     open("word").await;
@@ -249,18 +256,25 @@ async fn answers_and_signals_are_checked_against_the_type() {
     // Early: no wait exists yet, so the signal cannot be checked against a type.
     run.signal("count", &"seven").await.unwrap();
     run.signal("other", &()).await.unwrap();
-    let links = engine.why(&run_id("r")).await.unwrap().links;
+    let links = engine.client().why(&run_id("r")).await.unwrap().links;
     let unread = |what: &str| links.iter().any(|link| link.what == what);
     assert!(unread("1 unread signal `other`: the run does not wait for it yet"), "{links:?}");
     run.answer("word", &"hello").await.unwrap();
     crate::support::eventually("it waits for count", || async {
-        engine.get(&run_id("r")).await.unwrap().waits.iter().any(|wait| wait.path.as_str() == "count")
+        engine
+            .client()
+            .get(&run_id("r"))
+            .await
+            .unwrap()
+            .waits
+            .iter()
+            .any(|wait| wait.path.as_str() == "count")
     })
     .await;
     let refused = run.signal("count", &"eight").await.unwrap_err();
     assert_eq!(refused.code(), "GS0123");
     assert!(refused.to_string().ends_with("expected a whole number from 0, got a text"), "{refused}");
-    let explained = engine.why(&run_id("r")).await.unwrap();
+    let explained = engine.client().why(&run_id("r")).await.unwrap();
     let codes: Vec<&str> = explained.found.iter().map(|found| found.diagnosis.rule.as_str()).collect();
     assert_eq!(codes, ["W2"], "{explained:?}");
     let fitting = suggested(&explained.you_can, "goldseam signal r count --data ");
@@ -278,11 +292,11 @@ async fn value_that_fits_the_schema_but_not_the_type_parks() {
         Ok(small)
     };
     let engine = scratch.engine("w", flow).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
-    reaches(&engine, "r", Status::Waiting).await;
+    let run = engine.start("w", "r", &()).await.unwrap();
+    reaches(engine.client(), "r", Status::Waiting).await;
     assert_eq!(run.signal("n", &"x").await.unwrap_err().code(), "GS0123");
     run.signal("n", &70_000).await.unwrap();
-    reaches(&engine, "r", Status::Parked).await;
-    assert_eq!(engine.get(&run_id("r")).await.unwrap().trouble.unwrap().code.as_deref(), Some("V1"));
+    reaches(engine.client(), "r", Status::Parked).await;
+    assert_eq!(engine.client().get(&run_id("r")).await.unwrap().trouble.unwrap().code.as_deref(), Some("V1"));
     engine.shutdown().await;
 }

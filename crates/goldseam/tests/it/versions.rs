@@ -14,12 +14,12 @@ async fn run_stays_on_its_first_version() {
     let one = |ctx: Context, (): ()| async move { ctx.signal::<()>("go").await.map(|()| 1) };
     let two = |_: Context, (): ()| ok(2);
     let first = scratch.engine("w", one).await;
-    first.run("w", "old", &()).await.unwrap();
-    reaches(&first, "old", Status::Waiting).await;
+    first.start("w", "old", &()).await.unwrap();
+    reaches(first.client(), "old", Status::Waiting).await;
     first.shutdown().await;
     let both =
         scratch.builder().await.workflow("w", one).workflow_version("w", 2, two).start().await.unwrap();
-    assert_eq!(both.run("w", "new", &()).await.unwrap().result::<u32>().await.unwrap(), 2);
+    assert_eq!(both.start("w", "new", &()).await.unwrap().result::<u32>().await.unwrap(), 2);
     let old = both.handle(run_id("old"));
     old.signal("go", &()).await.unwrap();
     assert_eq!(old.result::<u32>().await.unwrap(), 1);
@@ -31,13 +31,13 @@ async fn run_waits_for_a_node_with_its_version() {
     let scratch = Scratch::new();
     let flow = |ctx: Context, (): ()| async move { ctx.signal::<()>("go").await };
     let first = scratch.builder().await.workflow_version("w", 1, flow).start().await.unwrap();
-    first.run("w", "r", &()).await.unwrap();
-    reaches(&first, "r", Status::Waiting).await;
+    first.start("w", "r", &()).await.unwrap();
+    reaches(first.client(), "r", Status::Waiting).await;
     first.shutdown().await;
     let later = scratch.builder().await.workflow_version("w", 3, flow).start().await.unwrap();
     let run = later.handle(run_id("r"));
     run.signal("go", &()).await.unwrap();
-    let why = later.why(run.id()).await.unwrap();
+    let why = later.client().why(run.id()).await.unwrap();
     let evidence = &why.found[0].diagnosis.evidence;
     assert!(evidence.ends_with("(live nodes have 3): the run waits for a worker with w@1"), "{why:?}");
     assert_ne!(why.status, Status::Parked);
@@ -52,11 +52,11 @@ async fn engine_does_not_claim_versions_it_lacks() {
     let scratch = Scratch::new();
     let flow = |_: Context, (): ()| ok(());
     let one = scratch.engine("w", flow).await;
-    let run = one.run_with("w", "r", &(), StartOptions::default().version(2)).await.unwrap();
-    assert_eq!(one.get(run.id()).await.unwrap().owner, None);
+    let run = one.start_with("w", "r", &(), StartOptions::default().version(2)).await.unwrap();
+    assert_eq!(one.client().get(run.id()).await.unwrap().owner, None);
     let two = scratch.builder().await.workflow_version("w", 2, flow).start().await.unwrap();
     run.result::<()>().await.unwrap();
-    let zero = one.run_with("w", "z", &(), StartOptions::default().version(0)).await;
+    let zero = one.start_with("w", "z", &(), StartOptions::default().version(0)).await;
     assert_eq!(zero.unwrap_err().code(), "GS0134");
     let zero = scratch.builder().await.workflow_version("w", 0, flow).start().await;
     assert_eq!(zero.unwrap_err().code(), "GS0134");
@@ -90,7 +90,7 @@ async fn remote_workers_receive_only_their_versions() {
     for n in 0..16 {
         let run = run_id(&format!("p-{n}"));
         let options = StartOptions::default().version(2);
-        server.client.start("pv", &run, Payload::null(), options).await.unwrap();
+        server.client.start_with("pv", &run, &Payload::null(), options).await.unwrap();
     }
     let mut done = 0;
     while done < 16 {
@@ -117,7 +117,7 @@ async fn worker_that_parks_with_e2_releases_the_run() {
     let server = Place::open(&scratch).await;
     let worker = register(&server, json!({ "name": "w", "workflows": ["pv@2"], "slots": 1 })).await;
     let run = run_id("r");
-    server.client.start("pv", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    server.client.start("pv", &run, &Payload::null()).await.unwrap();
     let (token, _) = claims(&server, &worker, 5_000).await.remove(0);
     let doings = json!([{ "park": { "code": "E2", "reason": "unknown" } }]);
     let body = json!({ "token": token, "id": "a-1", "after": 3, "doings": doings });
@@ -145,7 +145,7 @@ async fn run_without_version_starts_on_the_newest_available() {
     let body = json!({ "name": "w", "workflows": ["order@2", "order@3"], "slots": 1 });
     let worker = register(&server, body).await;
     let run = run_id("o-1");
-    server.client.start("order", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    server.client.start("order", &run, &Payload::null()).await.unwrap();
     let claimed = claims(&server, &worker, 5_000).await;
     assert_eq!(claimed[0].1, 3);
 }

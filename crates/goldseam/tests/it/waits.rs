@@ -20,8 +20,8 @@ async fn refuses_wrong_answers_and_accepts_valid_ones() {
             Ok(format!("{ship}, {why}, {}", form["boxes"]))
         })
         .await;
-    let run = engine.run("w", "r", &()).await.unwrap();
-    reaches(&engine, "r", Status::Waiting).await;
+    let run = engine.start("w", "r", &()).await.unwrap();
+    reaches(engine.client(), "r", Status::Waiting).await;
     let error = run.answer("ship", &"perhaps").await.unwrap_err();
     assert_eq!(error.code(), "GS0107");
     assert_eq!(error.to_string(), "run r: the answer was refused: the answer must be one of: yes, no");
@@ -43,8 +43,8 @@ async fn question_survives_a_crash_and_is_asked_once() {
     let scratch = Scratch::new();
     let workflow = |ctx: Context, (): ()| async move { ctx.ask::<String>("name", "Your name?").text().await };
     let first = scratch.engine("w", workflow).await;
-    first.run("w", "r", &()).await.unwrap();
-    reaches(&first, "r", Status::Waiting).await;
+    first.start("w", "r", &()).await.unwrap();
+    reaches(first.client(), "r", Status::Waiting).await;
     first.crash();
     let client = scratch.client().await;
     let run = client.handle(run_id("r"));
@@ -71,7 +71,7 @@ async fn select_returns_the_first_of_signals_and_timeout() {
             Ok((named, second == Selected::Timeout))
         })
         .await;
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     run.signal("go", &1).await.unwrap();
     assert_eq!(run.result::<(String, bool)>().await.unwrap(), ("go".to_owned(), true));
     engine.shutdown().await;
@@ -87,12 +87,12 @@ async fn select_returns_the_first_of_answer_and_signal() {
             Ok(matches!(first, Selected::Answer(answer) if answer.as_str() == "\"ship\""))
         })
         .await;
-    let run = engine.run("w", "r", &()).await.unwrap();
-    reaches(&engine, "r", Status::Waiting).await;
+    let run = engine.start("w", "r", &()).await.unwrap();
+    reaches(engine.client(), "r", Status::Waiting).await;
     assert!(run.answer("first", &"burn").await.is_err());
     run.answer("first", &"ship").await.unwrap();
     assert!(run.result::<bool>().await.unwrap());
-    let other = engine.run("w", "other", &()).await.unwrap();
+    let other = engine.start("w", "other", &()).await.unwrap();
     other.signal("stop", &()).await.unwrap();
     assert!(!other.result::<bool>().await.unwrap());
     engine.shutdown().await;
@@ -107,7 +107,7 @@ async fn signal_wait_times_out_with_an_error() {
             Ok(waited.is_err_and(|error| error.is_timeout()))
         })
         .await;
-    assert!(engine.run("w", "r", &()).await.unwrap().result::<bool>().await.unwrap());
+    assert!(engine.start("w", "r", &()).await.unwrap().result::<bool>().await.unwrap());
     engine.shutdown().await;
 }
 
@@ -121,10 +121,10 @@ async fn repeated_signal_id_is_delivered_once() {
             Ok(one * 10 + two)
         })
         .await;
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     for (value, id) in [("1", "a"), ("1", "a"), ("2", "b")] {
         let payload = goldseam::Payload::parse(value, &goldseam::Limits::default()).unwrap();
-        engine.signal(run.id(), "n", payload, Some(id.to_owned())).await.unwrap();
+        engine.client().signal(run.id(), "n", payload, Some(id.to_owned())).await.unwrap();
     }
     assert_eq!(run.result::<u32>().await.unwrap(), 12);
     engine.shutdown().await;
@@ -135,14 +135,14 @@ async fn sleep_continues_with_remaining_time_after_a_crash() {
     let scratch = Scratch::new();
     let workflow = |ctx: Context, (): ()| async move { ctx.sleep("nap", Duration::from_millis(1500)).await };
     let first = scratch.engine("w", workflow).await;
-    let run = first.run("w", "r", &()).await.unwrap();
-    reaches(&first, "r", Status::Sleeping).await;
-    let due = first.get(run.id()).await.unwrap().due().unwrap();
-    eventually("the run left memory", || async { first.hot_runs() == 0 }).await;
+    let run = first.start("w", "r", &()).await.unwrap();
+    reaches(first.client(), "r", Status::Sleeping).await;
+    let due = first.client().get(run.id()).await.unwrap().due().unwrap();
+    eventually("the run left memory", || async { first.live_runs() == 0 }).await;
     first.crash();
     let second = scratch.engine("w", workflow).await;
     second.handle(run_id("r")).result::<()>().await.unwrap();
-    let finished = second.get(run.id()).await.unwrap().finished_at.unwrap();
+    let finished = second.client().get(run.id()).await.unwrap().finished_at.unwrap();
     assert!(finished >= due, "it woke too early");
     assert!(finished.since(due) < Duration::from_secs(5), "it woke too late");
     second.shutdown().await;
@@ -157,15 +157,15 @@ async fn paused_run_begins_no_step_until_resumed() {
         ctx.step("after", || counter.step("after")).await
     });
     let engine = scratch.engine("w", workflow).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
-    reaches(&engine, "r", Status::Waiting).await;
-    engine.pause(run.id(), Default::default()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
+    reaches(engine.client(), "r", Status::Waiting).await;
+    engine.client().pause(run.id(), Default::default()).await.unwrap();
     run.signal("go", &()).await.unwrap();
-    eventually("the run left memory", || async { engine.hot_runs() == 0 }).await;
+    eventually("the run left memory", || async { engine.live_runs() == 0 }).await;
     assert_eq!(run.status().await.unwrap(), Status::Paused);
     assert_eq!(counter.count("after"), 0);
-    assert_eq!(engine.pause(run.id(), Default::default()).await.unwrap_err().code(), "GS0110");
-    engine.resume(run.id(), Default::default()).await.unwrap();
+    assert_eq!(engine.client().pause(run.id(), Default::default()).await.unwrap_err().code(), "GS0110");
+    engine.client().resume(run.id(), Default::default()).await.unwrap();
     run.result::<()>().await.unwrap();
     engine.shutdown().await;
 }
@@ -184,13 +184,13 @@ async fn run_paused_in_its_last_step_ends_when_resumed() {
         ctx.step("last", last).await
     });
     let engine = scratch.engine("w", workflow).await;
-    let run = engine.run("w", "r", &()).await.unwrap();
+    let run = engine.start("w", "r", &()).await.unwrap();
     eventually("the step runs", || async { counter.count("last") == 1 }).await;
-    engine.pause(run.id(), Default::default()).await.unwrap();
+    engine.client().pause(run.id(), Default::default()).await.unwrap();
     gate.add_permits(1);
-    eventually("the run left memory", || async { engine.hot_runs() == 0 }).await;
+    eventually("the run left memory", || async { engine.live_runs() == 0 }).await;
     assert_eq!(run.status().await.unwrap(), Status::Paused);
-    engine.resume(run.id(), Default::default()).await.unwrap();
+    engine.client().resume(run.id(), Default::default()).await.unwrap();
     run.result::<()>().await.unwrap();
     assert_eq!(counter.count("last"), 1, "the result is kept over the pause");
     engine.shutdown().await;
@@ -208,8 +208,8 @@ async fn now_random_and_uuid_are_the_same_in_every_replay() {
         })
     };
     let first = scratch.engine("w", workflow()).await;
-    first.run("w", "r", &()).await.unwrap();
-    reaches(&first, "r", Status::Waiting).await;
+    first.start("w", "r", &()).await.unwrap();
+    reaches(first.client(), "r", Status::Waiting).await;
     first.crash();
     let second = scratch.engine("w", workflow()).await;
     let run = second.handle(run_id("r"));

@@ -54,7 +54,7 @@ async fn views_and_streams_are_redacted_and_data_is_not() {
         let text = view.to_string();
         assert!(!text.contains("hush") && !text.contains(&value()), "{text}");
     }
-    let log = format!("{:?}", engine.history(&"f-1".parse().unwrap()).await.unwrap());
+    let log = format!("{:?}", engine.client().history(&"f-1".parse().unwrap()).await.unwrap());
     assert!(log.contains("hush-in") && log.contains("hush-out"), "the log keeps its data");
     engine.shutdown().await;
 }
@@ -77,7 +77,7 @@ async fn texts_are_redacted_before_they_are_written() {
     server.start("greet", "g-1", json!("Ada")).await;
     let note = json!({ "reason": format!("see {}", value()) });
     server.post("/v1/runs/g-1/note", &note).await.ok();
-    let log = format!("{:?}", engine.history(&"g-1".parse().unwrap()).await.unwrap());
+    let log = format!("{:?}", engine.client().history(&"g-1".parse().unwrap()).await.unwrap());
     assert!(log.contains("see [secret]") && !log.contains(&value()), "{log}");
     engine.shutdown().await;
 }

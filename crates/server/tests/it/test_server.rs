@@ -190,7 +190,7 @@ impl Reply {
 }
 
 async fn greet(ctx: Context, name: String) -> goldseam::Result<String> {
-    let greeting = ctx.step("compose", || async { Ok::<_, Error>(format!("Hello, {name}!")) }).await?;
+    let greeting = ctx.step("compose", || async { Ok(format!("Hello, {name}!")) }).await?;
     ctx.signal::<Value>("go").await?;
     Ok(greeting)
 }

@@ -61,7 +61,7 @@ async fn nap(ctx: Context, (): ()) -> goldseam_engine::Result<()> {
 async fn work(ctx: Context, (): ()) -> goldseam_engine::Result<u32> {
     let long = || async {
         tokio::time::sleep(Duration::from_secs(300)).await;
-        Ok::<_, goldseam_engine::Error>(1)
+        Ok(1)
     };
     ctx.step("long", long).await
 }
@@ -75,7 +75,7 @@ async fn idle_engine_makes_fewer_than_two_requests_per_second() {
     let fixture = Fixture::at(Pace::remote(Duration::from_millis(50)));
     let link = fixture.link();
     let engine = fixture.builder(&link, 1).workflow("nap", nap).start().await.unwrap();
-    engine.run("nap", "sleeper", &()).await.unwrap();
+    engine.start("nap", "sleeper", &()).await.unwrap();
     tokio::time::sleep(30 * SECOND).await;
     let begun = link.calls().len();
     tokio::time::sleep(600 * SECOND).await;
@@ -128,11 +128,11 @@ async fn silent_node_is_taken_over_but_a_slow_one_is_not() {
     let second_link = fixture.link();
     let first = fixture.builder(&first_link, 1).workflow("work", work).start().await.unwrap();
     fixture.memory.silence(first.node_id());
-    first.run("work", "a", &()).await.unwrap();
+    first.start("work", "a", &()).await.unwrap();
     let second = fixture.builder(&second_link, 2).workflow("work", work).start().await.unwrap();
     fixture.memory.silence(second.node_id());
     tokio::time::sleep(200 * SECOND).await;
-    let owner = async || second.get(&id("a")).await.unwrap().owner;
+    let owner = async || second.client().get(&id("a")).await.unwrap().owner;
     assert_eq!(owner().await.as_ref(), Some(first.node_id()), "the owner beats and keeps the run");
     first_link.crash();
     first.crash();
@@ -151,7 +151,7 @@ async fn steps(ctx: Context, (): ()) -> goldseam_engine::Result<()> {
     for number in 0..10 {
         let short = || async {
             tokio::time::sleep(SECOND).await;
-            Ok::<_, goldseam_engine::Error>(())
+            Ok(())
         };
         ctx.step(format!("step-{number}").as_str(), short).await?;
     }
@@ -171,7 +171,7 @@ async fn node_trusts_its_claim_by_the_pace_not_by_its_config() {
     };
     let engine = fixture.builder(&link, 1).config(hasty).workflow("steps", steps).start().await.unwrap();
     let begun = link.calls().len();
-    engine.run("steps", "a", &()).await.unwrap().result::<()>().await.unwrap();
+    engine.start("steps", "a", &()).await.unwrap().result::<()>().await.unwrap();
     // A node that does not trust its claim reads the head before every step.
     let heads = link.calls()[begun..].iter().filter(|call| call.op == Op::Head).count();
     assert!(heads <= 2, "{heads} reads of the head");
@@ -185,7 +185,7 @@ async fn waiting_client_reads_the_head_once() {
     let other = fixture.link();
     let engine = fixture.builder(&link, 1).workflow("work", work).start().await.unwrap();
     let client = fixture.client(&other);
-    let run = client.start("work", &id("a"), Payload::null(), Default::default()).await.unwrap();
+    let run = client.start("work", &id("a"), &Payload::null()).await.unwrap();
     let begun = other.calls().len();
     let from = fixture.time.elapsed();
     assert_eq!(run.result::<u32>().await.unwrap(), 1);
@@ -195,7 +195,7 @@ async fn waiting_client_reads_the_head_once() {
     assert!(seconds >= 300, "{seconds} s");
     assert!(count(Op::Head) <= 4, "{} reads of the head", count(Op::Head));
     assert!(count(Op::Read) <= 2 * (seconds + 2), "{} reads of the log", count(Op::Read));
-    assert_eq!(engine.get(&id("a")).await.unwrap().status, Status::Completed);
+    assert_eq!(engine.client().get(&id("a")).await.unwrap().status, Status::Completed);
     engine.shutdown().await;
 }
 

@@ -316,7 +316,7 @@ impl<'a> RandomRun<'a> {
             _ => 1,
         };
         let (task, delivery) = next_task(self.state(), &path, attempt);
-        let retry = Policy::from(&Retry::fixed(Duration::from_millis(50)).max_attempts(3));
+        let retry = Policy::from(&Retry::fixed(Duration::from_millis(50)).attempts_max(3));
         let queue = queue("gpu");
         let priority = 0;
         let payload = Some(json("{\"x\":1}"));

@@ -43,7 +43,7 @@ async fn live(ctx: Context, what: String, (witness, open): (Witness, bool)) -> R
         "remote" => ctx.remote("resize", &7).queue("gpu").await?,
         "again" => return ctx.continue_as_new(&"signal"),
         "retry" => {
-            let twice = Retry::fixed(NAP).max_attempts(2);
+            let twice = Retry::fixed(NAP).attempts_max(2);
             let body = |attempt: Attempt| async move {
                 if attempt.number() == 1 { Err(Error::retryable("503")) } else { Ok(1) }
             };

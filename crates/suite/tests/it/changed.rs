@@ -42,11 +42,11 @@ impl Place {
     async fn goes_on(&self, build: u32, workflow: &str, input: &impl serde::Serialize) -> Vec<String> {
         self.build.number.store(build, Ordering::Relaxed);
         let engine = self.builder().start().await.unwrap();
-        let run = engine.run(workflow, "r", input).await.unwrap();
+        let run = engine.start(workflow, "r", input).await.unwrap();
         run.signal("go", &()).await.unwrap();
         let id = RunId::new("r").unwrap();
         loop {
-            let summary = engine.get(&id).await.unwrap();
+            let summary = engine.client().get(&id).await.unwrap();
             let rests = summary.status == Status::Waiting && summary.mail_unread == 0;
             if rests && summary.owner.is_none() || summary.status.is_terminal() {
                 break;
@@ -54,7 +54,7 @@ impl Place {
             assert_ne!(summary.status, Status::Parked, "{summary:?}");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        let history = engine.history(&id).await.unwrap();
+        let history = engine.client().history(&id).await.unwrap();
         engine.shutdown().await;
         let path =
             |r: &goldseam_core::Recorded| r.event.path().map(|path| format!("{} {path}", r.event.name()));
@@ -132,11 +132,11 @@ async fn each_arm_decides_for_itself() {
     let place = Place::new();
     place.build.number.store(0, Ordering::Relaxed);
     let engine = place.builder().start().await.unwrap();
-    engine.run("arms", "r", &()).await.unwrap();
+    engine.start("arms", "r", &()).await.unwrap();
     let id = RunId::new("r").unwrap();
     loop {
-        let history = engine.history(&id).await.unwrap();
-        let rests = engine.get(&id).await.unwrap().owner.is_none();
+        let history = engine.client().history(&id).await.unwrap();
+        let rests = engine.client().get(&id).await.unwrap().owner.is_none();
         if rests && history.iter().any(|r| r.event.name() == "step.completed") {
             break;
         }
@@ -166,9 +166,9 @@ async fn continued_as_new_history_has_the_change() {
     let place = Place::new();
     place.build.number.store(0, Ordering::Relaxed);
     let engine = place.builder().start().await.unwrap();
-    engine.run("again", "r", &0u32).await.unwrap();
+    engine.start("again", "r", &0u32).await.unwrap();
     let id = RunId::new("r").unwrap();
-    while engine.get(&id).await.unwrap().status != Status::Waiting {
+    while engine.client().get(&id).await.unwrap().status != Status::Waiting {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     engine.shutdown().await;

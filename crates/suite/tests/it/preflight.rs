@@ -49,7 +49,7 @@ fn run() -> RunId {
 async fn settles(engine: &Engine) -> Status {
     let rests = async {
         loop {
-            let summary = engine.get(&run()).await.unwrap();
+            let summary = engine.client().get(&run()).await.unwrap();
             let rests =
                 summary.status == Status::Waiting && summary.owner.is_none() && summary.mail_unread == 0;
             if rests || !summary.status.is_active() {
@@ -60,7 +60,7 @@ async fn settles(engine: &Engine) -> Status {
     };
     match tokio::time::timeout(Duration::from_secs(20), rests).await {
         Ok(status) => status,
-        Err(_) => panic!("it does not settle: {:?}", engine.history(&run()).await),
+        Err(_) => panic!("it does not settle: {:?}", engine.client().history(&run()).await),
     }
 }
 
@@ -70,7 +70,7 @@ async fn live(store: &Arc<dyn Store>, script: &'static str) -> Option<String> {
     // Code without waits may have ended the run already.
     drop(engine.handle(run()).signal("go", &1).await);
     let status = settles(&engine).await;
-    let trouble = engine.get(&run()).await.unwrap().trouble;
+    let trouble = engine.client().get(&run()).await.unwrap().trouble;
     engine.shutdown().await;
     (status == Status::Parked).then(|| trouble.unwrap().message)
 }
@@ -87,7 +87,7 @@ async fn preflight_parks_exactly_what_a_node_parks() {
         for new in after {
             let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::new(|| SystemClock.now())));
             let engine = build(&store, old).start().await.unwrap();
-            engine.run("order", "r", &()).await.unwrap();
+            engine.start("order", "r", &()).await.unwrap();
             settles(&engine).await;
             engine.shutdown().await;
             let report = build(&store, new).preflight(Preflight::all()).await.unwrap();

@@ -34,7 +34,7 @@ fn can(why: &Explanation) -> Vec<&str> {
 /// An engine whose run ends as its input says.
 async fn ends(ward: &Ward<'_>) -> Engine {
     let work = |ctx: Context, how: String| async move {
-        let retry = Retry::fixed(Duration::from_secs(3600)).max_attempts(3);
+        let retry = Retry::fixed(Duration::from_secs(3600)).attempts_max(3);
         match how.as_str() {
             "fails" => Err(Error::terminal("card declined")),
             "tries" => {

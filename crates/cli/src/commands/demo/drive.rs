@@ -198,7 +198,7 @@ impl<'a> Course<'a> {
             let input = Payload::of(&order, &Limits::default())?;
             let options = StartOptions::default().tag("customer", order.customer.clone());
             // If the response was lost, the start is repeated: the same id and input are the same run.
-            if if_available(self.client.start(WORKFLOW, &run, input, options).await)?.is_none() {
+            if if_available(self.client.start_with(WORKFLOW, &run, &input, options).await)?.is_none() {
                 break;
             }
             self.acknowledged.starts.push(run);

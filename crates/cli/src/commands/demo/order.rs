@@ -53,7 +53,7 @@ pub(crate) async fn order(ctx: Context, order: Order, witness: Arc<Witness>) -> 
     let undo = work.clone();
     let charge = ctx
         .step_with("charge", |attempt| work.charge(attempt, order.cents))
-        .retry(Retry::fixed(Duration::from_millis(order.step_ms)).max_attempts(3))
+        .retry(Retry::fixed(Duration::from_millis(order.step_ms)).attempts_max(3))
         .compensate(move |_: String| undo.clone().undo("charge"))
         .await?;
     ctx.sleep("settle", Duration::from_millis(order.step_ms * 4)).await?;

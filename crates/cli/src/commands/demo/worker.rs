@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use goldseam::core::LockName;
-use goldseam::{Config, Context, Engine};
+use goldseam::{Config, Context, Engine, OpenEngine as _};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::order::{Order, WORKFLOW, order};
@@ -67,7 +67,7 @@ pub(crate) async fn run(app: &App, args: WorkerArgs) -> Result<Exit, CliError> {
     };
     let engine = engine.start().await?;
     if let Some(lock) = &args.hold {
-        engine.locks().acquire(&LockName::new(lock)?, "drill-worker", drill::LOCK_TTL).await?;
+        engine.client().locks().acquire(&LockName::new(lock)?, "drill-worker", drill::LOCK_TTL).await?;
     }
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
     tokio::select! {

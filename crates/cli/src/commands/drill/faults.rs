@@ -65,7 +65,7 @@ impl Drill<'_> {
         let run = RunId::new(format!("{}-{what}", self.name))?;
         let input = Payload::of(&load, &Limits::default())?;
         let options = StartOptions::default().queue(self.name.clone());
-        self.client.start(WORKFLOW, &run, input, options).await?;
+        self.client.start_with(WORKFLOW, &run, &input, options).await?;
         Ok(run)
     }
 

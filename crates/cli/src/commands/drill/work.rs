@@ -34,7 +34,7 @@ pub(crate) async fn drill(ctx: Context, load: Load) -> goldseam::Result<()> {
     for number in 0..load.steps {
         let work = || async {
             tokio::time::sleep(Duration::from_millis(load.step_ms)).await;
-            Ok::<_, Error>(())
+            Ok(())
         };
         ctx.step(("work", number), work).await?;
     }

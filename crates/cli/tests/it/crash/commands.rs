@@ -83,7 +83,7 @@ fn c11_a_repeated_signal_is_recorded_once() {
         story.block(async {
             let engine = Engine::open(&story.place.url()).await.unwrap().workflow("order", order);
             let engine = engine.start().await.unwrap();
-            reaches(&engine, "waits", Status::Completed).await;
+            reaches(engine.client(), "waits", Status::Completed).await;
             engine.shutdown().await;
         });
         assert_eq!(story.count("waits", "signal.received"), 1, "{point}");

@@ -198,7 +198,7 @@ async fn healing_is_counted_by_rule_and_giving_up_separately() {
     let _guard = metrics::set_default_local_recorder(&book);
     let client = Client::new(Arc::new(store));
     let run = RunId::new("r").unwrap();
-    client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    client.start("w", &run, &Payload::null()).await.unwrap();
     let exceeded = "goldseam_recovery_attempts_exceeded_total{workflow=w}";
     for (rule, healed, stopped) in [(Code::W1, Some(1.0), None), (Code::P1, None, Some(1.0))] {
         let at = client.get(&run).await.unwrap().as_of;

@@ -13,7 +13,7 @@ use goldseam_core::state::{Found, Mail};
 use serde::de::DeserializeOwned;
 
 use super::{Context, Name, wait};
-use crate::ledger::error::{Error, Result};
+use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::Spot;
 
 impl Context {

@@ -3,7 +3,7 @@
 use goldseam_core::{Owned, StepName};
 
 use super::Context;
-use crate::ledger::error::{Error, Result};
+use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::Mode;
 
 impl Context {

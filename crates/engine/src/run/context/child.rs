@@ -14,7 +14,8 @@ use serde::de::DeserializeOwned;
 
 use super::{Context, Name, wait};
 use crate::ledger::delivery::child_ended;
-use crate::ledger::error::{EngineError, Error, Result};
+use crate::ledger::error::EngineError;
+use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{LiveRun, Mode, Spot, Stop};
 
 impl Context {

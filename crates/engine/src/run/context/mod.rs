@@ -6,6 +6,7 @@
 mod ask;
 mod changed;
 pub(crate) mod child;
+mod join;
 mod name;
 mod remote;
 mod step;
@@ -14,18 +15,18 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use goldseam_core::state::OpKind;
 use goldseam_core::{Millis, Owned, Path, Payload, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::ledger::error::{Error, Result};
 use crate::ledger::secrets::Secret;
+use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{LiveRun, Spot};
 
 pub use ask::Ask;
 pub use child::{Child, ChildHandle};
+pub use join::Join;
 pub use name::Name;
 pub use remote::Remote;
 pub use step::{Attempt, Group, Probe, Step};
@@ -90,15 +91,6 @@ impl Context {
         Ok(Self { live: Arc::clone(&self.live), arm: Path::new(&format!("{}~", spot.path))? })
     }
 
-    /// Runs all parts concurrently and returns their results in order, or the first error in order.
-    pub async fn join<I, F, T>(&self, parts: I) -> Result<Vec<T>>
-    where
-        I: IntoIterator<Item = F>,
-        F: IntoFuture<Output = Result<T>>,
-    {
-        join_all(parts.into_iter().map(IntoFuture::into_future)).await.into_iter().collect()
-    }
-
     /// Sleeps. Survives restarts; a long sleep costs no memory.
     pub async fn sleep(&self, name: impl Into<Name>, span: Duration) -> Result<()> {
         let spot = self.spot(name)?;
@@ -106,8 +98,9 @@ impl Context {
     }
 
     /// Sleeps until a point in time. Survives restarts.
-    pub async fn sleep_until(&self, name: impl Into<Name>, due: Millis) -> Result<()> {
+    pub async fn sleep_until(&self, name: impl Into<Name>, due: impl Into<Millis>) -> Result<()> {
         let spot = self.spot(name)?;
+        let due = due.into();
         wait::sleep(self, spot, |_| due).await
     }
 

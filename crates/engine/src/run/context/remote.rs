@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use super::step::undo_with;
 use super::{Context, Name, wait};
 use crate::ledger::config::default_queue;
-use crate::ledger::error::{Error, Result};
+use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{Slow, Spot, UndoFn};
 
 impl Context {
@@ -89,11 +89,10 @@ impl<T: DeserializeOwned> Remote<'_, T> {
 
     /// Sets the compensation, which gets the step's output. Runs in this process when the workflow fails or is
     /// cancelled, latest first.
-    pub fn compensate<C, E, Fut>(mut self, undo: C) -> Self
+    pub fn compensate<C, Fut>(mut self, undo: C) -> Self
     where
         C: Fn(T) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), E>> + Send + 'static,
-        E: Into<Error>,
+        Fut: Future<Output = Result<()>> + Send + 'static,
         T: 'static,
     {
         self.undo = Some(undo_with(undo));

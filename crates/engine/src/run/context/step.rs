@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Context, Name, wait};
-use crate::ledger::error::{Error, Result};
+use crate::ledger::workflow_error::{Error, Result};
 use crate::run::attempt::{self, Limits, Outcome};
 use crate::run::live_run::{Spot, UndoFn};
 use crate::run::shapes;
@@ -40,31 +40,26 @@ impl Context {
     /// Executes a step once: its result is durable before the next effect begins.
     ///
     /// After a crash in the middle, it runs again with the same idempotency key.
-    pub fn step<'a, T, E, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
+    pub fn step<'a, T, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
     where
         F: FnMut() -> Fut + Send + 'a,
-        Fut: Future<Output = Result<T, E>> + Send + 'a,
-        E: Into<Error>,
+        Fut: Future<Output = Result<T>> + Send + 'a,
         T: 'a,
     {
         self.step_with(name, move |_| body())
     }
 
     /// Like [`Context::step`], for a body that uses its attempt: the number, the idempotency key, and heartbeats.
-    pub fn step_with<'a, T, E, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
+    pub fn step_with<'a, T, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
     where
         F: FnMut(Attempt) -> Fut + Send + 'a,
-        Fut: Future<Output = Result<T, E>> + Send + 'a,
-        E: Into<Error>,
+        Fut: Future<Output = Result<T>> + Send + 'a,
         T: 'a,
     {
         Step {
             ctx: self,
             spot: self.spot(name),
-            body: Box::new(move |attempt| {
-                let work = body(attempt);
-                Box::pin(async move { work.await.map_err(Into::into) })
-            }),
+            body: Box::new(move |attempt| Box::pin(body(attempt))),
             retry: Retry::never(),
             limits: Limits::default(),
             input: None,
@@ -75,18 +70,13 @@ impl Context {
     }
 
     /// Executes a step that contains steps. Once it is complete, replay does not enter it again.
-    pub fn group<'a, T, E, F, Fut>(&'a self, name: impl Into<Name>, body: F) -> Group<'a, T>
+    pub fn group<'a, T, F, Fut>(&'a self, name: impl Into<Name>, body: F) -> Group<'a, T>
     where
         F: FnOnce(Context) -> Fut + Send + 'a,
-        Fut: Future<Output = Result<T, E>> + Send + 'a,
-        E: Into<Error>,
+        Fut: Future<Output = Result<T>> + Send + 'a,
         T: 'a,
     {
-        let body = move |ctx| -> BoxFuture<'a, Result<T>> {
-            let work = body(ctx);
-            Box::pin(async move { work.await.map_err(Into::into) })
-        };
-        Group { ctx: self, spot: self.spot(name), body: Box::new(body) }
+        Group { ctx: self, spot: self.spot(name), body: Box::new(move |ctx| Box::pin(body(ctx))) }
     }
 }
 
@@ -118,7 +108,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
     }
 
     /// Sets how long an attempt may be silent; the body reports that it is alive with [`Attempt::heartbeat`].
-    pub fn heartbeat(mut self, silence_max: Duration) -> Self {
+    pub fn heartbeat_timeout(mut self, silence_max: Duration) -> Self {
         self.limits.silence = Some(silence_max);
         self
     }
@@ -132,11 +122,10 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
 
     /// Sets the compensation, which gets the step's output. Runs when the workflow fails or is cancelled, latest
     /// first.
-    pub fn compensate<C, E, Fut>(mut self, undo: C) -> Self
+    pub fn compensate<C, Fut>(mut self, undo: C) -> Self
     where
         C: Fn(T) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), E>> + Send + 'static,
-        E: Into<Error>,
+        Fut: Future<Output = Result<()>> + Send + 'static,
         T: 'static,
     {
         self.undo = Some(undo_with(undo));
@@ -144,16 +133,12 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
     }
 
     /// Sets a probe, which finds out after a crash in the middle of an attempt whether the effect happened.
-    pub fn probe<P, E, Fut>(mut self, mut probe: P) -> Self
+    pub fn probe<P, Fut>(mut self, mut probe: P) -> Self
     where
         P: FnMut() -> Fut + Send + 'a,
-        Fut: Future<Output = Result<Probe<T>, E>> + Send + 'a,
-        E: Into<Error>,
+        Fut: Future<Output = Result<Probe<T>>> + Send + 'a,
     {
-        self.probe = Some(Box::new(move || {
-            let probing = probe();
-            Box::pin(async move { probing.await.map_err(Into::into) })
-        }));
+        self.probe = Some(Box::new(move || Box::pin(probe())));
         self
     }
 
@@ -353,18 +338,16 @@ fn result_of(path: &Path) -> String {
 }
 
 /// A compensation with its types erased.
-pub(super) fn undo_with<T, C, E, Fut>(undo: C) -> UndoFn
+pub(super) fn undo_with<T, C, Fut>(undo: C) -> UndoFn
 where
     C: Fn(T) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<(), E>> + Send + 'static,
-    E: Into<Error>,
+    Fut: Future<Output = Result<()>> + Send + 'static,
     T: DeserializeOwned + 'static,
 {
     Arc::new(move |path, output| {
         let value = output.read::<T>();
         let value = value.map_err(|error| shapes::misfit::<T>(&result_of(path), output, &error))?;
-        let undoing = undo(value);
-        Ok(Box::pin(async move { undoing.await.map_err(Into::into) }))
+        Ok(Box::pin(undo(value)))
     })
 }
 

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::{ChildHandle, Context, Name};
 use crate::ledger::clock::sleep_until;
-use crate::ledger::error::{Error, Result};
+use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{Mode, Slow, Spot};
 
 pub(super) async fn sleep(ctx: &Context, spot: Spot, due: impl FnOnce(Millis) -> Millis) -> Result<()> {

@@ -13,7 +13,9 @@ use std::time::Duration;
 use goldseam::engine::{Clock, OsEntropy};
 use goldseam::store::faulty::{Plan, Rates};
 use goldseam::store::{FaultyStore, MemoryStore, Store, TaskFilter};
-use goldseam::{Builder, Client, Config, Engine, Limits, Millis, Payload, RunId, StartOptions};
+use goldseam::{
+    Builder, Client, Config, Engine, Limits, Millis, OpenEngine as _, Payload, RunId, StartOptions,
+};
 use goldseam_store::conformance::Fixture;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -156,7 +158,7 @@ pub(crate) async fn stores() -> [Fixture; 2] {
 
 /// Queues a run for any engine that has its workflow.
 pub(crate) async fn queue(client: &Client, workflow: &str, run: &str) -> RunId {
-    client.start(workflow, &id(run), Payload::null(), StartOptions::default()).await.unwrap();
+    client.start(workflow, &id(run), &Payload::null()).await.unwrap();
     id(run)
 }
 

@@ -31,7 +31,7 @@ fn held(counter: &Counter, gate: &Gate) -> impl Fn(Context, ()) -> super::Runnin
                 async move {
                     counter.add("held");
                     gate.passed().await;
-                    Ok::<_, Error>(1)
+                    Ok(1)
                 }
             };
             ctx.step("held", step).await
@@ -116,7 +116,7 @@ async fn sweep_ignores_foreign_types() {
         eventually("the other engine begins its step", || async { counter.count("held") == 1 }).await;
         theirs.crash();
         queue(&client, "theirs", "queued").await;
-        let mut sweeper = ours.sweeper(at_once());
+        let mut sweeper = ours.client().sweeper(at_once());
         for _ in 0..3 {
             sweeper.sweep().await.unwrap();
         }
@@ -190,15 +190,15 @@ async fn long_step_with_heartbeat_runs_once() {
                         attempt.heartbeat(&minute);
                         tokio::time::sleep(Duration::from_secs(60)).await;
                     }
-                    Ok::<_, Error>(7)
+                    Ok(7)
                 }
             };
-            ctx.step_with("long", body).heartbeat(Duration::from_secs(90)).await
+            ctx.step_with("long", body).heartbeat_timeout(Duration::from_secs(90)).await
         })
     };
     let first = world.node(world.link()).workflow("w", flow()).start().await.unwrap();
     let second = world.node(world.link()).workflow("w", flow()).start().await.unwrap();
-    let run = first.run("w", "r", &()).await.unwrap();
+    let run = first.start("w", "r", &()).await.unwrap();
     let client = world.client();
     let mut sweeper = client.sweeper(at_once());
     while client.get(run.id()).await.unwrap().status.is_active() {
@@ -220,7 +220,7 @@ async fn boot_id_unique_no_strand() {
     let gate = Gate::closed();
     let flow = held(&counter, &gate);
     let old = world.node(world.link()).workflow("w", held(&counter, &gate)).start().await.unwrap();
-    old.run("w", "r", &()).await.unwrap();
+    old.start("w", "r", &()).await.unwrap();
     until("the step begins", || async { counter.count("held") == 1 }).await;
     // An overlapping deploy: the same host and process, while the old node still runs.
     let new = world.node(world.link()).workflow("w", flow).start().await.unwrap();
@@ -231,7 +231,7 @@ async fn boot_id_unique_no_strand() {
     world.kill(old);
     gate.open();
     assert_eq!(new.handle(id("r")).result::<u32>().await.unwrap(), 1);
-    let summary = new.get(&id("r")).await.unwrap();
+    let summary = new.client().get(&id("r")).await.unwrap();
     assert_eq!((summary.recoveries, counter.count("held")), (1, 2));
     new.shutdown().await;
 }
@@ -243,17 +243,17 @@ async fn startup_recovery_same_instant() {
     let counter = Counter::default();
     let gate = Gate::closed();
     let first = world.node(world.link()).workflow("w", held(&counter, &gate)).start().await.unwrap();
-    let run = first.run("w", "r", &()).await.unwrap();
+    let run = first.start("w", "r", &()).await.unwrap();
     let second = world.node(world.link()).workflow("w", held(&counter, &gate)).start().await.unwrap();
     let joined: Vec<_> =
         world.store.nodes().await.unwrap().iter().map(|seen| seen.record.started_at).collect();
-    let history = first.history(run.id()).await.unwrap();
+    let history = first.client().history(run.id()).await.unwrap();
     assert!(joined.iter().all(|at| *at == history[0].at), "the clock has not moved: {joined:?}");
     until("the step begins", || async { counter.count("held") == 1 }).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     gate.open();
     assert_eq!(run.result::<u32>().await.unwrap(), 1);
-    assert_eq!((counter.count("held"), count(&first, run.id(), "run.claimed").await), (1, 1));
+    assert_eq!((counter.count("held"), count(first.client(), run.id(), "run.claimed").await), (1, 1));
     first.shutdown().await;
     second.shutdown().await;
 }
@@ -274,7 +274,7 @@ async fn dual_recovery_single_result() {
             })
         };
         let dead = world.node(world.link()).workflow("w", flow()).start().await.unwrap();
-        let run = dead.run("w", "r", &()).await.unwrap().id().clone();
+        let run = dead.start("w", "r", &()).await.unwrap().id().clone();
         let client = world.client();
         until("the run waits", || async { client.get(&run).await.unwrap().status == Status::Waiting }).await;
         world.kill(dead);

@@ -23,7 +23,7 @@ async fn signal_races_branch_switch() {
             if got.len() < MAIL as usize {
                 return ctx.continue_as_new(&got);
             }
-            Ok::<_, Error>(got)
+            Ok(got)
         };
         let back = |ctx: Context, (): ()| async move {
             ctx.step("begin", || ok(())).await?;
@@ -35,14 +35,14 @@ async fn signal_races_branch_switch() {
         };
         let engine = Engine::on(fixture.store.clone()).workflow("renewing", renewing).workflow("back", back);
         let engine = engine.start().await.unwrap();
-        let run = engine.run("renewing", "renewing", &Vec::<u32>::new()).await.unwrap();
+        let run = engine.start("renewing", "renewing", &Vec::<u32>::new()).await.unwrap();
         for number in 0..MAIL {
             run.signal("n", &number).await.unwrap();
         }
         assert_eq!(run.result::<Vec<u32>>().await.unwrap(), (0..MAIL).collect::<Vec<_>>());
-        let run = engine.run("back", "back", &()).await.unwrap();
+        let run = engine.start("back", "back", &()).await.unwrap();
         eventually("the first step completes", || async {
-            count(&engine, run.id(), "step.completed").await == 1
+            count(engine.client(), run.id(), "step.completed").await == 1
         })
         .await;
         let to = Path::new("begin").unwrap();
@@ -50,7 +50,7 @@ async fn signal_races_branch_switch() {
             run.signal("n", &number).await.unwrap();
             if number % 10 == 5 {
                 // The jump is refused until the run has reached the step after the previous jump.
-                let back = || async { engine.jump(run.id(), &to, Jump::default()).await.is_ok() };
+                let back = || async { engine.client().jump(run.id(), &to, Jump::default()).await.is_ok() };
                 eventually("the jump is accepted", back).await;
             }
         }
@@ -65,37 +65,37 @@ async fn terminal_is_final() {
     for fixture in stores().await {
         let flow = |ctx: Context, how: String| async move {
             match how.as_str() {
-                "completed" => Ok::<_, Error>(()),
+                "completed" => Ok(()),
                 "failed" => Err(Error::terminal("no")),
                 _ => ctx.signal::<()>("never").await,
             }
         };
         let engine = Engine::on(fixture.store.clone()).workflow("w", flow).start().await.unwrap();
         for status in [Status::Completed, Status::Failed, Status::Cancelled] {
-            let run = engine.run("w", status.as_str(), &status.as_str()).await.unwrap();
+            let run = engine.start("w", status.as_str(), &status.as_str()).await.unwrap();
             if status == Status::Cancelled {
-                run.cancel().await.unwrap();
+                run.cancel("no longer wanted").await.unwrap();
             }
-            reaches(&engine, status.as_str(), status).await;
-            let before = engine.history(run.id()).await.unwrap();
+            reaches(engine.client(), status.as_str(), status).await;
+            let before = engine.client().history(run.id()).await.unwrap();
             let refused = [
                 run.signal("never", &()).await,
                 run.answer("never", &()).await,
-                run.cancel().await,
-                engine.pause(run.id(), By::default()).await,
+                run.cancel("no longer wanted").await,
+                engine.client().pause(run.id(), By::default()).await,
             ];
             for refusal in refused {
                 assert!(matches!(refusal, Err(EngineError::Refused { .. })), "{status}: {refusal:?}");
             }
-            assert!(engine.resume(run.id(), By::default()).await.is_err());
+            assert!(engine.client().resume(run.id(), By::default()).await.is_err());
             // A repeated start returns the same, ended run.
-            let again = engine.run("w", status.as_str(), &status.as_str()).await.unwrap();
+            let again = engine.start("w", status.as_str(), &status.as_str()).await.unwrap();
             assert_eq!(again.status().await.unwrap(), status);
-            assert_eq!(engine.history(run.id()).await.unwrap(), before, "{status}");
+            assert_eq!(engine.client().history(run.id()).await.unwrap(), before, "{status}");
         }
         let options =
             SweepOptions { stale_after: Some(Duration::ZERO), deep: true, ..SweepOptions::default() };
-        let report = engine.sweeper(options).sweep().await.unwrap();
+        let report = engine.client().sweeper(options).sweep().await.unwrap();
         assert_eq!((report.terminal, report.healed, report.stalled.len()), (3, 0, 0), "{report:?}");
         engine.shutdown().await;
     }
@@ -145,7 +145,7 @@ async fn saga_matrix() {
                 let first = world.node(link.clone()).workflow("trip", saga(&counter)).start().await.unwrap();
                 let offset = link.count();
                 link.follow(Plan::pass().at(offset + number, fault));
-                let _ = first.run("trip", "r", &steps).await;
+                let _ = first.start("trip", "r", &steps).await;
                 let client = world.client();
                 let ended = || async { client.get(&id("r")).await.is_ok_and(|run| run.status.is_terminal()) };
                 until("the run ends or its node crashes", || async { link.is_crashed() || ended().await })
@@ -153,7 +153,7 @@ async fn saga_matrix() {
                 let passed = link.count() < offset + number;
                 world.kill(first);
                 let second = world.node(world.link()).workflow("trip", saga(&counter)).start().await.unwrap();
-                let run = second.run("trip", "r", &steps).await.unwrap();
+                let run = second.start("trip", "r", &steps).await.unwrap();
                 let error = run.result::<u32>().await.unwrap_err();
                 assert_eq!(error.code(), "GS0117", "{error}");
                 let back = &BACK[BACK.len() - steps..];
@@ -164,7 +164,7 @@ async fn saga_matrix() {
                 let seen = BACK.map(|name| counter.count(&format!("cancel {name}")));
                 second.shutdown().await;
                 let third = world.node(world.link()).workflow("trip", saga(&counter)).start().await.unwrap();
-                third.sweeper(SweepOptions::default()).sweep().await.unwrap();
+                third.client().sweeper(SweepOptions::default()).sweep().await.unwrap();
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 assert_eq!(BACK.map(|name| counter.count(&format!("cancel {name}"))), seen, "{at}");
                 third.shutdown().await;
@@ -189,7 +189,7 @@ async fn follow_exactly_once_over_reconnects() {
             ctx.signal::<()>("end").await
         };
         let mut engine = world.node(world.link()).workflow("w", flow).start().await.unwrap();
-        let run = engine.run("w", "r", &()).await.unwrap().id().clone();
+        let run = engine.start("w", "r", &()).await.unwrap().id().clone();
         let link = world.link();
         let rates =
             Rates { fail_before: 150, delay: 200, delay_max: Duration::from_millis(90), ..Rates::default() };

@@ -45,7 +45,7 @@ async fn accepting_implies_progress() {
         } else {
             Some(world.node(world.link()).workflow("w", steps(&counter)).start().await.unwrap())
         };
-        leader.run("w", "r", &"r").await.unwrap();
+        leader.start("w", "r", &"r").await.unwrap();
         link.follow(cut_off());
         if alone {
             tokio::time::sleep(Duration::from_secs(600)).await;
@@ -79,7 +79,7 @@ async fn heal_then_progress() {
     }
     for number in 0..RUNS {
         let run = format!("r-{number}");
-        nodes[number % 3].run("w", &run, &run).await.unwrap();
+        nodes[number % 3].start("w", &run, &run).await.unwrap();
     }
     for cut in partitions {
         for number in cut {
@@ -126,7 +126,7 @@ async fn heartbeat_without_polls_is_unhealthy() {
                     if hangs {
                         std::future::pending::<()>().await;
                     }
-                    Ok::<_, Error>(1)
+                    Ok(1)
                 }
             };
             ctx.step("step", step).await
@@ -135,7 +135,7 @@ async fn heartbeat_without_polls_is_unhealthy() {
     let link = Arc::new(FaultyStore::new(fixture.store.clone(), Plan::pass()));
     let lame = Engine::on(link.clone()).config(config.clone()).workflow("w", flow(true));
     let lame = lame.start().await.unwrap();
-    lame.run("w", "r", &()).await.unwrap();
+    lame.start("w", "r", &()).await.unwrap();
     eventually("the step begins", || async { counter.count("begun") == 1 }).await;
     let other = Engine::on(fixture.store.clone()).config(config).workflow("w", flow(false));
     let other = other.start().await.unwrap();
@@ -185,16 +185,16 @@ async fn hostile_json_never_sticks() {
             let Ok(payload) = Payload::parse(text, &Limits::default()) else { continue };
             accepted += 1;
             let run = id(&format!("r-{number}"));
-            engine.start("w", &run, payload.clone(), StartOptions::default()).await.unwrap();
-            let _ = engine.signal(&run, "mail", payload, None).await;
+            engine.start("w", &run, &payload).await.unwrap();
+            let _ = engine.client().signal(&run, "mail", payload, None).await;
             let settled = async {
                 let mut mark = 0;
                 loop {
-                    let status = engine.get(&run).await.unwrap().status;
+                    let status = engine.client().get(&run).await.unwrap().status;
                     if status.is_terminal() || status == goldseam::Status::Parked {
                         return;
                     }
-                    mark = engine.wait_for_change(mark).await.unwrap();
+                    mark = engine.client().wait_for_change(mark).await.unwrap();
                 }
             };
             let settled = tokio::time::timeout(Duration::from_secs(20), settled).await;

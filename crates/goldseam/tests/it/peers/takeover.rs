@@ -132,7 +132,7 @@ async fn blocked_runtime_keeps_lease() {
             };
             let builder = Engine::open(&url).await.unwrap().config(own).workflow("w", flow);
             let engine = builder.start().await.unwrap();
-            let run = engine.run("w", "r", &()).await.unwrap();
+            let run = engine.start("w", "r", &()).await.unwrap();
             assert_eq!(run.result::<u32>().await.unwrap(), 1);
             engine.shutdown().await;
         });
@@ -153,9 +153,9 @@ async fn blocked_runtime_keeps_lease() {
     eventually("the other node has polled 60 times", || async { polls() >= 60 }).await;
     release.send(()).unwrap();
     thread.unwrap().join().unwrap();
-    let summary = other.get(&id("r")).await.unwrap();
+    let summary = other.client().get(&id("r")).await.unwrap();
     assert_eq!((summary.status, summary.recoveries), (Status::Completed, 0));
-    assert_eq!((counter.count("blocks"), count(&other, &id("r"), "run.claimed").await), (1, 1));
+    assert_eq!((counter.count("blocks"), count(other.client(), &id("r"), "run.claimed").await), (1, 1));
     other.shutdown().await;
 }
 
@@ -192,7 +192,7 @@ async fn crash_between_output_and_end() {
             link.follow(Plan::pass().at(number, fault));
             let first = world.node(link.clone()).workflow("w", outputs(&counter)).start().await;
             if let Ok(first) = &first {
-                let _ = first.run("w", "r", &()).await;
+                let _ = first.start("w", "r", &()).await;
             }
             let client = world.client();
             let ended = || async { client.get(&id("r")).await.is_ok_and(|run| run.status.is_terminal()) };
@@ -203,7 +203,7 @@ async fn crash_between_output_and_end() {
                 world.kill(first);
             }
             let second = world.node(world.link()).workflow("w", outputs(&counter)).start().await.unwrap();
-            let run = second.run("w", "r", &()).await.unwrap();
+            let run = second.start("w", "r", &()).await.unwrap();
             assert_eq!(run.result::<Vec<u32>>().await.unwrap(), [1, 2, 3], "{number} {fault:?}");
             for (step, times) in ran {
                 assert_eq!(counter.count(&step), times, "{number} {fault:?}: {step} ran again");
@@ -276,12 +276,12 @@ async fn empty_id_rejected_everywhere() {
     let engine = Engine::on(store.clone()).workflow("w", |_: Context, (): ()| ok(()));
     let engine = engine.start().await.unwrap();
     for bad in ["", " ", ".."] {
-        assert_eq!(engine.run("w", bad, &()).await.unwrap_err().code(), "GS0101");
-        assert_eq!(engine.run(bad, "r", &()).await.unwrap_err().code(), "GS0101");
-        let started = engine.start(bad, &id("r"), Payload::null(), StartOptions::default()).await;
+        assert_eq!(engine.start("w", bad, &()).await.unwrap_err().code(), "GS0101");
+        assert_eq!(engine.start(bad, "r", &()).await.unwrap_err().code(), "GS0101");
+        let started = engine.start(bad, &id("r"), &Payload::null()).await;
         assert_eq!(started.unwrap_err().code(), "GS0101");
         let queued = StartOptions::default().queue(bad);
-        assert_eq!(engine.run_with("w", "r", &(), queued).await.unwrap_err().code(), "GS0101");
+        assert_eq!(engine.start_with("w", "r", &(), queued).await.unwrap_err().code(), "GS0101");
     }
     assert!(store.runs(RunFilter { limit: 1, ..RunFilter::default() }).await.unwrap().items.is_empty());
     engine.shutdown().await;
@@ -304,14 +304,14 @@ async fn lease_uses_store_clock() {
         engines.push(node.workflow("w", flow).start().await.unwrap());
     }
     let name = LockName::new("deploy").unwrap();
-    let lock = engines[0].locks().acquire(&name, "slow", Duration::from_secs(60)).await.unwrap();
+    let lock = engines[0].client().locks().acquire(&name, "slow", Duration::from_secs(60)).await.unwrap();
     assert_eq!(lock.expires_at, world.store.now().await.unwrap() + Duration::from_secs(60));
     for (number, engine) in engines.iter().enumerate() {
         let run = format!("r-{number}");
-        engine.run("w", &run, &run).await.unwrap();
+        engine.start("w", &run, &run).await.unwrap();
         // The lock has expired by this node's clock, but not by the store's clock.
-        assert_eq!(engine.locks().acquire(&name, "fast", HOUR).await.unwrap_err().code(), "GS0302");
-        assert!(!engine.locks().is_stale(&name).await.unwrap());
+        assert_eq!(engine.client().locks().acquire(&name, "fast", HOUR).await.unwrap_err().code(), "GS0302");
+        assert!(!engine.client().locks().is_stale(&name).await.unwrap());
     }
     let client = world.client();
     for number in 0..engines.len() {
@@ -323,7 +323,7 @@ async fn lease_uses_store_clock() {
         assert_eq!((counter.count(run.as_str()), count(&client, &run, "run.recovered").await), (1, 0));
     }
     tokio::time::sleep(Duration::from_secs(31)).await;
-    engines[2].locks().acquire(&name, "fast", HOUR).await.unwrap();
+    engines[2].client().locks().acquire(&name, "fast", HOUR).await.unwrap();
     for engine in engines {
         engine.shutdown().await;
     }
@@ -360,7 +360,7 @@ async fn idle_shard_detects_fence() {
                             gate.passed().await;
                         }
                         std::mem::forget(dropped);
-                        Ok::<_, Error>(1)
+                        Ok(1)
                     }
                 };
                 ctx.step("long", step).await
@@ -369,17 +369,19 @@ async fn idle_shard_detects_fence() {
     };
     let link = world.link();
     let idle = world.node(link.clone()).workflow("w", flow(true)).start().await.unwrap();
-    idle.run("w", "r", &()).await.unwrap();
+    idle.start("w", "r", &()).await.unwrap();
     // From now on the step writes nothing until it ends.
-    until("the step is recorded as started", || async { count(&idle, &id("r"), "step.started").await == 1 })
-        .await;
+    until("the step is recorded as started", || async {
+        count(idle.client(), &id("r"), "step.started").await == 1
+    })
+    .await;
     let other = world.node(world.link()).workflow("w", flow(false)).start().await.unwrap();
     link.follow(cut_off());
     assert_eq!(other.handle(id("r")).result::<u32>().await.unwrap(), 1);
-    assert_eq!((counter.count("dropped"), idle.hot_runs()), (0, 1), "the idle node cannot know yet");
+    assert_eq!((counter.count("dropped"), idle.live_runs()), (0, 1), "the idle node cannot know yet");
     link.follow(Plan::pass());
     let healed = world.store.now().await.unwrap();
-    until("the idle node drops the run", || async { idle.hot_runs() == 0 }).await;
+    until("the idle node drops the run", || async { idle.live_runs() == 0 }).await;
     let took = world.store.now().await.unwrap().since(healed);
     assert!(took <= Duration::from_secs(30), "{took:?}");
     assert_eq!((counter.count("dropped"), counter.count("begun")), (1, 2));

@@ -23,7 +23,7 @@ const SHORT_LEASE: Duration = Duration::from_secs(1);
 
 async fn start(server: &Place, workflow: &str, run: &str) {
     let input = Payload::of(&1, &Limits::default()).unwrap();
-    server.client.start(workflow, &run_id(run), input, StartOptions::default()).await.unwrap();
+    server.client.start(workflow, &run_id(run), &input).await.unwrap();
 }
 
 async fn signal(server: &Place, run: &str) {

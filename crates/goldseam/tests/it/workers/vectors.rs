@@ -159,7 +159,7 @@ async fn run_script(name: &str, vector: &Value) {
     let run = RunId::new(vector["run"]["id"].as_str().unwrap()).unwrap();
     let workflow = vector["run"]["workflow"].as_str().unwrap();
     let input = payload(&vector["run"]["input"]);
-    server.client.start(workflow, &run, input, StartOptions::default()).await.unwrap();
+    server.client.start(workflow, &run, &input).await.unwrap();
     let mut script = ScriptRun { server, run, worker: String::new(), token: String::new(), after: 0 };
     script.register().await;
     for (nth, act) in vector["script"].as_array().unwrap().iter().enumerate() {
@@ -228,7 +228,7 @@ async fn paths_match_the_vectors() {
     let calls = vector["calls"].as_array().unwrap().clone();
     let scratch = Scratch::new();
     let engine = scratch.engine("calls", call).await;
-    let run = engine.run("calls", "c-1", &calls).await.unwrap();
+    let run = engine.start("calls", "c-1", &calls).await.unwrap();
     run.signal("go", &()).await.unwrap();
     run.result::<()>().await.unwrap();
     let mut wanted = Vec::new();

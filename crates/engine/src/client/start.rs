@@ -1,0 +1,154 @@
+//! Starting runs.
+
+use goldseam_core::event::{RunQueued, Tags};
+use goldseam_core::version::UNDECIDED;
+use goldseam_core::{Limits, Payload, PayloadError, QueueName, RunId, TagKey, WorkflowName, argument};
+use serde::Serialize;
+
+use crate::client::{Client, RunHandle};
+use crate::ledger::commit::Committed;
+use crate::ledger::config::default_queue;
+use crate::ledger::error::EngineError;
+use crate::run::workflow_ref::WorkflowRef;
+
+/// Options of a start besides workflow, id and input.
+#[derive(Debug, Clone, Default)]
+pub struct StartOptions {
+    tags: Vec<(String, String)>,
+    priority: i32,
+    queue: Option<String>,
+    version: Option<u32>,
+}
+
+impl StartOptions {
+    /// Adds a tag to search by.
+    #[must_use]
+    pub fn tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.tags.push((key.into(), value.into()));
+        self
+    }
+
+    /// Sets the priority; larger values go first. Default: 0.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets the queue. Default: `default`.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// Sets the version, starting at 1. Default: the newest version of this engine; in any other process, the newest
+    /// version of a live node. If no live node has the workflow, the first claim decides.
+    #[must_use]
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    pub(crate) fn queued(
+        self,
+        workflow: WorkflowName,
+        newest: u32,
+        input: Payload,
+        limits: &Limits,
+    ) -> Result<RunQueued, EngineError> {
+        if self.version == Some(UNDECIDED) {
+            return Err(EngineError::NoSuchVersion { workflow });
+        }
+        let mut tags = Tags::new();
+        for (key, value) in self.tags {
+            if tags.len() >= limits.tags_max {
+                return Err(PayloadError::TooMany { what: "tags", max: limits.tags_max }.into());
+            }
+            if value.len() > limits.text_bytes_max {
+                return Err(PayloadError::TooLarge { bytes: value.len(), max: limits.text_bytes_max }.into());
+            }
+            argument::text("the value of a tag", &value)?;
+            tags.insert(TagKey::new(key)?, value);
+        }
+        let queue = self.queue.map(QueueName::new).transpose()?.unwrap_or_else(default_queue);
+        let version = self.version.unwrap_or(newest);
+        Ok(RunQueued {
+            workflow,
+            version,
+            input,
+            queue,
+            priority: self.priority,
+            tags,
+            parent: None,
+            plan: Vec::new(),
+        })
+    }
+}
+
+impl Client {
+    /// Starts a run, which a node with its workflow executes, or returns the existing run with this id. Different
+    /// input under the same id is refused.
+    ///
+    /// `workflow` is a name or a typed [`Workflow`](crate::Workflow); the client of an engine also takes the functions
+    /// that are registered there.
+    pub async fn start<W, I, M>(
+        &self,
+        workflow: W,
+        id: impl AsRef<str>,
+        input: &I,
+    ) -> Result<RunHandle<W::Output>, EngineError>
+    where
+        W: WorkflowRef<I, M>,
+        I: Serialize + ?Sized,
+    {
+        self.start_with(workflow, id, input, StartOptions::default()).await
+    }
+
+    /// Like [`Client::start`], with tags, a priority, a queue or a version.
+    pub async fn start_with<W, I, M>(
+        &self,
+        workflow: W,
+        id: impl AsRef<str>,
+        input: &I,
+        mut options: StartOptions,
+    ) -> Result<RunHandle<W::Output>, EngineError>
+    where
+        W: WorkflowRef<I, M>,
+        I: Serialize + ?Sized,
+    {
+        let (name, version) = self.live_runs.resolve(workflow.target())?;
+        options.version = options.version.or(version);
+        let run = RunId::new(id)?;
+        let input = Payload::of(input, &self.ledger.limits)?;
+        self.queue_run(name, &run, input, options).await?;
+        Ok(RunHandle::new(self.clone(), run))
+    }
+
+    /// Starts a run whose input is a payload already, and returns what was appended: nothing if the run existed.
+    pub async fn begin(
+        &self,
+        workflow: &str,
+        run: &RunId,
+        input: Payload,
+        options: StartOptions,
+    ) -> Result<Committed, EngineError> {
+        self.queue_run(WorkflowName::new(workflow)?, run, input, options).await
+    }
+
+    async fn queue_run(
+        &self,
+        workflow: WorkflowName,
+        run: &RunId,
+        input: Payload,
+        options: StartOptions,
+    ) -> Result<Committed, EngineError> {
+        let newest = match options.version {
+            Some(version) => version,
+            None => self.live_runs.newest_live(&self.ledger, &workflow).await?,
+        };
+        let plan = self.live_runs.plan(&workflow);
+        let queued = RunQueued { plan, ..options.queued(workflow, newest, input, &self.ledger.limits)? };
+        self.ledger.start(run, queued, None).await
+    }
+}
