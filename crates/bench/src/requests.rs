@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use goldseam::healer::sweeper::SweepOptions;
-use goldseam::{Client, Config, Engine, OpenEngine as _, Payload, RunId, StartOptions, Status};
+use goldseam::{Client, Config, Engine, OpenEngine as _, Payload, RunId, Status};
 use goldseam_store_object::{BucketStore, Tally};
 
 use crate::Fallible;

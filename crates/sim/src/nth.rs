@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::{Limits, RunId, Status};
-use goldseam_engine::{Client, Clock, Config, Engine, EngineError, Seeded, StartOptions, SystemClock};
+use goldseam_engine::{Client, Clock, Config, Engine, EngineError, Seeded, SystemClock};
 use goldseam_store::faulty::{Fault, Plan};
 use goldseam_store::{FaultyStore, MemoryStore, Store};
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use goldseam_core::task::TaskState;
 use goldseam_core::{RunId, Status, TaskId};
-use goldseam_engine::StartOptions;
 use goldseam_store::faulty::{Fault, Rates};
 use goldseam_store::{Expect, Row, RunFilter, RunOrder, Store, TaskFilter, Unreadable};
 

@@ -15,7 +15,7 @@ use super::eventually;
 use goldseam_engine::client::doctor::{Checkup, DoctorOptions};
 use goldseam_engine::ledger::config::{Config, Recovery};
 use goldseam_engine::run::context::Context;
-use goldseam_engine::{Builder, Client, Engine, Error, StartOptions};
+use goldseam_engine::{Builder, Client, Engine, Error};
 
 /// A store with runs to heal.
 #[derive(Debug)]

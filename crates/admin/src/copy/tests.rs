@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::{Copier, CopyOptions, Role, Stage, mark_of};
 use goldseam_engine::ledger::config::Config;
-use goldseam_engine::{Client, Clock, Context, Engine, Error, StartOptions, SystemClock};
+use goldseam_engine::{Client, Clock, Context, Engine, Error, SystemClock};
 
 async fn store_with(runs: &[&str]) -> (Arc<MemoryStore>, Client) {
     let store = Arc::new(MemoryStore::default());

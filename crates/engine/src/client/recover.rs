@@ -25,6 +25,7 @@ pub struct RecoverOptions {
 }
 
 /// The result of a requested recovery.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recovery {
     /// The status of the run before.
@@ -59,6 +60,7 @@ impl Recovery {
 }
 
 /// The result of a resume, which first recovers the run.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resumed {
     /// Where the log ends now.

@@ -21,6 +21,7 @@ const DEPTH_MAX: u32 = 8;
 const CHILDREN_MAX: usize = 5;
 
 /// One cause in the chain that an explanation shows.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// 0 for the run itself, 1 for a child, 2 for a child's child.
@@ -34,6 +35,7 @@ pub struct Link {
 }
 
 /// Why a run is in its current status.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
     /// The run.

@@ -250,7 +250,7 @@ mod sample {
     use goldseam_core::{Millis, Path, Payload, RunId};
     use goldseam_store::{MemoryStore, Row, Store, TaskFilter};
 
-    use crate::{Client, StartOptions};
+    use crate::Client;
 
     /// A newly started run: its row and its task.
     pub(super) async fn started() -> (Row, Task) {

@@ -14,6 +14,7 @@ use crate::ledger::refusal::{CopyRefusal, RemoteRefusal};
 use crate::ledger::secrets::SecretError;
 
 /// Why the engine or the store refused an operation. Each variant has a code with a page in `docs/codes`.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A name breaks the rules for names.

@@ -71,6 +71,7 @@ impl fmt::Debug for Secret {
 }
 
 /// Why a secret is not usable. Never contains the value.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// The variable is not set or empty.

@@ -4,7 +4,7 @@ use goldseam_store::faulty::{Fault, FaultyStore, Plan};
 use goldseam_store::{Expect, MemoryStore, Store, TaskFilter, Written};
 
 use super::*;
-use crate::client::{By, Client, StartOptions};
+use crate::client::{By, Client};
 use crate::ledger::clock::{Clock, SystemClock};
 use crate::ledger::delivery::delivery_task;
 use crate::ledger::entropy::OsEntropy;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use goldseam::client::StartOptions;
 use goldseam::core::Event;
 use goldseam::engine::Config;
 use goldseam::{Client, Context, Engine, OpenEngine as _, Payload, RunId, Status};

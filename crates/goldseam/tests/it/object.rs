@@ -1,6 +1,6 @@
 //! Engines on object storage: the number of requests that a run costs.
 
-use goldseam::{Context, Engine, OpenEngine as _, Payload, StartOptions, connect};
+use goldseam::{Context, Engine, OpenEngine as _, Payload, connect};
 use goldseam_fake_s3::{FakeS3, Op, Request};
 
 use crate::support::{eventually, ok, run_id};

@@ -9,8 +9,8 @@ use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn};
 use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 use super::*;
+use crate::client::Client;
 use crate::client::queue::Want;
-use crate::client::{Client, StartOptions};
 use crate::heal::Healed;
 
 /// A recorder that sums values by name and labels.

@@ -243,6 +243,7 @@ pub struct Select<'a> {
 }
 
 /// The event that came first.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Selected {
     /// A signal.

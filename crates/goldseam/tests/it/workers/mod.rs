@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use goldseam::client::By;
-use goldseam::prelude::*;
 use goldseam::{Limits, Payload, Status};
 use serde_json::{Value, json};
 
