@@ -31,8 +31,6 @@ const LONG: &[&str] = &[
     "package(goldseam-store-object) & binary(seaweedfs) & test(/^(the_seeds|lives)_from_(5|10|15)/)",
     // `cargo xtask kill` does the same at length.
     "package(goldseam-cli) & test(=demo::kills_the_real_binary_a_hundred_times)",
-    // Takes 40 to 240 seconds: the crashes that the search for the run needs depend on the load of the machine.
-    "package(goldseam) & test(=parks_only_the_aborting_run_among_hundreds)",
     "package(goldseam-testbed) & kind(test)",
 ];
 

@@ -74,7 +74,7 @@ pub fn was_executing(summary: &Summary) -> bool {
 ///
 /// A run that lived more than twice as long as before its last crash did not cause this one, so the crash is not
 /// counted: a long run must not be blamed for a poisonous one beside it.
-fn is_charged(summary: &Summary, lived: Lived) -> bool {
+pub fn is_charged(summary: &Summary, lived: Lived) -> bool {
     let before = summary.lived_ms.map(Duration::from_millis);
     let innocent = summary.attempt > 0
         && before.is_some_and(|before| lived.least > before.saturating_mul(2).saturating_add(lived.doubt));

@@ -24,7 +24,8 @@ use crate::time::{Millis, Seq};
 
 pub use crate::recovery_policy::{Bounds, Policy};
 pub use blame::{
-    Lived, Pace, control, next_attempt, pace, probation, seen_of, suspected, used_up, was_executing,
+    Lived, Pace, control, is_charged, next_attempt, pace, probation, seen_of, suspected, used_up,
+    was_executing,
 };
 pub use rules::{Budget, CATALOGUE, Code, Detector, NoRule, Rule};
 

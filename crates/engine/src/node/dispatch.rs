@@ -374,8 +374,12 @@ impl Node {
                 Admission::Never => return self.stop_poisonous(run, summary).await,
             }
         }
+        let lived = claim.lost.as_ref().map(|lost| lost.lived);
         let with = With { task: Some(&task.id), ..With::default() };
         let taken = self.ledger.commit_on(Some(known), run, &Command::Claim(claim), with).await?;
+        if let Some(lived) = lived {
+            self.begin_probation(run, lived);
+        }
         self.count_takeover(&taken, workflow.as_deref());
         Ok(Taken::Ours { base, end: taken.end })
     }

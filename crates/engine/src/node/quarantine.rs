@@ -3,7 +3,8 @@
 //!
 //! A run is a suspect from the second death of its process during its execution without progress. It leaves by
 //! progress, by its end, or by outliving twice the time to its last crash. Each suspect that leaves makes room for
-//! two, so a crowd of innocent suspects passes in a few rounds. Before the first suspect is admitted, the process
+//! two, so a crowd of innocent suspects passes in a few rounds. The suspects of the latest crash go first, with no
+//! other suspect beside them, so each crash halves them. Before the first suspect is admitted, the process
 //! must have lived long enough without suspects (the *control*): a process that is killed from outside again and
 //! again does not.
 
@@ -12,7 +13,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use goldseam_core::command::Lost;
-use goldseam_core::recovery::{Lived, Pace, Policy, control, pace, probation};
+use goldseam_core::recovery::{Lived, Pace, Policy, control, is_charged, pace, probation};
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Summary};
 use goldseam_store::{Expect, Written};
@@ -24,8 +25,12 @@ use crate::ledger::sync::lock;
 /// Maximum number of suspects that wait in memory; the others wait in the queue.
 const HELD_BACK_MAX: usize = 64;
 /// While a run that must be alone is watched for at most this many times the tolerance, nothing else begins. A run
-/// that takes longer to crash is alone only among suspects, or it would block the node.
+/// that takes longer to crash is alone only among suspects, or it would block the node. Nor do unlikelier suspects wait
+/// for its end.
 const SECLUDED_DOUBTS_MAX: u32 = 20;
+/// How much longer than its probation a suspect is watched: a lifetime of exactly the probation is still charged, and
+/// the store counts in milliseconds.
+const MARGIN: Duration = Duration::from_millis(1);
 /// Maximum number of lost nodes remembered. Beyond it, the memory is cleared.
 const DEATHS_MAX: usize = 1_024;
 
@@ -50,23 +55,48 @@ struct Suspect {
     alone: bool,
     /// Whether its place is reserved but it has not claimed its run yet.
     expected: bool,
+    death: Death,
+}
+
+/// How a suspect lost its last owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Death {
+    /// Whether it counts against the suspect.
+    charged: bool,
+    /// When the lost owner claimed the run.
+    claimed_at: Option<Millis>,
+    lived: Lived,
+}
+
+/// Whether nothing else begins while a suspect that lived like this is watched.
+fn is_brief(lived: Lived) -> bool {
+    probation(lived) <= lived.doubt.saturating_mul(SECLUDED_DOUBTS_MAX)
+}
+
+impl Death {
+    /// Whether a run that died like this cannot have caused the crash that a run which died like `other` is suspected
+    /// of: it outlived its suspicion, or it was lost before the other run was claimed.
+    fn excludes_cause_of(self, other: Self) -> bool {
+        let lost_before =
+            self.claimed_at.zip(other.claimed_at).is_some_and(|(own, others)| own + self.lived.most < others);
+        other.charged && is_brief(other.lived) && (!self.charged || lost_before)
+    }
 }
 
 /// A suspect that waits to be admitted.
 #[derive(Debug, Clone)]
 pub(super) struct HeldBack {
     pace: Pace,
-    lived: Lived,
-    /// When its lost owner claimed it.
-    claimed_at: Option<Millis>,
+    death: Death,
     owner: NodeId,
     task: Option<Task>,
 }
 
 impl HeldBack {
-    /// Sort key: a run that must be alone first, then those of the latest crash.
-    fn turn(&self) -> (bool, std::cmp::Reverse<Option<Millis>>) {
-        (self.pace != Pace::Alone, std::cmp::Reverse(self.claimed_at))
+    /// Sort key: runs that must be alone first, then those that may have caused their crash, then those of the latest
+    /// crash.
+    fn turn(&self) -> (bool, bool, std::cmp::Reverse<Option<Millis>>) {
+        (self.pace != Pace::Alone, !self.death.charged, std::cmp::Reverse(self.death.claimed_at))
     }
 
     fn run(&self) -> Option<&RunId> {
@@ -99,8 +129,10 @@ impl Quarantine {
 
     fn gate(&self, held: &HeldBack, now: Duration) -> Gate {
         let pace = self.pace_of(held);
-        let controlled = now.saturating_sub(self.begun) >= control(held.lived, pace);
-        let occupied = self.inside.values().any(|suspect| suspect.alone);
+        let controlled = now.saturating_sub(self.begun) >= control(held.death.lived, pace);
+        // Beside a likelier cause, the crash would make it as likely, and the search would not narrow.
+        let must_wait = |suspect: &Suspect| suspect.alone || held.death.excludes_cause_of(suspect.death);
+        let occupied = self.inside.values().any(must_wait);
         match pace {
             Pace::Alone if controlled && self.inside.is_empty() => Gate::Alone,
             Pace::Cohort if controlled && !occupied && self.inside.len() < self.width => Gate::Open,
@@ -109,11 +141,28 @@ impl Quarantine {
     }
 
     /// When a suspect with `before` suspects ahead is admitted at the latest, if those survive: each round admits as
-    /// many as all rounds before it.
+    /// many as all rounds before it, and the suspects of one crash end theirs before others begin.
     fn at_the_latest(&self, held: &HeldBack, before: usize, now: Duration) -> Duration {
-        let begins = (self.begun + control(held.lived, self.pace_of(held))).max(now);
-        let rounds = (before / self.width + 1).ilog2() + 1;
-        begins + probation(held.lived).saturating_mul(rounds)
+        let begins = (self.begun + control(held.death.lived, self.pace_of(held))).max(now);
+        let ahead = self.held_back.iter().take_while(|other| other.turn() <= held.turn());
+        let next = ahead.clone().skip(1).chain([held]);
+        let crashes =
+            ahead.zip(next).filter(|(first, then)| then.death.excludes_cause_of(first.death)).count();
+        let rounds = (before / self.width + 1).ilog2() + 1 + u32::try_from(crashes).unwrap_or(u32::MAX);
+        begins + probation(held.death.lived).saturating_mul(rounds)
+    }
+
+    /// Removes suspects that progressed, ended, or outlived their probation at the last beat. Each makes room for two,
+    /// up to `width_max`.
+    fn remove_survivors(
+        &mut self,
+        last_beat: Duration,
+        width_max: usize,
+        is_suspect: impl Fn(&RunId) -> bool,
+    ) {
+        let left = self.inside.extract_if(|run, suspect| suspect.until <= last_beat || !is_suspect(run));
+        let survivors = left.filter(|(_, suspect)| !suspect.expected).count();
+        self.width = self.width.saturating_add(survivors).min(width_max);
     }
 }
 
@@ -138,17 +187,6 @@ impl Node {
     /// The recovery policy of a run: from its log, otherwise from this node.
     pub(super) fn policy_for(&self, summary: &Summary) -> Policy {
         Policy::of(summary, self.config.recovery_for(&summary.workflow).policy())
-    }
-
-    /// Removes suspects that progressed, ended or outlived their probation; each makes room for two.
-    fn remove_survivors(&self, quarantine: &mut Quarantine) {
-        // Other nodes learn from beats how long a run lived, so a beat after the probation is needed.
-        let last_beat = self.live_runs().last_beat();
-        let left =
-            quarantine.inside.extract_if(|run, suspect| suspect.until <= last_beat || !self.is_suspect(run));
-        let survivors = left.filter(|(_, suspect)| !suspect.expected).count();
-        let most = usize::try_from(self.config.slots).unwrap_or(usize::MAX).max(1);
-        quarantine.width = quarantine.width.saturating_add(survivors).min(most);
     }
 
     /// Beats if a suspect has outlived its probation since the last beat.
@@ -180,15 +218,21 @@ impl Node {
             Pace::Never => return Admission::Never,
             pace @ (Pace::Cohort | Pace::Alone) => pace,
         };
-        let until = self.ledger.clock.elapsed() + probation(lost.lived);
-        let mut quarantine = self.quarantine();
-        let expected = quarantine.inside.get_mut(&summary.run).filter(|suspect| suspect.expected);
-        if let Some(place) = expected {
-            *place = Suspect { until, expected: false, ..*place };
+        if let Some(place) = self.quarantine().inside.get(&summary.run).filter(|suspect| suspect.expected) {
             return Admission::In { alone: place.alone };
         }
-        let (owner, claimed_at) = (lost.node.clone(), summary.claimed_at);
-        Admission::HeldBack(Box::new(HeldBack { pace, lived: lost.lived, claimed_at, owner, task: None }))
+        let charged = is_charged(summary, lost.lived);
+        let death = Death { charged, claimed_at: summary.claimed_at, lived: lost.lived };
+        Admission::HeldBack(Box::new(HeldBack { pace, death, owner: lost.node.clone(), task: None }))
+    }
+
+    /// Begins the probation of a suspect that has claimed its run. Not earlier: the next owner counts its lifetime
+    /// from the claim, and would charge a run that this node has let go.
+    pub(super) fn begin_probation(&self, run: &RunId, lived: Lived) {
+        let until = self.ledger.clock.elapsed() + probation(lived) + MARGIN;
+        if let Some(place) = self.quarantine().inside.get_mut(run).filter(|suspect| suspect.expected) {
+            *place = Suspect { until, expected: false, ..*place };
+        }
     }
 
     /// Number of suspects that wait in memory.
@@ -209,7 +253,7 @@ impl Node {
             let mut quarantine = self.quarantine();
             // If the crash came after this node started, the suspect may be one of those that were admitted.
             let began_at = self.ledger.clock.now() - now.saturating_sub(quarantine.begun);
-            let later = held.claimed_at.is_some_and(|at| at > began_at);
+            let later = held.death.claimed_at.is_some_and(|at| at > began_at);
             if quarantine.deaths.len() >= DEATHS_MAX {
                 quarantine.deaths.clear();
             }
@@ -260,7 +304,10 @@ impl Node {
     pub(super) fn admit_suspects(self: &Arc<Self>) {
         let now = self.ledger.clock.elapsed();
         let mut quarantine = self.quarantine();
-        self.remove_survivors(&mut quarantine);
+        // Other nodes learn from beats how long a run lived, so a beat after the probation is needed.
+        let last_beat = self.live_runs().last_beat();
+        let width_max = usize::try_from(self.config.slots).unwrap_or(usize::MAX).max(1);
+        quarantine.remove_survivors(last_beat, width_max, |run| self.is_suspect(run));
         let mut wanted = quarantine.inside.values().any(|suspect| suspect.alone);
         while let Some(held) = quarantine.held_back.front() {
             let gate = quarantine.gate(held, now);
@@ -272,11 +319,13 @@ impl Node {
             if alone && !self.is_secluded_for(&mut quarantine, now) {
                 break;
             }
-            let Some(HeldBack { task: Some(task), .. }) = quarantine.held_back.pop_front() else { break };
+            let Some(HeldBack { task: Some(task), death, .. }) = quarantine.held_back.pop_front() else {
+                break;
+            };
             if let Some(run) = task.run.clone() {
                 tracing::info!(%run, node = %self.id, alone, "admitted run from quarantine");
                 let until = now + self.config.silence_max;
-                quarantine.inside.insert(run, Suspect { until, alone, expected: true });
+                quarantine.inside.insert(run, Suspect { until, alone, expected: true, death });
             }
             let node = Arc::clone(self);
             self.adopt(spawn(async move { node.take(task).await }));
@@ -291,8 +340,8 @@ impl Node {
     /// first call on, nothing new begins.
     fn is_secluded_for(&self, quarantine: &mut Quarantine, now: Duration) -> bool {
         let Some(held) = quarantine.held_back.front() else { return false };
-        let span = probation(held.lived);
-        if span > held.lived.doubt.saturating_mul(SECLUDED_DOUBTS_MAX) {
+        let span = probation(held.death.lived);
+        if !is_brief(held.death.lived) {
             return true;
         }
         let waiting = quarantine.held_back.len();
@@ -314,66 +363,4 @@ impl Node {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    fn held(pace: Pace, lived_ms: u32, claimed_at: i64) -> HeldBack {
-        let lived = Lived { least: MS * lived_ms, most: MS * lived_ms, doubt: MS * 100, process: MS };
-        let (owner, task) = (NodeId::new("n").unwrap(), None);
-        HeldBack { pace, lived, claimed_at: Some(Millis(claimed_at)), owner, task }
-    }
-
-    fn suspect(alone: bool) -> Suspect {
-        Suspect { until: Duration::MAX, alone, expected: false }
-    }
-
-    #[test]
-    fn suspect_is_not_admitted_before_the_control_time() {
-        let quarantine = Quarantine::new(MS * 1_000);
-        let cohort = held(Pace::Cohort, 200, 0);
-        let gates = [1_000, 1_499, 1_500].map(|now| quarantine.gate(&cohort, MS * now));
-        assert_eq!(gates, [Gate::Closed, Gate::Closed, Gate::Open]);
-        let alone = held(Pace::Alone, 200, 0);
-        let gates = [1_500, 4_999, 5_000].map(|now| quarantine.gate(&alone, MS * now));
-        assert_eq!(gates, [Gate::Closed, Gate::Closed, Gate::Alone]);
-    }
-
-    #[test]
-    fn run_that_is_alone_has_no_other_suspect_beside_it() {
-        let mut quarantine = Quarantine::new(Duration::ZERO);
-        let now = MS * 1_000_000;
-        let [alone, cohort] = [Pace::Alone, Pace::Cohort].map(|pace| held(pace, 200, 0));
-        quarantine.inside.insert(RunId::new("a").unwrap(), suspect(true));
-        assert_eq!([&alone, &cohort].map(|held| quarantine.gate(held, now)), [Gate::Closed, Gate::Closed]);
-        quarantine.width = 2;
-        assert_eq!(quarantine.gate(&cohort, now), Gate::Closed);
-        quarantine.inside = HashMap::from([(RunId::new("a").unwrap(), suspect(false))]);
-        assert_eq!([&alone, &cohort].map(|held| quarantine.gate(held, now)), [Gate::Open, Gate::Open]);
-        quarantine.width = 1;
-        assert_eq!([&alone, &cohort].map(|held| quarantine.gate(held, now)), [Gate::Closed, Gate::Closed]);
-    }
-
-    #[test]
-    fn lone_suspects_and_latest_crashes_go_first() {
-        let mut all = [
-            held(Pace::Cohort, 9, 5),
-            held(Pace::Alone, 9, 1),
-            held(Pace::Cohort, 9, 7),
-            held(Pace::Alone, 9, 3),
-        ];
-        all.sort_by_key(HeldBack::turn);
-        let order = all.map(|held| (held.pace, held.claimed_at.unwrap().0));
-        assert_eq!(order, [(Pace::Alone, 3), (Pace::Alone, 1), (Pace::Cohort, 7), (Pace::Cohort, 5)]);
-    }
-
-    #[test]
-    fn crowd_is_admitted_after_a_few_rounds() {
-        let quarantine = Quarantine::new(Duration::ZERO);
-        let cohort = held(Pace::Cohort, 200, 0);
-        let rounds =
-            |before| (quarantine.at_the_latest(&cohort, before, MS * 500) - MS * 500).as_millis() / 500;
-        assert_eq!([0, 1, 2, 6, 7, 1_000].map(rounds), [1, 2, 2, 3, 4, 10]);
-    }
-}
+mod tests;
