@@ -69,7 +69,8 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
 /// Whether a file is test code by its path.
 pub(crate) fn is_test_file(path: &str) -> bool {
     let mut parts = path.rsplit('/');
-    parts.next() == Some("tests.rs") || parts.any(|part| matches!(part, "tests" | "conformance" | "testing"))
+    let is_test_folder = |part| matches!(part, "tests" | "conformance" | "testing" | "planted");
+    parts.next() == Some("tests.rs") || parts.any(is_test_folder)
 }
 
 fn is_name(c: char) -> bool {
