@@ -6,7 +6,6 @@ use goldseam_core::codec::decode;
 use goldseam_core::command::Starter;
 use goldseam_core::decide::{Decision, Refusal};
 use goldseam_core::event::RunQueued;
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::seal::{Place, Sealed, leaves_branch, row_after, seal};
 use goldseam_core::summary::{Stuck, command_id};
 use goldseam_core::{
@@ -58,8 +57,8 @@ pub struct With<'a> {
 impl With<'_> {
     fn check(&self, seen: &Snapshot) -> Result<(), EngineError> {
         match self.task.filter(|task| seen.has_replaced(task)) {
-            Some(task) if !planted::is(Bug::TwoAtOnce) => Err(EngineError::Superseded { task: task.clone() }),
-            _ => Ok(()),
+            Some(task) => Err(EngineError::Superseded { task: task.clone() }),
+            None => Ok(()),
         }
     }
 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::{Refusal, View};
 use goldseam_core::event::{BranchOpened, Event, Release};
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::seal::{Sealed, changes_row, leaves_branch, place, row_after, seal};
 use goldseam_core::state::Applied;
-use goldseam_core::{Command, Fence, Owned, Recorded, Seq, Why, WriteId, decide};
+use goldseam_core::{Command, Owned, Recorded, Seq, Why, WriteId, decide};
 use goldseam_store::{Append, Record, TaskChange};
 
 use crate::ledger::commit::Patience;
@@ -64,15 +63,12 @@ impl<'a> OwnerWrite<'a> {
             self.live.lock().advanced(self.count);
             return Ok(true);
         }
-        let summary = self.live.lock().state.summary.clone();
-        if let Command::Owned(fence, actions) = &mut self.command {
-            if summary.as_of != self.seen {
-                // Others may have written what the run waits for: its code looks at it before the run leaves memory.
-                actions.retain(|action| action.what != Owned::Release(Release::Unload));
-            }
-            if planted::is(Bug::BlindRetry) {
-                *fence = Fence { epoch: summary.epoch, branch: summary.branch };
-            }
+        let end = self.live.lock().state.summary.as_of;
+        if let Command::Owned(_, actions) = &mut self.command
+            && end != self.seen
+        {
+            // Others may have written what the run waits for: its code looks at it before the run leaves memory.
+            actions.retain(|action| action.what != Owned::Release(Release::Unload));
         }
         Ok(false)
     }

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use goldseam_core::decide::TooLong;
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::state::Op;
 use goldseam_core::{
     Doing, Fence, Hash, Millis, Owned, Path, Payload, RunId, Seq, State, StepName, Summary, TaskId,
@@ -368,7 +367,7 @@ impl LiveRun {
 
 /// Whether the log requires compensations, so nothing new may begin.
 fn must_compensate(state: &State) -> bool {
-    state.jump.is_some() || state.is_being_undone() && !planted::is(Bug::BeginsWhileUndoing)
+    state.jump.is_some() || state.is_being_undone()
 }
 
 impl Inner {
