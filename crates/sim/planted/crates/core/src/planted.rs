@@ -1,8 +1,8 @@
 //! Planted bugs, which engines like this one have shipped. The search for lost and repeated steps must find every one
 //! of them; otherwise it proves nothing.
 //!
-//! Without the feature `planted` none of them exists: [`is`] is the constant `false`. With it, at most one is planted
-//! at a time, and only for the thread that planted it.
+//! `cargo xtask planted` adds this module to a copy of the tree, and patches the copy so that the bugs ask whether they
+//! are planted. At most one is planted at a time, and only for the thread that planted it.
 
 /// A planted bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,25 +120,24 @@ impl Bug {
     ];
 }
 
-#[cfg(feature = "planted")]
 thread_local! {
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
 /// Plants `bug` for this thread, in place of another, or removes the planted one.
-#[cfg(feature = "planted")]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
-/// Returns whether `bug` is planted.
-#[cfg(feature = "planted")]
+/// Returns whether `bug` is planted on this thread.
 pub fn is(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
-/// Returns `false`: no bug is planted.
-#[cfg(not(feature = "planted"))]
-pub const fn is(_bug: Bug) -> bool {
-    false
+/// Whether this bug is planted. A patch needs no import for it.
+#[macro_export]
+macro_rules! planted {
+    ($bug:ident) => {
+        $crate::planted::is($crate::planted::Bug::$bug)
+    };
 }
