@@ -40,9 +40,3 @@ pub use ledger::secrets::{Secret, SecretError};
 pub use ledger::{clock, commit, config, entropy, error, meter, page, salvage, secrets};
 pub use run::context;
 pub use run::context::{Attempt, Context, Probe, Selected};
-
-/// Healing under its former paths.
-pub mod healer {
-    pub use crate::client::{audit, doctor, feed, follow, recover as by_hand, why};
-    pub use crate::heal::{Examined, Found, Healed, Healer, Liveness, foreign, monitor, sweeper};
-}

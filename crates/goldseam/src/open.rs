@@ -345,7 +345,7 @@ impl Builder {
 
     /// Lets the sweeps of this engine heal foreign states, if the store holds any. Without it, this engine never
     /// changes them.
-    pub fn foreign_states(self, options: goldseam_engine::healer::foreign::ForeignOptions) -> Self {
+    pub fn foreign_states(self, options: goldseam_engine::heal::foreign::ForeignOptions) -> Self {
         Self(self.0.foreign_states(options))
     }
 

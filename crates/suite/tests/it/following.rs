@@ -8,7 +8,7 @@ use std::time::Duration;
 use goldseam_core::recovery::Code;
 use goldseam_core::{Limits, Millis, Payload, Recorded, Seq};
 use goldseam_engine::client::By;
-use goldseam_engine::healer::follow::{Followed, Follower};
+use goldseam_engine::client::follow::{Followed, Follower};
 use goldseam_engine::{Client, Clock, OsEntropy, SystemClock};
 use goldseam_store::FaultyStore;
 use goldseam_store::conformance::Fixture;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use goldseam::healer::Healed;
-use goldseam::healer::sweeper::SweepOptions;
+use goldseam::engine::heal::Healed;
+use goldseam::engine::heal::sweeper::SweepOptions;
 use goldseam::prelude::*;
 use goldseam::recovery::Code;
 use goldseam::store::Store;

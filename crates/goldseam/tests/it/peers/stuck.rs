@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam::healer::follow::Followed;
+use goldseam::client::follow::Followed;
 use goldseam::prelude::*;
 use goldseam::store::faulty::{Fault, Op, Plan};
 use goldseam::store::{FaultyStore, NodeState, Store};
