@@ -39,7 +39,7 @@ const LONG: &[&str] = &[
 /// Unit tests, and the suites of the memory store and of SQLite. None needs a server.
 const SERVERLESS: &[&str] = &[
     "kind(lib) | kind(bin)",
-    "package(/^goldseam-(core|store|store-sqlite|engine|admin|suite|api|fake-s3|fuzz)$/)",
+    "package(/^goldseam-(core|store|conformance|store-sqlite|engine|admin|suite|api|fake-s3|fuzz)$/)",
     "package(goldseam-store-object) & binary(/^(memory|harm)$/)",
     "package(goldseam) & binary(testing)",
     "package(goldseam) & binary(healing) & test(/^sqlite::/)",

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_conformance::Fixture;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::{NewTask, TaskState};
 use goldseam_core::{LockName, Millis, Payload, QueueName, TaskId};
@@ -11,7 +12,6 @@ use goldseam_engine::client::doctor::{Checkup, DoctorOptions, Finding};
 use goldseam_engine::heal::sweeper::Fate;
 use goldseam_engine::queue::Want;
 use goldseam_engine::{Clock, SystemClock};
-use goldseam_store::conformance::Fixture;
 use goldseam_suite::eventually;
 use goldseam_suite::ward::Ward;
 

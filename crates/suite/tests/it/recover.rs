@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use goldseam_conformance::Fixture;
 use goldseam_core::event::JumpRequested;
 use goldseam_core::recovery::Code;
 use goldseam_core::{Event, Path, Status};
@@ -10,7 +11,6 @@ use goldseam_engine::client::By;
 use goldseam_engine::client::recover::RecoverOptions;
 use goldseam_engine::heal::Healed;
 use goldseam_engine::{Clock, Context, Engine, Error, SystemClock};
-use goldseam_store::conformance::Fixture;
 use goldseam_suite::eventually;
 use goldseam_suite::ward::{Ward, id, path};
 

@@ -8,7 +8,7 @@ use goldseam::prelude::*;
 use goldseam::store::faulty::{Fault, Op, Plan};
 use goldseam::store::{FaultyStore, NodeState, Store};
 use goldseam::{Config, Limits, Payload, Seq, Status};
-use goldseam_store::conformance::Fixture;
+use goldseam_conformance::Fixture;
 
 use super::{HOUR, World, count, cut_off, id, queue, stores};
 use crate::support::{Counter, Scratch, eventually, ok, reaches, with_state};

@@ -8,11 +8,11 @@ use goldseam_core::event::Event;
 use goldseam_core::state::{OpKind, Outcome, StepOp, StepProgress};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Failure, Hash, Millis, Path, Recorded, RunId, Seq, State, Status, Summary, derive};
+use goldseam_store::api::NodeSeen;
 
 use super::Cells;
-use crate::api::NodeSeen;
-use crate::conformance::Fixture;
-use crate::conformance::make::{ALL, any_task};
+use crate::Fixture;
+use crate::make::{ALL, any_task};
 
 /// The records of tasks and nodes of a store.
 pub(super) struct Known {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use goldseam_conformance::Fixture;
 use goldseam_core::RunId;
-use goldseam_store::conformance::Fixture;
 use goldseam_store::faulty::Plan;
 use goldseam_store::{FaultyStore, ManualClock, MemoryStore, Pace, Store, TracedStore, Written};
 
@@ -14,7 +14,7 @@ async fn fresh() -> Fixture {
     Fixture::new(Arc::new(FaultyStore::new(traced, Plan::pass())), clock).damaged_by(memory)
 }
 
-goldseam_store::conformance!(fresh);
+goldseam_conformance::conformance!(fresh);
 
 #[tokio::test]
 async fn wrappers_pass_on_optional_interfaces() {

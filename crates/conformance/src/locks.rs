@@ -5,10 +5,10 @@ use std::time::Duration;
 use goldseam_core::LockName;
 use goldseam_core::lock::{Ask, Lock};
 use goldseam_core::task::Audit;
+use goldseam_store::api::{Expect, LockFilter, Written};
 
 use super::Fixture;
 use super::make::{ALL, at};
-use crate::api::{Expect, LockFilter, Written};
 
 fn held(name: &str, holder: &str) -> Lock {
     let ask =

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use goldseam_conformance::Fixture;
+use goldseam_conformance::make::{advance, append_with_row, create, run, task, task_id};
 use goldseam_core::{NodeId, RunId, Seq};
-use goldseam_store::conformance::Fixture;
-use goldseam_store::conformance::make::{advance, append_with_row, create, run, task, task_id};
 use goldseam_store::{Append, MemoryStore, NodeRecord, NodeState, Pace, Pulse, Store, TaskChange};
 use std::sync::Arc;
 

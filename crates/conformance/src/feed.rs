@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use goldseam_core::Seq;
+use goldseam_store::feed::{Fed, Feed};
 
 use super::Fixture;
 use super::make::{append, run};
-use crate::feed::{Fed, Feed};
 
 /// Most polls for events that have not reached the feed yet.
 const LOOKS_MAX: u32 = 500_000;
@@ -127,5 +127,5 @@ pub async fn a_place_after_the_end_is_refused(fixture: &Fixture) {
     let first = end.split('.').next().unwrap_or_default();
     let far = end.replacen(first, &i64::MAX.to_string(), 1);
     let error = feed.fed(Some(&far), 10).await.unwrap_err();
-    assert!(matches!(error, crate::StoreError::Refused { code: "GS0612", .. }), "{error:?}");
+    assert!(matches!(error, goldseam_store::StoreError::Refused { code: "GS0612", .. }), "{error:?}");
 }

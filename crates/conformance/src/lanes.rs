@@ -2,12 +2,12 @@
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Payload, QueueName};
+use goldseam_store::api::{Append, Claim, Expect, TaskFilter, Written};
 
 use super::Fixture;
 use super::make::{
     advance, any_task, append_with, append_with_row, at, claim_at, create, names, task, task_in,
 };
-use crate::api::{Append, Claim, Expect, TaskFilter, Written};
 
 /// A claim takes one task of each lane, and any number without a lane.
 pub async fn a_claim_takes_one_of_a_lane(fixture: &Fixture) {

@@ -6,14 +6,14 @@ use std::time::Duration;
 use goldseam_core::lock::{Ask, Lock};
 use goldseam_core::task::Task;
 use goldseam_core::{LockName, Millis, NodeId, Seq, Status};
+use goldseam_store::api::{
+    Append, Claim, Expect, LockFilter, NodeRecord, NodeState, RecordKind, Row, RunFilter, TaskChange,
+    TaskFilter, Unreadable, Written,
+};
 
 use super::Fixture;
 use super::damage::{Damage, Garble, Target};
 use super::make::{ALL, T, advance, append_with, append_with_row, at, create, run, task, task_id};
-use crate::api::{
-    Append, Claim, Expect, LockFilter, NodeRecord, NodeState, RecordKind, Row, RunFilter, TaskChange,
-    TaskFilter, Unreadable, Written,
-};
 
 /// Creates a run with its row and its own task.
 async fn a_run(fixture: &Fixture, name: &str) {
@@ -136,7 +136,7 @@ pub async fn pages_continue_after_unreadable_rows(fixture: &Fixture) {
     for index in [0, 1, 2, 5] {
         garble_row(&**damage, &run_named(index), Garble::Torn).await;
     }
-    for order in [crate::RunOrder::Oldest, crate::RunOrder::Newest] {
+    for order in [goldseam_store::RunOrder::Oldest, goldseam_store::RunOrder::Newest] {
         let mut listed = Vec::new();
         let mut bad = Vec::new();
         let mut after = None;

@@ -7,7 +7,7 @@
 //! async fn fresh() -> Fixture {
 //!     Fixture::memory()
 //! }
-//! goldseam_store::conformance!(fresh);
+//! goldseam_conformance::conformance!(fresh);
 //! ```
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
@@ -38,12 +38,12 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_store::api::Store;
+use goldseam_store::clock::{Clock, ManualClock};
+use goldseam_store::memory::MemoryStore;
+
 pub use damage::Damage;
 pub use views::Views;
-
-use crate::api::Store;
-use crate::clock::{Clock, ManualClock};
-use crate::memory::MemoryStore;
 
 /// What a store promises beyond the trait; a case that needs more is skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -320,8 +320,8 @@ macro_rules! conformance {
             async fn $case() {
                 let fixture = $fresh().await;
                 for seed in $first..$first + 5 {
-                    let life = $crate::conformance::views::random_runs_are_shown_as_derived(&fixture, seed);
-                    $crate::conformance::in_time(life).await;
+                    let life = $crate::views::random_runs_are_shown_as_derived(&fixture, seed);
+                    $crate::in_time(life).await;
                 }
             }
         )+
@@ -332,8 +332,8 @@ macro_rules! conformance {
             async fn $case() {
                 for seed in $first..$first + 5 {
                     let fixture = $fresh().await;
-                    let walk = $crate::conformance::differential::it_answers_like_the_memory_store(&fixture, seed);
-                    $crate::conformance::in_time(walk).await;
+                    let walk = $crate::differential::it_answers_like_the_memory_store(&fixture, seed);
+                    $crate::in_time(walk).await;
                 }
             }
         )+
@@ -343,7 +343,7 @@ macro_rules! conformance {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 let fixture = $fresh().await;
-                $crate::conformance::in_time($crate::conformance::$topic::$case(&fixture)).await;
+                $crate::in_time($crate::$topic::$case(&fixture)).await;
             }
         )+
     };

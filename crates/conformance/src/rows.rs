@@ -5,10 +5,10 @@ use std::time::Duration;
 use goldseam_core::event::Tags;
 use goldseam_core::summary::{OpenWait, Trouble};
 use goldseam_core::{Millis, NodeId, Path, Seq, SignalName, Status, Summary, TagKey};
+use goldseam_store::api::{Append, Expect, Row, Written};
 
 use super::Fixture;
 use super::make::{T, advance, append, append_with_row, at, create, run, summary, task_id};
-use crate::api::{Append, Expect, Row, Written};
 
 /// An append without a row creates none.
 pub async fn a_row_not_given_is_absent(fixture: &Fixture) {

@@ -1,9 +1,9 @@
 //! The memory store passes the conformance suite.
 
-use goldseam_store::conformance::Fixture;
+use goldseam_conformance::Fixture;
 
 async fn fresh() -> Fixture {
     Fixture::memory()
 }
 
-goldseam_store::conformance!(fresh);
+goldseam_conformance::conformance!(fresh);

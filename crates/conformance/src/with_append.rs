@@ -2,10 +2,10 @@
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, Payload};
+use goldseam_store::api::{Append, TaskChange, TaskFilter};
 
 use super::Fixture;
 use super::make::{advance, append, append_with, append_with_row, at, create, run, task, task_id};
-use crate::api::{Append, TaskChange, TaskFilter};
 
 /// Creates a run with a row and its own advance task `own`, due at `run_at`.
 async fn a_run(fixture: &Fixture, name: &str, run_at: Millis) {

@@ -1,10 +1,10 @@
 //! Logs whose beginning was archived and removed.
 
 use goldseam_core::Seq;
+use goldseam_store::error::StoreError;
 
 use super::Fixture;
 use super::make::{ALL, append, append_with, append_with_row, create, run, task};
-use crate::error::StoreError;
 
 async fn texts(fixture: &Fixture, name: &str, after: u64, limit: u32) -> Vec<(u64, String)> {
     let records = fixture.store.read(&run(name), Seq(after), limit).await.unwrap();

@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use goldseam_core::lock::{Ask, Lock};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LockName, NodeId, RunId, Seq, TaskId};
+use goldseam_store::MemoryStore;
+use goldseam_store::api::{Append, Expect, LockFilter, RunFilter, TaskChange};
+use goldseam_store::error::StoreError;
 
 use super::Fixture;
 use super::make::{ALL, T, advance, append, append_with, append_with_row, at, create, run, task, task_id};
-use crate::api::{Append, Expect, LockFilter, RunFilter, TaskChange};
-use crate::error::StoreError;
 
 /// A record to make unreadable.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +85,46 @@ pub trait Damage: Debug + Send + Sync + 'static {
     /// If the store cannot have foreign states.
     async fn put_foreign(&self, id: &RunId, body: &str) {
         panic!("this store cannot have foreign states: {id} {body}");
+    }
+}
+
+#[async_trait]
+impl Damage for MemoryStore {
+    async fn lose_row(&self, run: &RunId) {
+        self.lose_row(run);
+    }
+
+    async fn lose_task(&self, task: &TaskId) {
+        self.lose_task(task);
+    }
+
+    async fn lose_event(&self, run: &RunId, seq: Seq) {
+        assert!(self.lose_event(run, seq), "{run} has no event {seq} to lose");
+    }
+
+    async fn corrupt(&self, run: &RunId, seq: Seq, body: &str) {
+        assert!(self.corrupt(run, seq, body), "{run} has no event {seq} to change");
+    }
+
+    async fn lose_hints(&self) {
+        self.lose_hints();
+    }
+
+    async fn garble(&self, what: Target<'_>, _: Garble) {
+        let was_there = match what {
+            Target::Row(run) => {
+                self.garble_row(run);
+                true
+            }
+            Target::Task(task) => self.garble_task(task),
+            Target::Lock(lock) => self.garble_lock(lock),
+            Target::Node(node) => self.garble_node(node),
+        };
+        assert!(was_there, "{what:?} does not exist");
+    }
+
+    async fn put_foreign(&self, id: &RunId, body: &str) {
+        self.put_foreign(id, body);
     }
 }
 

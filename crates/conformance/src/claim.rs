@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, Payload, QueueName};
+use goldseam_store::api::{Claim, Expect, Written};
 
 use super::Fixture;
 use super::make::{QUEUE, advance, advance_pool, at, claim_at, names, task};
-use crate::api::{Claim, Expect, Written};
 
 /// With eight concurrent claimants, every task goes to exactly one of them.
 pub async fn two_claimers_never_get_the_same_task(fixture: &Fixture) {

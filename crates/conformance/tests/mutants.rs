@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use goldseam_conformance::differential::differential;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
-use goldseam_store::conformance::differential::differential;
 use goldseam_store::{
     Append, Claim, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, MemoryStore, NodeRecord,
     NodeSeen, Pace, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskChange, TaskFilter,

@@ -1,9 +1,10 @@
 //! States of another system in the same place; a store that cannot have any passes every case.
 
+use goldseam_store::api::{RunFilter, Written};
+use goldseam_store::foreign::{ForeignState, ForeignStates};
+
 use super::Fixture;
 use super::make::{ALL, append, append_with_row, run};
-use crate::api::{RunFilter, Written};
-use crate::foreign::{ForeignState, ForeignStates};
 
 /// Returns the foreign states, unless the store cannot have any.
 fn place(fixture: &Fixture) -> Option<&dyn ForeignStates> {

@@ -1,10 +1,10 @@
 //! Runs with a log and without a cached row: a lost row is always found.
 
 use goldseam_core::{Millis, RunId};
+use goldseam_store::api::{Expect, Row, Written};
 
 use super::Fixture;
 use super::make::{ALL, append, append_with_row, run, summary};
-use crate::api::{Expect, Row, Written};
 
 async fn found(fixture: &Fixture, after: Option<&str>, limit: u32) -> Vec<String> {
     let after = after.map(run);

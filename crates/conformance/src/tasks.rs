@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use goldseam_core::task::{Audit, Task, TaskState, TaskStep};
 use goldseam_core::{Class, Failure, LaneName, Limits, Path, Payload, QueueName};
+use goldseam_store::api::{Expect, TaskFilter, Written};
 
 use super::Fixture;
 use super::make::{advance, any_task, at, names, run, task, task_id};
-use crate::api::{Expect, TaskFilter, Written};
 
 /// A task is written only over the expected version, and the loser gets the present task.
 pub async fn put_task_compares_and_sets(fixture: &Fixture) {

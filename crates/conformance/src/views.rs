@@ -14,12 +14,12 @@ use goldseam_core::codec::{chain, decode};
 use goldseam_core::command::Owned;
 use goldseam_core::task::Task;
 use goldseam_core::{Failure, Path, Payload, QueueName, RunId, Seq, derive};
+use goldseam_store::api::{Append, NodeRecord, NodeState, RunFilter};
 
 use self::derived::{Derived, Known, event, happened, job};
 use super::Fixture;
 use super::make::{ALL, T, append, at, run, task, task_id};
 use super::random_runs::{RandomRun, jump_to, local, record, reset};
-use crate::api::{Append, NodeRecord, NodeState, RunFilter};
 
 /// A way to query the views of a store directly.
 #[async_trait]

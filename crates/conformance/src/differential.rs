@@ -10,16 +10,16 @@ use std::time::Duration;
 use goldseam_core::lock::{Ask, Lock, Until};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LaneName, LockName, Millis, Payload, QueueName, RunId, Seq, Status, Summary, TaskId};
-
-use super::Fixture;
-use super::make::{ALL, QUEUE, advance, advance_pool, any_task, append, at, run, summary, task, task_id};
-use crate::api::{
+use goldseam_store::api::{
     Append, Claim, ClaimedTasks, Expect, LockFilter, Row, RunFilter, RunOrder, Store, TaskChange, TaskFilter,
     Written,
 };
-use crate::error::StoreError;
-use crate::memory::MemoryStore;
-use crate::splitmix::SplitMix;
+use goldseam_store::error::StoreError;
+use goldseam_store::memory::MemoryStore;
+use goldseam_store::splitmix::SplitMix;
+
+use super::Fixture;
+use super::make::{ALL, QUEUE, advance, advance_pool, any_task, append, at, run, summary, task, task_id};
 
 /// Number of steps of one walk in the suite.
 const STEPS: u32 = 200;
@@ -136,7 +136,7 @@ impl Walker {
             1 => end + 1 + self.dice.below(2),
             _ => end,
         };
-        let bodies: Vec<String> = (0..self.dice.below(4)).map(|_| self.dice.next().to_string()).collect();
+        let bodies: Vec<String> = (0..self.dice.below(4)).map(|_| self.dice.draw().to_string()).collect();
         let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
         let with_row = self.dice.one_in(2);
         let row = with_row.then(|| Box::new(self.summary(&run, after + bodies.len() as u64)));

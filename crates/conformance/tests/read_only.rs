@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_conformance::make::{append_with_row, claim_at, run, summary, task};
 use goldseam_core::lock::{Ask, Lock};
 use goldseam_core::{LockName, Millis, NodeId, Seq};
-use goldseam_store::conformance::make::{append_with_row, claim_at, run, summary, task};
 use goldseam_store::read_only::{Closed, ClosedStore};
 use goldseam_store::{
     Append, Expect, LockFilter, MemoryStore, NodeRecord, NodeState, Pace, Row, RunFilter, Store, StoreError,
@@ -59,7 +59,7 @@ async fn reads_go_on_and_writes_are_refused() {
     let all = RunFilter { limit: 9, ..RunFilter::default() };
     assert_eq!(store.runs(all.clone()).await.unwrap(), open.runs(all).await.unwrap());
     assert_eq!(store.rowless(None, 9).await.unwrap(), [run("lost")]);
-    assert_eq!(store.tasks(goldseam_store::conformance::make::any_task()).await.unwrap(), [task("t")]);
+    assert_eq!(store.tasks(goldseam_conformance::make::any_task()).await.unwrap(), [task("t")]);
     assert_eq!(store.locks(LockFilter { limit: 9, ..LockFilter::default() }).await.unwrap(), [lock()]);
     assert_eq!(store.nodes().await.unwrap()[0].record, node());
     assert_eq!(store.pace(), open.pace());

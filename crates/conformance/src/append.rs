@@ -1,11 +1,11 @@
 //! Compare-and-append: two writers can never both win.
 
 use goldseam_core::Seq;
+use goldseam_store::api::{Append, TaskChange};
+use goldseam_store::error::StoreError;
 
 use super::Fixture;
 use super::make::{advance, append, append_with_row, create, run, task};
-use crate::api::{Append, TaskChange};
-use crate::error::StoreError;
 
 /// Two writers append after the same event: one succeeds, the other gets the new end.
 pub async fn one_of_two_writers_wins(fixture: &Fixture) {

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use goldseam_core::lock::{Ask, Lock};
 use goldseam_core::{LockName, NodeId, Seq};
+use goldseam_store::api::{Expect, LockFilter, Row, RunFilter, Store};
+use goldseam_store::feed::Feed;
+use goldseam_store::foreign::ForeignStates;
 use tokio::task::JoinSet;
 
 use super::make::{ALL, any_task, append_with_row, at, claim_at, run, summary, task};
 use super::nodes::node;
-use crate::api::{Expect, LockFilter, Row, RunFilter, Store};
-use crate::feed::Feed;
-use crate::foreign::ForeignStates;
 
 /// Makes every call at once to a server that does not answer, and returns the names of those that have neither
 /// returned nor failed within `limit`, including those of its feed and its foreign states. Omits `changed`, which is

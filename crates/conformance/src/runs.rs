@@ -3,11 +3,11 @@
 use goldseam_core::event::Tags;
 use goldseam_core::summary::Trouble;
 use goldseam_core::{NodeId, Status, Summary, TagKey, WorkflowName};
+use goldseam_store::api::{Append, Expect, Row, RunFilter, RunOrder};
+use goldseam_store::error::StoreError;
 
 use super::Fixture;
 use super::make::{ALL, append, append_with_row, at, run, summary};
-use crate::api::{Append, Expect, Row, RunFilter, RunOrder};
-use crate::error::StoreError;
 
 async fn add(fixture: &Fixture, row: Summary) {
     let name = row.run.as_str().to_owned();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use goldseam_core::NodeId;
+use goldseam_store::api::{NodeRecord, NodeSeen, NodeState, Pulse};
 
 use super::Fixture;
 use super::make::T;
-use crate::api::{NodeRecord, NodeSeen, NodeState, Pulse};
 
 /// Returns a node that works.
 pub fn node(name: &str) -> NodeRecord {

@@ -19,11 +19,11 @@ use goldseam_core::{
     BranchId, Class, Failure, Hash, Limits, Millis, NodeId, Path, Payload, QueueName, Recorded, Retry,
 };
 use goldseam_core::{RunId, Seq, SignalName, State, TaskId, WorkflowName, WriteId, derive};
+use goldseam_store::api::{Append, Expect, NodeRecord, NodeState, TaskChange, TaskFilter};
+use goldseam_store::splitmix::SplitMix;
 
 use super::Fixture;
 use super::make::{self, any_task, at, run};
-use crate::api::{Append, Expect, NodeRecord, NodeState, TaskChange, TaskFilter};
-use crate::splitmix::SplitMix;
 
 /// A run whose log grows by random commands.
 pub(super) struct RandomRun<'a> {

@@ -6,14 +6,14 @@ use goldseam_core::task::{NewTask, Task};
 use goldseam_core::{
     BranchId, Hash, LaneName, Millis, Payload, QueueName, RunId, Seq, Status, Summary, TaskId, WorkflowName,
 };
-
-use super::Fixture;
-use crate::api::{
+use goldseam_store::api::{
     Append, Claim, ClaimedTasks, Expect, Head, Record, Row, Store, TaskChange, TaskFilter, Written,
 };
 
+use super::Fixture;
+
 /// The base time of the cases.
-pub const T: Millis = crate::clock::ManualClock::START;
+pub const T: Millis = goldseam_store::clock::ManualClock::START;
 /// The queue of the cases.
 pub const QUEUE: &str = "main";
 /// A limit that no case reaches.
