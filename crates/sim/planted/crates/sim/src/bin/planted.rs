@@ -36,9 +36,8 @@ enum Found {
 /// Returns a seed that found the bug once. If it no longer does, the other seeds are tried.
 fn known(bug: Bug) -> u64 {
     match bug {
-        Bug::NoFence | Bug::BlindRetry => 8,
-        Bug::UnknownIsDone => 1,
-        Bug::StaleSnapshot => 119,
+        Bug::NoFence | Bug::BlindRetry => 190,
+        Bug::StaleSnapshot => 369,
         Bug::LateIsDead => 18,
         Bug::SilentIsCharged => 45,
         Bug::UndoInOrder | Bug::UndoSkipsOne => 3,
@@ -46,7 +45,8 @@ fn known(bug: Bug) -> u64 {
         Bug::BeginsWhileUndoing => 104,
         Bug::OnceWithoutTrace => 11,
         Bug::RowNotFolded => 55,
-        Bug::ResultBeforeLog => 143,
+        Bug::ResultBeforeLog => 68,
+        Bug::SweepStopsAtUnreadable => 4,
         Bug::JumpDropsCancel => 13,
         Bug::TerminatedGoesOn => 5,
         Bug::ParksUnknownVersion => 7,
