@@ -13,6 +13,7 @@
 //! | [`kill`] | kills the shipped binary, and the server under it, repeatedly |
 //! | [`fuzz`] | runs every target of `fuzz/` |
 //! | [`hostile`] | third-party tools and clients against the served binary |
+//! | [`planted`] | bugs that the simulation must find, planted in a copy of the tree |
 //! | [`mutants`] | the share of code changes that the tests notice |
 //! | [`generate`] | generated files |
 //! | [`record`] | the recorded counts of long searches |
@@ -33,6 +34,7 @@ mod hostile;
 mod kill;
 mod mutants;
 mod nth;
+mod planted;
 mod ratchet;
 mod record;
 mod servers;
@@ -60,6 +62,8 @@ cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --
                                [--server-kills N]
 cargo xtask models             search the models' large scopes: minutes, and gigabytes of memory
 cargo xtask nth [TESTS]        fail every store call of every story once in every way: nth_real::sqlite, nth_requests::saga
+cargo xtask planted [--bug NAME] [--search]  plant bugs in a copy of the tree: the simulation must find each
+cargo xtask planted --edit PATHS  plant other bugs: write planted files to edit; --refresh makes the patches from them
 cargo xtask mutants PACKAGE    change the code in one place at a time and run the tests: --file GLOB, --shard K/N,
                                --tests PACKAGES, --filter EXPRESSION
 cargo xtask fuzz [ARGS]        fuzz every parser: --seconds N each (30), --core
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         ["models"] => steps::models(),
         ["nth"] => nth::run("nth"),
         ["nth", tests] => nth::run(tests),
+        ["planted", rest @ ..] => planted::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["hostile", rest @ ..] => hostile::run(rest),

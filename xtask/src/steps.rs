@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use crate::cargo::{self, is_installed, record_line, words};
 use crate::servers::{Servers, Which};
-use crate::{deny, hostile, tidy, tree};
+use crate::{deny, hostile, planted, tidy, tree};
 
 /// How much `cargo xtask test` runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Every test, also those of [`LONG`].
+    /// Every test, also those of [`LONG`], and the search for planted bugs, which builds a copy of the tree.
     All,
     /// Every step, without the tests of [`LONG`].
     Full,
@@ -37,7 +37,7 @@ const LONG: &[&str] = &[
 /// Unit tests, and the suites of the memory store and of SQLite. None needs a server.
 const SERVERLESS: &[&str] = &[
     "kind(lib) | kind(bin)",
-    "package(/^goldseam-(core|store|store-sqlite|engine|admin|suite|api|fake-s3|fuzz)$/)",
+    "package(/^goldseam-(core|store|conformance|store-sqlite|engine|admin|suite|api|fake-s3|fuzz)$/)",
     "package(goldseam-store-object) & binary(/^(memory|harm)$/)",
     "package(goldseam) & binary(testing)",
     "package(goldseam) & binary(healing) & test(/^sqlite::/)",
@@ -68,6 +68,8 @@ enum Work {
     Tests(Vec<String>),
     /// Cargo with these arguments and rustdoc warnings as errors.
     Doc(Vec<String>),
+    /// The search for planted bugs.
+    Planted,
     /// Third-party linters and generated clients on the served description, installed first if they are missing.
     Clients,
 }
@@ -109,6 +111,9 @@ fn plan(scope: Scope, has_nextest: bool) -> Vec<Step> {
     if scope != Scope::Quick {
         steps.push(step("clients", Work::Clients));
     }
+    if scope == Scope::All {
+        steps.push(step("planted", Work::Planted));
+    }
     steps
 }
 
@@ -139,7 +144,7 @@ pub(crate) fn run(scope: Scope) -> Result<(), String> {
     let root = tree::root()?;
     let has_nextest = has_nextest(&root);
     if has_nextest && scope != Scope::All {
-        println!("long tests are left to `cargo xtask test --all`: {}", any_of(LONG));
+        println!("planted bugs and long tests are left to `cargo xtask test --all`: {}", any_of(LONG));
     }
     execute(&root, &plan(scope, has_nextest))
 }
@@ -240,6 +245,7 @@ fn work(root: &Path, work: &Work) -> Result<(), String> {
             let variables: Vec<_> = variables.iter().map(|(name, url)| (*name, url.as_str())).collect();
             cargo::run_words(root, args, &variables)
         }
+        Work::Planted => planted::run(&[]),
         Work::Clients => hostile::quick(),
         Work::Doc(args) => cargo::run_words(root, args, &[("RUSTDOCFLAGS", "-D warnings")]),
     }
@@ -282,7 +288,7 @@ mod tests {
             names(Scope::Full),
             ["fmt", "tidy", "clippy", "doc", "deny", "test", "doctest", "clients"]
         );
-        assert_eq!(names(Scope::All), names(Scope::Full));
+        assert_eq!(names(Scope::All), [names(Scope::Full), vec!["planted"]].concat());
         assert_eq!(names(Scope::Quick), ["fmt", "tidy", "clippy", "test", "doctest"]);
     }
 

@@ -169,7 +169,7 @@ fn status_of(error: &EngineError) -> u16 {
         | EngineError::WouldPark { .. }
         | EngineError::NoStableEvent { .. }
         | EngineError::Corrupt { .. } => 409,
-        EngineError::Patience { .. } => 503,
+        EngineError::TimedOut { .. } | EngineError::Contended { .. } => 503,
         EngineError::Store(StoreError::Refused { code: "GS0206" | "GS0210" | "GS0612", .. }) => 400,
         EngineError::Store(StoreError::Full { .. }) => 507,
         EngineError::Store(StoreError::Refused { .. } | StoreError::Busy { .. }) => 503,
@@ -194,9 +194,9 @@ fn hint(error: &EngineError) -> Option<String> {
         EngineError::Ended { run, .. } => {
             format!("goldseam show {run} shows why; goldseam retry {run} retries it")
         }
-        EngineError::Store(StoreError::Busy { .. }) | EngineError::Patience { .. } => {
-            "another process holds the store; try again".to_owned()
-        }
+        EngineError::Store(StoreError::Busy { .. })
+        | EngineError::TimedOut { .. }
+        | EngineError::Contended { .. } => "another process holds the store; try again".to_owned(),
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use goldseam::healer::sweeper::SweepOptions;
+use goldseam::engine::heal::sweeper::SweepOptions;
 use goldseam::prelude::*;
 use goldseam::store::{Expect, TaskFilter};
 use goldseam::{Config, Millis, RunId};

@@ -30,8 +30,7 @@
 //! | commands | [`command`], [`redact`] (keeps secrets out of texts) |
 //! | `decide` | [`mod@decide`]: state, command → events or a refusal; [`seal`]: their place in the log |
 //!
-//! Two modules stand beside the layers: [`planted`] holds bugs that the search for lost and repeated steps must find
-//! (none exists in a normal build), and `schema` describes the documents for the HTTP interface (feature `schema`).
+//! Beside the layers, `schema` describes the documents for the HTTP interface (feature `schema`).
 
 pub mod argument;
 pub mod branch;
@@ -50,7 +49,6 @@ pub mod lines;
 pub mod lock;
 pub mod path;
 pub mod payload;
-pub mod planted;
 pub mod recovery;
 pub mod recovery_policy;
 pub mod redact;

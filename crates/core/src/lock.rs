@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::id::LockName;
-use crate::planted::{self, Bug};
 use crate::task::{Audit, note};
 use crate::time::Millis;
 
@@ -93,7 +92,7 @@ impl Lock {
         }
         lock.holder = Some(ask.holder.to_owned());
         lock.node = ask.node.map(str::to_owned);
-        lock.fence = if planted::is(Bug::SameFence) { 1 } else { lock.fence + 1 };
+        lock.fence += 1;
         lock.acquired_at = now;
         lock.expires_at = now + ask.ttl;
         lock.version += 1;
@@ -102,8 +101,7 @@ impl Lock {
 
     /// Releases the hold. Returns `None` if it had already ended: releasing twice is not an error.
     pub fn released(mut self, holder: &str, fence: u64) -> Option<Self> {
-        let mine = self.fence == fence || planted::is(Bug::ReleaseByName);
-        if self.holder.as_deref() != Some(holder) || !mine {
+        if self.holder.as_deref() != Some(holder) || self.fence != fence {
             return None;
         }
         self.holder = None;

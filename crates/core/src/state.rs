@@ -22,7 +22,6 @@ use crate::hash::Hash;
 use crate::id::{RunId, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::planted::{self, Bug};
 use crate::summary::{OpenInput, Summary, command_id, is_run_wide};
 use crate::time::Seq;
 use crate::version::UNDECIDED;
@@ -557,17 +556,10 @@ impl State {
     /// first.
     pub fn to_undo(&self, cutoff: Seq) -> Vec<Path> {
         let open = |path: &&Path| {
-            (self.undone.get(*path) != Some(&Undo::Completed) || planted::is(Bug::UndoAgain))
+            self.undone.get(*path) != Some(&Undo::Completed)
                 && self.ops.get(*path).is_some_and(|op| op.last > cutoff)
         };
-        let mut left: Vec<Path> = self.undo.iter().rev().filter(open).cloned().collect();
-        if planted::is(Bug::UndoInOrder) {
-            left.reverse();
-        }
-        if planted::is(Bug::UndoSkipsOne) {
-            left.pop();
-        }
-        left
+        self.undo.iter().rev().filter(open).cloned().collect()
     }
 
     /// Returns whether the active branch failed and is compensating: nothing new may begin on it.
@@ -586,8 +578,7 @@ impl State {
             Mail::Child { run, .. } => wanted.children.contains(run),
         };
         let mut fitting = self.unread.iter().filter(|(seq, mail)| !taken.contains(*seq) && fits(mail));
-        let found = if planted::is(Bug::NewestMailFirst) { fitting.next_back() } else { fitting.next() };
-        found.map(|(seq, _)| *seq)
+        fitting.next().map(|(seq, _)| *seq)
     }
 }
 

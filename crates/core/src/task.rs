@@ -15,7 +15,6 @@ use crate::hash::Hash;
 use crate::id::{LaneName, NodeId, QueueName, RunId, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::planted::{self, Bug};
 use crate::reserved::EngineTask;
 use crate::time::Millis;
 use crate::version::UNDECIDED;
@@ -250,7 +249,6 @@ impl Task {
     /// run".
     pub fn advance_kind(workflow: &str, version: u32) -> String {
         match version {
-            _ if planted::is(Bug::ParksUnknownVersion) => format!("{ADVANCE}{workflow}"),
             UNDECIDED => format!("{ADVANCE}{workflow}"),
             version => format!("{ADVANCE}{workflow}@{version}"),
         }

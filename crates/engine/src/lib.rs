@@ -42,9 +42,3 @@ pub use ledger::{clock, commit, config, entropy, error, meter, page, salvage, se
 pub use run::context;
 pub use run::context::{Attempt, Context, Probe, Selected};
 pub use run::workflow_ref::{Untyped, Workflow, WorkflowRef};
-
-/// Healing under its former paths.
-pub mod healer {
-    pub use crate::client::{audit, doctor, feed, follow, recover as by_hand, why};
-    pub use crate::heal::{Examined, Found, Healed, Healer, Liveness, foreign, monitor, sweeper};
-}

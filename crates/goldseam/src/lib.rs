@@ -75,7 +75,6 @@ pub use goldseam_engine as engine;
 pub use goldseam_engine::client;
 pub use goldseam_engine::config::Recovery;
 pub use goldseam_engine::context;
-pub use goldseam_engine::healer;
 pub use goldseam_engine::{
     Attempt, Builder, Client, Config, Context, Engine, EngineError, Error, Outcome, Probe, Result, ResultExt,
     RunHandle, Secret, SecretError, Selected, StartOptions, Untyped, Workflow, WorkflowRef,
@@ -119,6 +118,12 @@ pub struct ChangingGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/keeping-secrets.md")]
 pub struct SecretsGuide;
+
+/// Diagnoses and repairs of runs on request.
+pub mod healer {
+    pub use goldseam_engine::client::{audit, doctor, feed, follow, recover as by_hand, why};
+    pub use goldseam_engine::heal::{Examined, Found, Healed, Healer, Liveness, foreign, monitor, sweeper};
+}
 
 /// The items that most programs with workflows import.
 pub mod prelude {

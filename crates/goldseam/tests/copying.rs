@@ -1,6 +1,6 @@
 //! Copies between each pair of store kinds.
 
-use goldseam_store::conformance::Fixture;
+use goldseam_conformance::Fixture;
 use goldseam_suite::copying::faults::{Bad, every_call};
 
 async fn memory() -> Fixture {

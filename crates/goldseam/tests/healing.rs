@@ -1,6 +1,6 @@
 //! Every rule, end to end, on each kind of store.
 
-use goldseam_store::conformance::Fixture;
+use goldseam_conformance::Fixture;
 
 mod sqlite {
     use super::Fixture;

@@ -214,7 +214,7 @@ impl Tracer {
 fn is_transient(error: &EngineError) -> bool {
     match error {
         EngineError::Store(error) => !matches!(error, StoreError::Damaged { .. }),
-        EngineError::Patience { .. } => true,
+        EngineError::TimedOut { .. } | EngineError::Contended { .. } => true,
         _ => false,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam_core::{RunId, Seq};
 use goldseam_engine::Client;
-use goldseam_engine::healer::follow::Followed;
+use goldseam_engine::client::follow::Followed;
 
 use crate::journal::{Ack, Journal};
 use crate::random::Random;

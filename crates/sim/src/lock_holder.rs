@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::lock::Lock;
 use goldseam_core::{LockName, Millis};
 use goldseam_engine::Client;
@@ -12,7 +13,7 @@ use goldseam_engine::Client;
 use crate::journal::{Ack, Journal};
 use crate::random::Random;
 
-const NAME: &str = "till";
+const NAME: IdLiteral<kind::Lock> = IdLiteral::new("till");
 const TTL: Duration = Duration::from_secs(2);
 
 /// A program that acquires and releases the lock.
@@ -31,7 +32,7 @@ pub struct LockHolder {
 impl LockHolder {
     /// Acquires and releases the lock until the task is aborted.
     pub async fn keep_holding(mut self) {
-        let lock = LockName::new(NAME).unwrap_or_else(|_| unreachable!("a literal that is an id"));
+        let lock = NAME.id();
         loop {
             if let Ok(held) = self.client.locks().acquire(&lock, self.name, TTL).await {
                 self.acknowledged(&held);

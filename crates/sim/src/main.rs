@@ -33,54 +33,6 @@ struct Args {
     /// Do not add failed seeds to the file of failed seeds
     #[arg(long)]
     forget: bool,
-    /// Enable each planted mistake in turn, and print the seed that finds it
-    #[cfg(feature = "planted")]
-    #[arg(long, conflicts_with_all = ["seed", "minutes"])]
-    planted: bool,
-    /// Enable only this mistake
-    #[cfg(feature = "planted")]
-    #[arg(long, value_name = "NAME", requires = "planted")]
-    mistake: Option<String>,
-}
-
-/// Searches for planted mistakes.
-#[cfg(feature = "planted")]
-mod planted {
-    use std::process::ExitCode;
-
-    use goldseam_core::planted::Bug;
-    use goldseam_sim::swarm::{first_to_find, twin_of};
-
-    /// Enables the mistakes in turn, except those that only a model finds. Fails if one is not found within `seeds`
-    /// seeds.
-    pub(crate) fn search(from: u64, seeds: u64, only: Option<&str>) -> ExitCode {
-        let mut caught = 0;
-        let mut missed = 0;
-        let mut by_model = 0;
-        for bug in Bug::ALL {
-            let name = format!("{bug:?}");
-            if only.is_some_and(|only| only != name) {
-                continue;
-            }
-            if let Some(twin) = twin_of(bug) {
-                by_model += 1;
-                println!("{name:<20} found by a model: {twin}");
-                continue;
-            }
-            match first_to_find(bug, from..from + seeds) {
-                Some((seed, violation)) => {
-                    caught += 1;
-                    println!("{name:<20} seed {seed:<6} {} {}", violation.rule, violation.what);
-                }
-                None => {
-                    missed += 1;
-                    println!("{name:<20} not found in {seeds} seeds");
-                }
-            }
-        }
-        println!("record: planted={} caught={caught} by_model={by_model} missed={missed}", Bug::ALL.len());
-        if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -151,10 +103,6 @@ fn main() -> ExitCode {
         tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
     }
     let began = Instant::now();
-    #[cfg(feature = "planted")]
-    if args.planted {
-        return planted::search(args.from, args.seeds, args.mistake.as_deref());
-    }
     let mut sum = Sum::default();
     if let Some(seed) = args.seed {
         let outcome = run_seed(seed, if args.trace { Trace::Keep } else { Trace::Hash });

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::{Limits, RunId, Status};
 use goldseam_engine::{Client, Clock, Config, Engine, EngineError, Seeded, SystemClock};
 use goldseam_store::faulty::{Fault, Plan};
@@ -144,7 +145,8 @@ fn quick() -> Config {
 
 /// Returns the id of a scenario's run.
 fn scenario_run() -> RunId {
-    RunId::new("story").unwrap_or_else(|_| unreachable!("a literal that is an id"))
+    const STORY: IdLiteral<kind::Run> = IdLiteral::new("story");
+    STORY.id()
 }
 
 /// Runs one case and checks all invariants.

@@ -60,31 +60,6 @@ pub fn run_seed(seed: u64, trace: Trace) -> Outcome {
     }
 }
 
-/// Returns the broken twin that covers `bug` in a model, if healing hides the mistake in the simulation.
-#[cfg(feature = "planted")]
-pub fn twin_of(bug: goldseam_core::planted::Bug) -> Option<&'static str> {
-    use goldseam_core::planted::Bug;
-    match bug {
-        // A sweep finds the missed mail shortly after.
-        Bug::CheckThenWait => Some("`RestsOnAStaleView` of the model of mail"),
-        _ => None,
-    }
-}
-
-/// Returns the first of these seeds that finds `bug`, and the violation.
-#[cfg(feature = "planted")]
-pub fn first_to_find(
-    bug: goldseam_core::planted::Bug,
-    seeds: impl IntoIterator<Item = u64>,
-) -> Option<(u64, Violation)> {
-    goldseam_core::planted::plant(Some(bug));
-    let found = seeds
-        .into_iter()
-        .find_map(|seed| Some((seed, run_seed(seed, Trace::Hash).violations.into_iter().next()?)));
-    goldseam_core::planted::plant(None);
-    found
-}
-
 async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let mut random = Random::new(seed);
     // In a crash loop only the killer ends processes, so that every blame is wrong.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Failure, Millis, QueueName};
 use goldseam_engine::Client;
@@ -40,7 +41,8 @@ pub struct Worker {
 }
 
 fn queue() -> QueueName {
-    QueueName::new(QUEUE).unwrap_or_else(|_| unreachable!("a literal that is an id"))
+    const ELSEWHERE: IdLiteral<kind::Queue> = IdLiteral::new(QUEUE);
+    ELSEWHERE.id()
 }
 
 impl Worker {

@@ -338,9 +338,7 @@ fn last_advance_task(changes: &[TaskChange]) -> Option<TaskId> {
 
 #[cfg(all(test, feature = "testing"))]
 mod tests {
-    use goldseam_store::conformance::make::{
-        advance, append_with, append_with_row, at, create, run, task_id,
-    };
+    use goldseam_conformance::make::{advance, append_with, append_with_row, at, create, run, task_id};
     use goldseam_store::{ManualClock, Store, TaskFilter};
     use object_store::memory::InMemory;
 

@@ -8,9 +8,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use goldseam_conformance::damage::{Garble, Target};
+use goldseam_conformance::{Capabilities, Damage, Fixture};
 use goldseam_core::{RunId, Seq, TaskId};
-use goldseam_store::conformance::damage::{Garble, Target};
-use goldseam_store::conformance::{Capabilities, Damage, Fixture};
 use goldseam_store::{Clock, ManualClock};
 use object_store::memory::InMemory;
 

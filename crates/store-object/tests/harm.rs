@@ -3,12 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use goldseam_conformance::make::{advance, append, append_with, append_with_row, create, run, task_id};
 use goldseam_core::task::Task;
 use goldseam_core::{BranchId, Millis, RunId, Seq, Status};
 use goldseam_fake_s3::{FakeS3, Fault, Op};
-use goldseam_store::conformance::make::{
-    advance, append, append_with, append_with_row, create, run, task_id,
-};
 use goldseam_store::{Append, Store, StoreError, TaskChange, TaskFilter};
 use goldseam_store_object::BucketStore;
 

@@ -1,13 +1,13 @@
 //! Cases of the conformance suite on moto, a second implementation of conditional writes. It is slow, so only cases
 //! with concurrent writers run here; all cases run on SeaweedFS.
 
-use goldseam_store::conformance::Fixture;
+use goldseam_conformance::Fixture;
 
 async fn fresh() -> Fixture {
     goldseam_store_object::testing::fixture_on_moto().await
 }
 
-goldseam_store::conformance! { @each fresh;
+goldseam_conformance::conformance! { @each fresh;
     append::one_of_two_writers_wins,
     append::one_of_many_writers_wins,
     append::a_stale_append_longer_than_its_rival_is_refused_whole,

@@ -1,9 +1,9 @@
 //! The conformance suite over HTTP on SeaweedFS, a real server that enforces conditional writes.
 
-use goldseam_store::conformance::Fixture;
+use goldseam_conformance::Fixture;
 
 async fn fresh() -> Fixture {
     goldseam_store_object::testing::fixture_on_seaweedfs().await
 }
 
-goldseam_store::conformance!(fresh);
+goldseam_conformance::conformance!(fresh);

@@ -8,10 +8,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use goldseam_conformance::damage::{Garble, Target as Aim};
+use goldseam_conformance::views::Cells;
+use goldseam_conformance::{Capabilities, Damage, Fixture, Views};
 use goldseam_core::{RunId, Seq, TaskId};
-use goldseam_store::conformance::damage::{Garble, Target as Aim};
-use goldseam_store::conformance::views::Cells;
-use goldseam_store::conformance::{Capabilities, Damage, Fixture, Views};
 use goldseam_store::{Clock, ManualClock};
 use tokio::sync::OnceCell;
 use tokio_postgres::types::{ToSql, Type};

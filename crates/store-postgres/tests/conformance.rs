@@ -2,4 +2,4 @@
 
 use goldseam_store_postgres::testing::fixture;
 
-goldseam_store::conformance!(fixture);
+goldseam_conformance::conformance!(fixture);

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use goldseam_conformance::make::{advance, append, append_with_row, create, run, task, task_id};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LaneName, Millis, NodeId, Seq};
-use goldseam_store::conformance::make::{advance, append, append_with_row, create, run, task, task_id};
 use goldseam_store::{Append, Claim, Expect, NodeRecord, NodeState, Store, StoreError, TaskFilter, Written};
 use goldseam_store_postgres::PostgresStore;
 use goldseam_store_postgres::testing::Schema;

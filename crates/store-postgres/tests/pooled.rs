@@ -2,4 +2,4 @@
 
 use goldseam_store_postgres::testing::fixture_behind_pooler;
 
-goldseam_store::conformance!(fixture_behind_pooler);
+goldseam_conformance::conformance!(fixture_behind_pooler);

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
+use goldseam_conformance::Fixture;
+use goldseam_conformance::views::{blocks, stalled};
 use goldseam_store::ManualClock;
-use goldseam_store::conformance::Fixture;
-use goldseam_store::conformance::views::{blocks, stalled};
 use goldseam_store_postgres::PostgresStore;
 use goldseam_store_postgres::testing::Schema;
 use serde_json::Value;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use goldseam_conformance::damage::{Garble, Target};
+use goldseam_conformance::views::Cells;
+use goldseam_conformance::{Capabilities, Damage, Fixture, Views};
 use goldseam_core::{RunId, Seq, TaskId};
-use goldseam_store::conformance::damage::{Garble, Target};
-use goldseam_store::conformance::views::Cells;
-use goldseam_store::conformance::{Capabilities, Damage, Fixture, Views};
 use goldseam_store::{Clock, ManualClock};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};

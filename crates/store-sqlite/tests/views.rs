@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use goldseam_conformance::Fixture;
+use goldseam_conformance::views::{blocks, stalled};
 use goldseam_store::ManualClock;
-use goldseam_store::conformance::Fixture;
-use goldseam_store::conformance::views::{blocks, stalled};
 use goldseam_store_sqlite::{Options, SqliteStore};
 use rusqlite::types::Value;
 use rusqlite::{Connection, StatementStatus};

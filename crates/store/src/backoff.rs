@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Pauses that double up to a maximum. Each is varied at random, so that callers that failed together do not retry
 /// together.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     first: Duration,
     max: Duration,
@@ -20,9 +20,19 @@ impl Backoff {
 
     /// Returns the next pause: from half of its nominal length to one and a half times that.
     pub fn next_pause(&mut self) -> Duration {
+        jittered(self.next_nominal())
+    }
+
+    /// Like [`next_pause`](Self::next_pause), varied by a random number of the caller.
+    pub fn next_pause_by(&mut self, random: u64) -> Duration {
+        varied(self.next_nominal(), random)
+    }
+
+    /// Returns the next pause without variation.
+    pub fn next_nominal(&mut self) -> Duration {
         let pause = self.next;
         self.next = pause.saturating_mul(2).min(self.max);
-        jittered(pause)
+        pause
     }
 
     /// Begins again with the first pause.
@@ -33,8 +43,11 @@ impl Backoff {
 
 /// Varies a pause at random: from half of its length to one and a half times that.
 pub fn jittered(pause: Duration) -> Duration {
-    let random = RandomState::new().build_hasher().finish() % 1024;
-    pause / 2 + pause * u32::try_from(random).unwrap_or_default() / 1024
+    varied(pause, RandomState::new().build_hasher().finish())
+}
+
+fn varied(pause: Duration, random: u64) -> Duration {
+    pause / 2 + pause * u32::try_from(random % 1024).unwrap_or_default() / 1024
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The interface between Goldseam and the storage of its data.
 //!
 //! A [`Store`] keeps logs, cached rows, tasks, locks and node records. It never decides: payloads are opaque text,
-//! and everything that it must index is in a [`Summary`](goldseam_core::Summary). The conformance suite is the
-//! contract; the memory store is its reference implementation.
+//! and everything that it must index is in a [`Summary`](goldseam_core::Summary). The conformance suite
+//! (`goldseam-conformance`) is the contract; the memory store is its reference implementation.
 //!
 //! # Layout
 //!
@@ -12,13 +12,12 @@
 //! |---|---|---|
 //! | values | [`error`] | [`StoreError`], named by the caller's next action |
 //! | | [`clock`], [`pace`], [`sync`] | clocks as values; how often a store may be asked; locking |
-//! | | `url_redact`, `splitmix` | URLs without secrets; reproducible random numbers |
+//! | | `url_redact`, [`splitmix`] | URLs without secrets; reproducible random numbers |
 //! | records | [`types`] with `filter` and [`cursor`] | records, filters and conditions |
 //! | | [`check`] | reports of checking a store |
 //! | interfaces | [`feed`], [`foreign`], [`archive`] | all appends in one order; states of another system; archives |
 //! | | [`api`] | the [`Store`] trait |
 //! | reference | [`memory`] | the store for tests and simulation |
-//! | | `conformance` | the cases that every store must pass (feature `conformance`) |
 //! | wrappers | [`faulty`], [`traced`], [`read_only`] | faults on demand; calls as spans; no writes |
 //! | | [`crash_points`] | crash points (feature `crash-points`) |
 
@@ -27,8 +26,6 @@ pub mod archive;
 pub mod backoff;
 pub mod check;
 pub mod clock;
-#[cfg(any(test, feature = "conformance"))]
-pub mod conformance;
 pub mod crash_points;
 pub mod cursor;
 pub mod error;
@@ -39,7 +36,7 @@ pub mod foreign;
 pub mod memory;
 pub mod pace;
 pub mod read_only;
-mod splitmix;
+pub mod splitmix;
 pub mod sync;
 pub mod traced;
 pub mod types;

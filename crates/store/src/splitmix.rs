@@ -2,14 +2,16 @@
 
 /// `SplitMix64`.
 #[derive(Debug, Clone)]
-pub(crate) struct SplitMix(u64);
+pub struct SplitMix(u64);
 
 impl SplitMix {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Creates a generator with this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// Returns the next number.
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -18,13 +20,12 @@ impl SplitMix {
     }
 
     /// Returns a number below `bound`, which is not 0.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.draw() % bound
     }
 
     /// Returns true once in `bound` times on average.
-    #[cfg(any(test, feature = "conformance"))]
-    pub(crate) fn one_in(&mut self, bound: u64) -> bool {
+    pub fn one_in(&mut self, bound: u64) -> bool {
         self.below(bound) == 0
     }
 }
@@ -36,7 +37,7 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_split_mix_64() {
         let mut from_nothing = SplitMix::new(0);
-        let numbers = [(); 3].map(|()| from_nothing.next());
+        let numbers = [(); 3].map(|()| from_nothing.draw());
         assert_eq!(numbers, [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F]);
     }
 

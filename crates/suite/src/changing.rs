@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use goldseam_conformance::Fixture;
 use goldseam_core::decide::Refusal;
 use goldseam_core::{RunId, Status};
-use goldseam_store::conformance::Fixture;
 use goldseam_store::{Closed, ClosedStore, RunFilter, Store, TaskFilter};
 
 use super::eventually;

@@ -23,7 +23,7 @@ pub mod ward;
 use std::future::Future;
 use std::time::Duration;
 
-pub use goldseam_store::conformance::{Fixture, in_time};
+pub use goldseam_conformance::{Fixture, in_time};
 
 /// Polls `probe` until it holds, for at most a minute: a control lasts four lifetimes of the lost process.
 pub async fn eventually<F, Fut>(what: &str, mut probe: F)

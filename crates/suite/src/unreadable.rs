@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use goldseam_conformance::damage::{Garble, Target};
 use goldseam_core::codec::chain;
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::Note;
 use goldseam_core::seal::{Place, row_after, seal};
 use goldseam_core::{Event, Payload, Seq, Status, WriteId};
 use goldseam_store::Append;
-use goldseam_store::conformance::damage::{Garble, Target};
 
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use goldseam_conformance::views::any_difference;
 use goldseam_core::Status;
 use goldseam_store::TaskFilter;
-use goldseam_store::conformance::views::any_difference;
 
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};

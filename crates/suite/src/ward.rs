@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use goldseam_conformance::{Damage, Fixture};
 use goldseam_core::decide::Stamped;
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::task::Task;
 use goldseam_core::{Event, Millis, Path, Payload, Recorded, RunId, Status, WriteId};
-use goldseam_store::conformance::{Damage, Fixture};
 use goldseam_store::{Append, Expect, Row, Store, TaskFilter};
 
 use super::eventually;

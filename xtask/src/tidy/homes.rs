@@ -88,6 +88,7 @@ pub(super) const HOMES: &[Home] = &[
 pub(super) const LAYERS: &[&[&str]] = &[
     &["goldseam-core"],
     &["goldseam-store"],
+    &["goldseam-conformance"],
     &["goldseam-engine", "goldseam-store-*"],
     &["goldseam-admin"],
     &["goldseam-suite"],

@@ -93,6 +93,7 @@ fn check(root: &Path, tree: &Tree) -> Result<(), String> {
     let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(tree)).collect();
     findings.extend(survey.check(&Ratchet::of(tree).0));
     findings.extend(commits::check(root));
+    findings.extend(crate::planted::check(root, tree)?);
     findings.extend(ratchet::check(root, tree)?);
     findings.sort();
     print(&findings);

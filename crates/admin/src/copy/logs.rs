@@ -12,8 +12,8 @@ use super::session::Session;
 use super::side::{Listed, Pages, Runs, count};
 use super::survey::{Print, Survey};
 use super::tasks::carried;
-use goldseam_engine::ledger::commit::Patience;
 use goldseam_engine::ledger::error::EngineError;
+use goldseam_engine::ledger::retry::RetryWindow;
 
 /// Maximum number of append conflicts per log; only another copy causes them.
 const CONFLICTS_MAX: u32 = 100;
@@ -136,7 +136,7 @@ impl Copier {
         log: &Survey,
         own: Option<&Task>,
     ) -> Result<Brought, EngineError> {
-        let mut patience = Patience::new(&self.to.ledger, "copying a log");
+        let mut window = RetryWindow::new(&self.to.ledger, "copying a log");
         let mut first = None;
         for _ in 0..CONFLICTS_MAX {
             let known = self.to.head(&log.run).await?.map_or(Seq::ZERO, |head| head.end);
@@ -146,12 +146,12 @@ impl Copier {
                 Ok(None) => return Ok(Brought::All(there)),
                 Err(EngineError::Store(StoreError::Conflict { .. })) => {}
                 Err(EngineError::Store(error @ (StoreError::Busy { .. } | StoreError::Unknown { .. }))) => {
-                    patience.wait(&self.to.ledger, error).await?;
+                    window.pause(&self.to.ledger, error).await?;
                 }
                 Err(error) => return Err(error),
             }
         }
-        Err(EngineError::Patience { doing: "copying a log that another process writes", seconds: 0 })
+        Err(EngineError::Contended { doing: "copying a log" })
     }
 
     /// Compares the events up to `known` and appends the rest. Returns the difference if it is a different log.
@@ -248,7 +248,7 @@ impl Copier {
                 return Ok(());
             }
         }
-        Err(EngineError::Patience { doing: "writing a row that another process writes", seconds: 0 })
+        Err(EngineError::Contended { doing: "writing a row" })
     }
 
     /// Whether both stores have the same log, judged by its end and its last event.

@@ -307,7 +307,7 @@ pub async fn reopen(store: &dyn Store) -> Result<Option<Mark>, EngineError> {
     let expect = marked.lock.as_ref().map_or(Expect::Absent, |lock| Expect::Version(lock.version));
     match retry::write(&open, Retries::standard(), |lock| store.put_lock(lock, expect)).await? {
         Written::Done => Ok(Some(mark)),
-        Written::Lost(_) => Err(EngineError::Patience { doing: "reopening a store", seconds: 0 }),
+        Written::Lost(_) => Err(EngineError::Contended { doing: "reopening a store" }),
     }
 }
 

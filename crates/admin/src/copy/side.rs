@@ -10,9 +10,10 @@ use goldseam_store::{
     Head, LockFilter, Record, Row, RunFilter, RunOrder, Store, StoreError, TaskFilter, Unreadable,
 };
 
-use goldseam_engine::ledger::commit::{Ledger, Patience};
+use goldseam_engine::ledger::commit::Ledger;
 use goldseam_engine::ledger::copy_mark as mark;
 use goldseam_engine::ledger::error::EngineError;
+use goldseam_engine::ledger::retry::RetryWindow;
 
 /// Records per read of the store.
 const PAGE: u32 = 200;
@@ -64,7 +65,7 @@ impl Side {
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T, EngineError>>,
     {
-        Patience::new(&self.ledger, doing).insist(&self.ledger, ask).await
+        RetryWindow::new(&self.ledger, doing).retry(&self.ledger, ask).await
     }
 
     pub(super) async fn head(&self, run: &RunId) -> Result<Option<Head>, EngineError> {

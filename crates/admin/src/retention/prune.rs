@@ -10,8 +10,9 @@ use goldseam_engine::ledger::archive::{self as batch, Whole};
 
 use super::{Candidate, Plan, Progress, PruneReport, PrunedRun, Pruner};
 use goldseam_engine::client::{By, Client};
-use goldseam_engine::ledger::commit::{Patience, With, is_tombstone};
+use goldseam_engine::ledger::commit::{With, is_tombstone};
 use goldseam_engine::ledger::error::EngineError;
+use goldseam_engine::ledger::retry::RetryWindow;
 
 /// Events per read of the store.
 const PAGE: u32 = 1_000;
@@ -92,7 +93,7 @@ impl Pruning<'_> {
         loop {
             let read = || async { Ok(self.client.store().read(run, after, PAGE).await?) };
             let ledger = self.client.ledger();
-            let page = Patience::new(ledger, "reading a log").insist(ledger, read).await?;
+            let page = RetryWindow::new(ledger, "reading a log").retry(ledger, read).await?;
             let Some(last) = page.last() else { break };
             if is_tombstone(last) {
                 return Ok(Look::Buried(last.seq));
@@ -193,6 +194,6 @@ impl Pruning<'_> {
     async fn trim(&self, run: &RunId, first: Seq) -> Result<(), EngineError> {
         let ledger = self.client.ledger();
         let trim = || async { Ok(ledger.store.trim(run, first).await?) };
-        Patience::new(ledger, "removing an archived log").insist(ledger, trim).await
+        RetryWindow::new(ledger, "removing an archived log").retry(ledger, trim).await
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
+use goldseam::client::follow::{Followed, Follower};
 use goldseam::core::Recorded;
-use goldseam::healer::Found;
-use goldseam::healer::follow::{Followed, Follower};
+use goldseam::engine::heal::Found;
 use goldseam::{Client, RunId, Seq};
 use tokio::sync::{Semaphore, watch};
 

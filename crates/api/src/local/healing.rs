@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use goldseam::client::doctor::{DoctorOptions, Finding as EngineFinding, Subject};
+use goldseam::client::feed::{Healing as EngineHealing, Place};
+use goldseam::client::recover::{RecoverOptions, Recovery as EngineRecovery};
 use goldseam::core::reserved::Named;
 use goldseam::core::{Command, Event, QueueName, Recorded, argument};
-use goldseam::healer::by_hand::{RecoverOptions, Recovery as EngineRecovery};
-use goldseam::healer::doctor::{DoctorOptions, Finding as EngineFinding, Subject};
-use goldseam::healer::feed::{Healing as EngineHealing, Place};
-use goldseam::healer::foreign::{ForeignOptions, ForeignReport, ForeignStalled};
-use goldseam::healer::sweeper::{Fate as EngineFate, Stalled, SweepOptions, SweepReport, Sweeper};
+use goldseam::engine::heal::foreign::{ForeignOptions, ForeignReport, ForeignStalled};
+use goldseam::engine::heal::sweeper::{Fate as EngineFate, Stalled, SweepOptions, SweepReport, Sweeper};
 use goldseam::recovery::{Code, Reason as RecoveryReason, Remedy};
 use goldseam::{Millis, RunId, Seq, Status};
 use tokio::sync::Mutex;

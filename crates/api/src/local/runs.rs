@@ -7,8 +7,8 @@ use goldseam::core::decide::Refusal;
 use goldseam::core::hash::Hash;
 use goldseam::core::state::Outcome;
 use goldseam::core::{Event, Recorded, TagKey, WorkflowName};
+use goldseam::engine::heal::Found;
 use goldseam::engine::page::{Most, Piece};
-use goldseam::healer::Found;
 use goldseam::store::{Cursor, Record, RunFilter, RunOrder};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 
@@ -183,7 +183,7 @@ impl RunsApi for Local {
             remedy: diagnosis.remedy.describe(),
             evidence: diagnosis.evidence,
         };
-        let link = |link: goldseam::healer::why::Link| Link {
+        let link = |link: goldseam::client::why::Link| Link {
             depth: link.depth,
             since: link.since.map(Timestamp),
             until: link.until.map(Timestamp),

@@ -8,7 +8,6 @@ use super::{Decision, Refusal, TaskMove, View};
 use crate::command::Withdraw;
 use crate::event::{Event, Note, Release, Request, RequestWithdrawn, Terminated};
 use crate::id::NodeId;
-use crate::planted::{self, Bug};
 use crate::state::{State, Undo};
 use crate::summary::Summary;
 use crate::time::{Millis, Seq};
@@ -37,7 +36,7 @@ pub(super) enum OnCancel {
 /// Requests that the run end. If this needs no worker, the run ends in the same append.
 pub(super) fn cancel(view: View<'_>, note: &Note, code: Code<'_>, now: Millis) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
-    if view.has_seen(&note.id)? && !planted::is(Bug::CommandTwice) {
+    if view.has_seen(&note.id)? {
         return Ok(Decision::default());
     }
     open(summary)?;
@@ -75,7 +74,7 @@ fn ends_at_once(view: &View<'_>, summary: &Summary, code: Code<'_>) -> Result<bo
 fn open(summary: &Summary) -> Result<(), Refusal> {
     refuse_archived(summary)?;
     let status = summary.status;
-    if status.is_terminal() && !planted::is(Bug::FinishedTakesMail) {
+    if status.is_terminal() {
         return Err(Refusal::Finished { status });
     }
     Ok(())
@@ -174,9 +173,6 @@ pub(super) fn refuse_begun(state: &State, how: &'static str) -> Result<(), Refus
 
 /// Returns the events for a pending request to cancel when the run goes back to an earlier step.
 pub(super) fn drop_cancel(state: &State, note: &Note, on_cancel: OnCancel) -> Result<Vec<Event>, Refusal> {
-    if planted::is(Bug::JumpDropsCancel) {
-        return Ok(Vec::new());
-    }
     match (state.summary.is_cancel_pending(), on_cancel) {
         (false, _) => Ok(Vec::new()),
         (true, OnCancel::Refuse) => Err(Refusal::CancelPending),
@@ -193,7 +189,7 @@ pub(super) fn drop_jump(state: &State, note: &Note) -> Option<Event> {
 /// made before the jump, so this one is made again there.
 pub(super) fn cancel_again(state: &State) -> Option<Event> {
     let summary = &state.summary;
-    let reason = summary.cancel.clone().filter(|_| !planted::is(Bug::JumpDropsCancel))?;
+    let reason = summary.cancel.clone()?;
     let by = summary.cancel_asked.as_ref().and_then(|asked| asked.by.clone());
     let id = format!("cancel-after-jump-{}", summary.as_of);
     Some(Event::RunCancelRequested(Note { id, by, reason }))

@@ -10,7 +10,6 @@ use crate::id::{NodeId, RunId, SignalName};
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::planted::{self, Bug};
 use crate::recovery::{Code, Policy, Reason, next_attempt};
 use crate::summary::{OpenInput, Status, Summary, child_command};
 use crate::time::Millis;
@@ -36,7 +35,7 @@ pub(super) fn start(
     if summary.workflow != queued.workflow {
         return other("a different workflow");
     }
-    if summary.input_hash != queued.input.hash() && !planted::is(Bug::OtherInput) {
+    if summary.input_hash != queued.input.hash() {
         return other("different input");
     }
     Ok(Decision::default())
@@ -68,12 +67,9 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
     let mut attempt = summary.attempt;
     let cause = match (&summary.owner, &claim.lost) {
         (Some(owner), Some(lost)) if *owner == lost.node && *owner != claim.node => {
-            if lost.proven && !planted::is(Bug::AttemptNotCounted) {
+            if lost.proven {
                 let policy = Policy::of(summary, claim.recovery.unwrap_or_default());
                 attempt = next_attempt(summary, lost.lived, policy.bounds(), claim.alone);
-            }
-            if planted::is(Bug::CounterReset) {
-                attempt = 1;
             }
             events.push(Event::RunRecovered(RunRecovered {
                 rule: Code::O2.to_string(),
@@ -154,7 +150,7 @@ pub(super) fn mail(
         }
     };
     let fresh = matches!(command, Command::Signal { fresh: true, .. });
-    if !fresh && view.has_seen(&id)? && !planted::is(Bug::CommandTwice) {
+    if !fresh && view.has_seen(&id)? {
         return Ok(Decision::default());
     }
     refuse_archived(summary)?;
@@ -212,9 +208,7 @@ fn find_question<'a>(
 fn mail_event(view: View<'_>, command: &Command, limits: &Limits) -> Result<Event, Refusal> {
     let summary = view.summary()?;
     let alive = || match summary.status {
-        status if status.is_terminal() && !planted::is(Bug::FinishedTakesMail) => {
-            Err(Refusal::Finished { status })
-        }
+        status if status.is_terminal() => Err(Refusal::Finished { status }),
         _ => Ok(()),
     };
     let room = || match summary.mail_unread {

@@ -15,7 +15,6 @@ use crate::id::TaskId;
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::planted::{self, Bug};
 use crate::recovery::{Code, Reason};
 use crate::state::{Mail, OpKind, State, StepProgress, Undo};
 use crate::task::Task;
@@ -34,10 +33,8 @@ pub(super) fn decide(
     now: Now<'_>,
 ) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
-    let superseded = summary.epoch != fence.epoch && !planted::is(Bug::NoFence);
-    let goes_on = summary.terminated && planted::is(Bug::TerminatedGoesOn);
-    let unowned = summary.owner.is_none() && !goes_on;
-    if superseded || summary.branch != fence.branch || unowned {
+    let superseded = summary.epoch != fence.epoch || summary.branch != fence.branch;
+    if superseded || summary.owner.is_none() {
         return Err(Refusal::Fenced);
     }
     let state = view.state()?;
@@ -149,7 +146,7 @@ impl Batch<'_> {
         if self.left {
             return if matches!(doing, Owned::Release(_)) { Ok(()) } else { Err(Refusal::Fenced) };
         }
-        if self.undoing && self.leads_on(doing) && !planted::is(Bug::BeginsWhileUndoing) {
+        if self.undoing && self.leads_on(doing) {
             return Err(Refusal::BeingUndone);
         }
         if self.state.summary.paused && closes(doing) {
@@ -325,7 +322,6 @@ impl Batch<'_> {
     /// Refuses to compensate a step twice on the same lineage.
     fn not_undone(&self, path: &Path) -> Result<(), Refusal> {
         let undone = self.state.undone.get(path) == Some(&Undo::Completed) || self.undone.contains(path);
-        let undone = undone && !planted::is(Bug::UndoAgain);
         if undone { Err(Refusal::Fenced) } else { Ok(()) }
     }
 
@@ -369,7 +365,7 @@ impl Batch<'_> {
         let (Some(wanted), None, false) = (&wait.wanted, &wait.found, self.over.contains(path)) else {
             return;
         };
-        if self.undoing && !planted::is(Bug::BeginsWhileUndoing) {
+        if self.undoing {
             return;
         }
         let mail = self.state.mail_for(wanted, &self.taken);
@@ -454,7 +450,7 @@ impl Batch<'_> {
 
     /// Returns the mail that is unread after this append.
     fn unread(&self) -> Vec<Seq> {
-        let left = |seq: &Seq| !self.taken.contains(seq) && !planted::is(Bug::ContinueDropsMail);
+        let left = |seq: &Seq| !self.taken.contains(seq);
         self.state.unread.keys().copied().filter(left).collect()
     }
 
@@ -494,7 +490,7 @@ impl Batch<'_> {
         let summary = &self.state.summary;
         let run_at = match reason {
             Release::Unload if self.events.iter().any(resolved) => return,
-            Release::Unload if self.is_wanted() && !planted::is(Bug::CheckThenWait) => return,
+            Release::Unload if self.is_wanted() => return,
             Release::Unload => self.due(),
             Release::Paused if !summary.paused => return,
             Release::Paused => Millis::NEVER,

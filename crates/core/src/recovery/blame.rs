@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::{Code, Remedy};
 use crate::error::Failure;
-use crate::planted::{self, Bug};
 use crate::recovery_policy::{Bounds, Policy};
 use crate::summary::{Status, Summary};
 
@@ -58,9 +57,6 @@ pub struct Lived {
 /// waited releases it as soon as replay has shown that it only waits, so if such a run dies owned right after that,
 /// it was executing.
 pub fn was_executing(summary: &Summary) -> bool {
-    if planted::is(Bug::WaitingIsCharged) {
-        return true;
-    }
     match summary.status {
         Status::Waiting | Status::Sleeping => {
             let kept = summary.lived_ms.is_some() && summary.recovered_at == summary.claimed_at;

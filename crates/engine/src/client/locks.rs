@@ -44,7 +44,7 @@ impl Locks {
             Ok(Some(credential.into_iter().fold(taken, |taken, key| taken.taken_with(key))))
         };
         let taken = self.change(name, change).await?;
-        taken.ok_or(EngineError::Patience { doing: "taking a lock", seconds: 0 })
+        taken.ok_or(EngineError::Contended { doing: "taking a lock" })
     }
 
     /// Releases a lock. Returns `false` if the hold had ended.
@@ -66,7 +66,7 @@ impl Locks {
             None => Err(LockRefusal::Lost { name: name.clone(), fence }),
         };
         let extended = self.change(name, change).await?;
-        extended.ok_or(EngineError::Patience { doing: "extending a lock", seconds: 0 })
+        extended.ok_or(EngineError::Contended { doing: "extending a lock" })
     }
 
     /// Reads a lock; none if it was never acquired.
@@ -112,6 +112,6 @@ impl Locks {
             pause(pause_for).await;
             pause_for *= 2;
         }
-        Err(EngineError::Patience { doing: "the update of a lock", seconds: 0 })
+        Err(EngineError::Contended { doing: "updating a lock" })
     }
 }

@@ -198,7 +198,7 @@ impl Queue {
                 Ok(Written::Done) => return Ok(next),
                 Ok(Written::Lost(_)) if attempt < ATTEMPTS_MAX => {}
                 Ok(Written::Lost(_)) => {
-                    return Err(EngineError::Patience { doing: "the update of a task", seconds: 0 });
+                    return Err(EngineError::Contended { doing: "updating a task" });
                 }
                 Err(error) => return Err(error),
             }
@@ -206,6 +206,6 @@ impl Queue {
             pause_for *= 2;
             task = self.get(&task.id).await?;
         }
-        Err(EngineError::Patience { doing: "the update of a task", seconds: 0 })
+        Err(EngineError::Contended { doing: "updating a task" })
     }
 }

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Diagnosis, Policy, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, Millis, RunId, Seq, Status};
@@ -234,10 +233,7 @@ impl Sweeper {
         while left > 0 {
             match &self.stage {
                 Stage::Rowless(after) => {
-                    let mut lost = self.healer.ledger.store.rowless(after.as_ref(), PAGE).await?;
-                    if planted::is(Bug::NoLostRows) {
-                        lost.clear();
-                    }
+                    let lost = self.healer.ledger.store.rowless(after.as_ref(), PAGE).await?;
                     left = left.saturating_sub(u32::try_from(lost.len()).unwrap_or(u32::MAX));
                     for run in &lost {
                         self.examine_without_row(run, &liveness, &mut report).await?;
@@ -251,9 +247,6 @@ impl Sweeper {
                 Stage::Active(after) => {
                     let page = self.page(after.clone()).await?;
                     left = left.saturating_sub(PAGE);
-                    if planted::is(Bug::SweepWrites) {
-                        self.touch().await?;
-                    }
                     self.examine_page(&page, &liveness, &mut report).await?;
                     if page.next.is_none() {
                         self.walk(&liveness, &mut report).await?;
@@ -289,16 +282,6 @@ impl Sweeper {
         let filter =
             RunFilter { statuses, order: RunOrder::Oldest, after, limit: PAGE, ..RunFilter::default() };
         Ok(self.healer.ledger.store.runs(filter).await?)
-    }
-
-    /// Writes an unchanged row; only if [`Bug::SweepWrites`] is planted.
-    async fn touch(&self) -> Result<(), EngineError> {
-        let store = &self.healer.ledger.store;
-        if let Some(row) = store.runs(RunFilter { limit: 1, ..RunFilter::default() }).await?.items.pop() {
-            let expect = goldseam_store::Expect::Version(row.version());
-            store.put_row(row, expect).await?;
-        }
-        Ok(())
     }
 
     fn wants_foreign(&self) -> bool {
@@ -502,9 +485,7 @@ impl Sweeper {
 
     /// Whether a deploy may still bring the missing version. An operator who requests rule E2 does not wait.
     fn waits_for_deploy(&self, found: &Found) -> bool {
-        found.diagnosis.rule == Code::E2
-            && self.options.rule != Some(Code::E2)
-            && !planted::is(Bug::NoVersionGrace)
+        found.diagnosis.rule == Code::E2 && self.options.rule != Some(Code::E2)
     }
 
     /// The last beat of a node with the version that the run waits for.

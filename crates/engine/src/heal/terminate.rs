@@ -59,7 +59,7 @@ impl Healer {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(EngineError::Patience { doing: "a termination against concurrent appends", seconds: 0 })
+        Err(EngineError::Contended { doing: "terminating a run" })
     }
 
     async fn seal_end(

@@ -6,7 +6,6 @@ use goldseam_core::codec::decode;
 use goldseam_core::command::Starter;
 use goldseam_core::decide::{Decision, Refusal};
 use goldseam_core::event::RunQueued;
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::seal::{Place, Sealed, leaves_branch, row_after, seal};
 use goldseam_core::summary::{Stuck, command_id};
 use goldseam_core::{
@@ -17,8 +16,8 @@ use goldseam_store::{Append, TaskChange};
 pub use super::Ledger;
 use super::clock::pause;
 use super::error::EngineError;
-pub use super::patience::Patience;
 pub use super::read::{Snapshot, is_tombstone};
+use super::retry::RetryWindow;
 use super::{Next, Old, Prepared, Source, Tried, plan_tasks};
 
 /// Events searched at a time.
@@ -58,8 +57,8 @@ pub struct With<'a> {
 impl With<'_> {
     fn check(&self, seen: &Snapshot) -> Result<(), EngineError> {
         match self.task.filter(|task| seen.has_replaced(task)) {
-            Some(task) if !planted::is(Bug::TwoAtOnce) => Err(EngineError::Superseded { task: task.clone() }),
-            _ => Ok(()),
+            Some(task) => Err(EngineError::Superseded { task: task.clone() }),
+            None => Ok(()),
         }
     }
 }
@@ -91,17 +90,17 @@ impl Ledger {
     ) -> Result<Committed, EngineError> {
         let command = &*self.secrets.kept_out(run, command);
         let write = self.entropy.write_id();
-        let mut patience = Patience::new(self, "a command");
-        self.ask_time(&mut patience).await?;
+        let mut window = RetryWindow::new(self, "a command");
+        self.ask_time(&mut window).await?;
         let mut source = CommandWrite { ledger: self, run, command, with, write, seen };
-        self.write(&mut source, &mut patience).await
+        self.write(&mut source, &mut window).await
     }
 
     /// Asks the store for the time: a task that is ready now is ready by the store's clock, not by a client's.
-    async fn ask_time(&self, patience: &mut Patience) -> Result<(), EngineError> {
+    async fn ask_time(&self, window: &mut RetryWindow) -> Result<(), EngineError> {
         if let Some(time) = self.asks.as_ref().filter(|time| time.is_old()) {
             let sent = self.clock.elapsed();
-            let now = patience.insist(self, || async { Ok(self.store.now().await?) }).await?;
+            let now = window.retry(self, || async { Ok(self.store.now().await?) }).await?;
             time.set(now, sent);
         }
         Ok(())
@@ -136,36 +135,36 @@ struct CommandWrite<'a> {
 }
 
 impl Source for CommandWrite<'_> {
-    const DOING: &'static str = "a command against many others";
+    const DOING: &'static str = "a command";
     const CONFLICTS_MAX: u32 = 1_000;
     type Done = Committed;
     type Error = EngineError;
 
     async fn prepare(
         &mut self,
-        patience: &mut Patience,
+        window: &mut RetryWindow,
         tried: Tried,
     ) -> Result<Next<Committed>, EngineError> {
         let Self { ledger, run, write, .. } = *self;
         let seen = match self.seen.take() {
             Some(seen) => seen,
-            None => patience.insist(ledger, || ledger.look_to_change(run)).await?,
+            None => window.retry(ledger, || ledger.look_to_change(run)).await?,
         };
         // Searched after the read: an append that lands later than that conflicts with this one.
         if let Some(from) = tried.doubt {
             let search = || ledger.landed(run, from, |landed| landed == write);
-            if let Some(landed) = patience.insist(ledger, search).await? {
+            if let Some(landed) = window.retry(ledger, search).await? {
                 return Ok(Next::Done(landed));
             }
         }
         let now = ledger.clock.now();
-        let (seen, mut decision) = self.decide(patience, seen, now).await?;
+        let (seen, mut decision) = self.decide(window, seen, now).await?;
         self.with.check(&seen)?;
         if decision.events.is_empty() {
             return Ok(Next::Done(nothing(&seen)));
         }
         let mut sealed = seal(place(&seen, write), std::mem::take(&mut decision.events));
-        let Some(row) = patience.insist(ledger, || ledger.row(run, &seen, &sealed)).await? else {
+        let Some(row) = window.retry(ledger, || ledger.row(run, &seen, &sealed)).await? else {
             return Ok(Next::Again);
         };
         let old = Old { task: seen.task(), updated_at: seen.updated_at() };
@@ -203,7 +202,7 @@ impl CommandWrite<'_> {
     /// does not tell whether the command was taken before, the events before that.
     async fn decide(
         &self,
-        patience: &mut Patience,
+        window: &mut RetryWindow,
         seen: Snapshot,
         now: Millis,
     ) -> Result<(Snapshot, Decision), EngineError> {
@@ -212,13 +211,13 @@ impl CommandWrite<'_> {
         let mut loaded = match seen {
             Snapshot::Full(loaded) => loaded,
             seen => match decide(seen.view(), command, now, &ledger.limits) {
-                Err(Refusal::NeedsHistory) => Box::new(patience.insist(ledger, || ledger.load(run)).await?),
+                Err(Refusal::NeedsHistory) => Box::new(window.retry(ledger, || ledger.load(run)).await?),
                 decision => return Ok((seen, decision.map_err(refused)?)),
             },
         };
         if let Some(id) = loaded.state.unsure_of(command) {
             let base = loaded.state.summary.base;
-            if patience.insist(ledger, || ledger.was_taken(run, id, base)).await? {
+            if window.retry(ledger, || ledger.was_taken(run, id, base)).await? {
                 loaded.state.recall(id);
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::lock::TTL_DEFAULT;
 use goldseam_core::recovery::Policy;
 use goldseam_core::{Limits, QueueName, WorkflowName, argument};
@@ -216,7 +217,7 @@ impl Default for Config {
             name: None,
             namespace: None,
             slots: 1_000,
-            queues: QueueName::new(QUEUE_DEFAULT).into_iter().collect(),
+            queues: vec![default_queue()],
             beat: Duration::from_secs(2),
             silence_max: Duration::from_secs(10),
             watch: Duration::from_millis(100),
@@ -263,7 +264,8 @@ pub(crate) type Newest = BTreeMap<WorkflowName, u32>;
 
 /// The queue of runs that name no other.
 pub(crate) fn default_queue() -> QueueName {
-    QueueName::new(QUEUE_DEFAULT).unwrap_or_else(|_| unreachable!("the name is a valid queue name"))
+    const DEFAULT: IdLiteral<kind::Queue> = IdLiteral::new(QUEUE_DEFAULT);
+    DEFAULT.id()
 }
 
 #[cfg(test)]

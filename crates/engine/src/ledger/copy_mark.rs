@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::lock::Lock;
 use goldseam_core::task::note;
 use goldseam_core::{LockName, Millis};
@@ -17,7 +18,7 @@ use crate::ledger::retry::{self, Retries};
 /// The code of every refusal of a closed store.
 pub const CLOSED: &str = "GS0404";
 /// The name of the lock.
-const NAME: &str = "goldseam.copy";
+const NAME: IdLiteral<kind::Lock> = IdLiteral::new("goldseam.copy");
 
 /// The role of a store in a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -154,7 +155,7 @@ impl Marked {
 }
 
 pub fn name() -> LockName {
-    LockName::new(NAME).unwrap_or_else(|_| unreachable!("the name is a valid lock name"))
+    NAME.id()
 }
 
 /// The store's copy mark, if it has one.

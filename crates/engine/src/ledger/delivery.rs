@@ -1,6 +1,7 @@
 //! The task that reports the end of a child to its parent. It is created by the append that ends the child, so that no
 //! crash loses it.
 
+use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::state::Outcome;
 use goldseam_core::task::{NewTask, Task};
 use goldseam_core::{Command, Failure, Hash, Millis, NodeId, Payload, QueueName, RunId, TaskId};
@@ -8,7 +9,8 @@ use goldseam_core::{Command, Failure, Hash, Millis, NodeId, Payload, QueueName, 
 use crate::ledger::config::QUEUE_MAIL;
 
 fn queue() -> QueueName {
-    QueueName::new(QUEUE_MAIL).unwrap_or_else(|_| unreachable!("a literal that is an id"))
+    const MAIL: IdLiteral<kind::Queue> = IdLiteral::new(QUEUE_MAIL);
+    MAIL.id()
 }
 
 /// Whether this is such a task.

@@ -132,13 +132,19 @@ pub enum EngineError {
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store did not answer within the patience that was configured.
+    /// The store did not answer within the configured time.
     #[error("the store did not settle {doing} within {seconds} s")]
-    Patience {
+    TimedOut {
         /// The operation.
         doing: &'static str,
         /// How long the engine retried.
         seconds: u64,
+    },
+    /// Other writers won every attempt.
+    #[error("gave up {doing}: other writers won every attempt")]
+    Contended {
+        /// The operation.
+        doing: &'static str,
     },
     /// The run did not complete.
     #[error("run {run} ended {status}: {failure}")]
@@ -203,7 +209,7 @@ impl EngineError {
             Self::WouldPark { .. } => "GS0124",
             Self::Preflight { .. } => "GS0125",
             Self::NoSuchVersion { .. } => "GS0134",
-            Self::Patience { .. } => "GS0209",
+            Self::TimedOut { .. } | Self::Contended { .. } => "GS0209",
             Self::Store(error) => match error {
                 StoreError::Refused { code, .. } => code,
                 StoreError::Full { .. } => "GS0207",

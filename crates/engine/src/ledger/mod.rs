@@ -14,7 +14,6 @@ pub mod foreign;
 pub mod liveness;
 pub mod meter;
 pub mod page;
-pub mod patience;
 mod plan;
 pub(crate) mod process;
 mod read;

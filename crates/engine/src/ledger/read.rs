@@ -12,7 +12,7 @@ use goldseam_store::{Head, Record, Row};
 use super::Ledger;
 use super::commit::Committed;
 use super::error::EngineError;
-use super::patience::Patience;
+use super::retry::RetryWindow;
 
 /// Events read from the store at a time.
 const PAGE: u32 = 1_000;
@@ -157,12 +157,12 @@ impl Ledger {
             let (history, hash) = self.history_to(run, base, end).await?;
             derive(run, &history, hash).map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
         };
-        Patience::new(self, "loading a run").insist(self, read).await
+        RetryWindow::new(self, "loading a run").retry(self, read).await
     }
 
     /// Like [`Ledger::load`]. Retries while the store fails, up to the configured limit.
     pub(crate) async fn load_surely(&self, run: &RunId) -> Result<Loaded, EngineError> {
-        Patience::new(self, "loading a run").insist(self, || self.load(run)).await
+        RetryWindow::new(self, "loading a run").retry(self, || self.load(run)).await
     }
 
     /// Everything from `base` on, preceded by the mail that `base` carries, with the last fingerprint.

@@ -1,32 +1,39 @@
-//! Retries of store calls: five attempts with a pause that doubles. The variant of an error decides, never its text.
+//! Retries of store calls, with pauses that double: a few attempts ([`Retries`]), or as many as fit into the configured
+//! time ([`RetryWindow`]). The variant of an error decides, never its text.
 
 use std::time::Duration;
 
+use goldseam_store::backoff::Backoff;
 use goldseam_store::{StoreError, Written};
 
+use crate::ledger::Ledger;
 use crate::ledger::clock::pause;
+use crate::ledger::error::EngineError;
 
 /// Attempts at a contended write, or at a busy store.
 pub const ATTEMPTS_MAX: u32 = 5;
 /// First pause between two attempts; it doubles.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
+/// First and longest pause of a [`RetryWindow`].
+const WINDOW_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
 /// The retries left for one store call.
 #[derive(Debug, Clone, Copy)]
 pub struct Retries {
     left: u32,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 impl Retries {
     /// All attempts.
     pub fn standard() -> Self {
-        Self { left: ATTEMPTS_MAX - 1, pause: PAUSE }
+        Self { left: ATTEMPTS_MAX - 1, backoff: Backoff::new(PAUSE, PAUSE * 8) }
     }
 
     /// One attempt; the caller comes back later.
     pub fn none() -> Self {
-        Self { left: 0, pause: PAUSE }
+        Self { left: 0, ..Self::standard() }
     }
 
     /// Pauses before the next attempt; `false` if none is left.
@@ -35,9 +42,51 @@ impl Retries {
             return false;
         }
         self.left -= 1;
-        pause(self.pause).await;
-        self.pause *= 2;
+        pause(self.backoff.next_nominal()).await;
         true
+    }
+}
+
+/// The time in which one operation retries calls to a failing store: `Limits::store_patience` from its creation.
+#[derive(Debug)]
+pub struct RetryWindow {
+    doing: &'static str,
+    began: Duration,
+    backoff: Backoff,
+}
+
+impl RetryWindow {
+    pub fn new(ledger: &Ledger, doing: &'static str) -> Self {
+        let (first, max) = WINDOW_PAUSES;
+        Self { doing, began: ledger.clock.elapsed(), backoff: Backoff::new(first, max) }
+    }
+
+    /// Pauses before the next attempt. Fails if the time is up.
+    pub async fn pause(&mut self, ledger: &Ledger, error: StoreError) -> Result<(), EngineError> {
+        let spent = ledger.clock.elapsed().saturating_sub(self.began);
+        if spent > ledger.limits.store_patience {
+            tracing::warn!(doing = self.doing, %error, "the store was given up");
+            return Err(EngineError::TimedOut { doing: self.doing, seconds: spent.as_secs() });
+        }
+        // The engine's own randomness, so that a simulation repeats exactly.
+        pause(self.backoff.next_pause_by(ledger.entropy.next())).await;
+        Ok(())
+    }
+
+    /// Repeats a read until the store answers or the time is up.
+    pub async fn retry<T, F, Fut>(&mut self, ledger: &Ledger, mut read: F) -> Result<T, EngineError>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<T, EngineError>>,
+    {
+        loop {
+            match read().await {
+                Err(EngineError::Store(error @ (StoreError::Busy { .. } | StoreError::Unknown { .. }))) => {
+                    self.pause(ledger, error).await?;
+                }
+                answer => return answer,
+            }
+        }
     }
 }
 

@@ -6,14 +6,13 @@
 use std::time::Duration;
 
 use goldseam_core::decide::Decision;
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::seal::Sealed;
 use goldseam_core::{Seq, TaskId};
 use goldseam_store::{Append, StoreError};
 
 use super::Ledger;
 use super::error::EngineError;
-use super::patience::Patience;
+use super::retry::RetryWindow;
 
 /// What a source keeps of an append while the store has it.
 #[derive(Debug)]
@@ -61,7 +60,7 @@ pub(crate) trait Source {
     /// appended, and an append whose reply was lost may have landed.
     async fn prepare(
         &mut self,
-        patience: &mut Patience,
+        window: &mut RetryWindow,
         tried: Tried,
     ) -> Result<Next<Self::Done>, Self::Error>;
 
@@ -77,11 +76,11 @@ impl Ledger {
     pub(crate) async fn write<S: Source>(
         &self,
         source: &mut S,
-        patience: &mut Patience,
+        window: &mut RetryWindow,
     ) -> Result<S::Done, S::Error> {
         let mut tried = Tried::default();
         while tried.conflicts < S::CONFLICTS_MAX {
-            let (append, prepared) = match source.prepare(patience, tried).await? {
+            let (append, prepared) = match source.prepare(window, tried).await? {
                 Next::Append(append, prepared) => (append, prepared),
                 Next::Done(done) => return Ok(done),
                 Next::Again => {
@@ -91,10 +90,7 @@ impl Ledger {
             };
             let after = append.after;
             let sent = self.clock.elapsed();
-            let mut appended = self.store.append(*append).await;
-            if planted::is(Bug::UnknownIsDone) && matches!(appended, Err(StoreError::Unknown { .. })) {
-                appended = Ok(after);
-            }
+            let appended = self.store.append(*append).await;
             tried.appends += 1;
             match appended {
                 Ok(end) => {
@@ -105,14 +101,14 @@ impl Ledger {
                     tried.conflicts += 1;
                     source.give_way(tried.conflicts, sent).await;
                 }
-                Err(error @ StoreError::Busy { .. }) => patience.wait(self, error).await?,
+                Err(error @ StoreError::Busy { .. }) => window.pause(self, error).await?,
                 Err(error @ StoreError::Unknown { .. }) => {
                     tried.doubt.get_or_insert(after);
-                    patience.wait(self, error).await?;
+                    window.pause(self, error).await?;
                 }
                 Err(error) => return Err(EngineError::from(error).into()),
             }
         }
-        Err(EngineError::Patience { doing: S::DOING, seconds: 0 }.into())
+        Err(EngineError::Contended { doing: S::DOING }.into())
     }
 }

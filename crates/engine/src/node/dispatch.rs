@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Diagnosis, Lived, Owner, Reason, at_claim, damaged, seen_of, used_up};
 use goldseam_core::task::Task;
 use goldseam_core::version::UNDECIDED;
@@ -387,7 +386,7 @@ impl Node {
     /// Whether the run is active and this node lacks its version.
     fn lacks_version(&self, summary: &Summary) -> bool {
         let is_here = self.registry.has(&summary.workflow, summary.version);
-        summary.status.is_active() && !is_here && !planted::is(Bug::ParksUnknownVersion)
+        summary.status.is_active() && !is_here
     }
 
     /// Builds the claim of a run. It decides by this node's registry what the start left open.
@@ -415,8 +414,7 @@ impl Node {
 
     /// The execution in this process that has the run under a current claim.
     fn execution_of(&self, summary: &Summary) -> Option<Arc<LiveRun>> {
-        let blind = planted::is(Bug::TwoAtOnce) || planted::is(Bug::AnyClaimIsOwn);
-        self.live_runs().live(&summary.run).filter(|live| live.is_current_in(summary) && !blind)
+        self.live_runs().live(&summary.run).filter(|live| live.is_current_in(summary))
     }
 
     /// Applies rule P1: the run crashed its process too often, the last time alone.
@@ -432,7 +430,7 @@ impl Node {
     async fn lost_owner(&self, summary: &Summary) -> Result<Option<Lost>, EngineError> {
         let Some(owner) = summary.owner.as_ref().filter(|owner| **owner != self.id) else { return Ok(None) };
         let mut liveness = self.liveness().await?;
-        if !liveness.knows(owner.as_str()) && !planted::is(Bug::StaleSnapshot) {
+        if !liveness.knows(owner.as_str()) {
             // It may be new. A node beats before it claims, so only a reading after the claim proves that it is gone.
             liveness = self.read_liveness().await?;
         }
@@ -461,7 +459,7 @@ impl Node {
         let now = self.ledger.clock.elapsed();
         let fresh = lock(&self.nodes_seen).clone();
         if let Some((at, liveness)) = fresh
-            && (now.saturating_sub(at) < FRESH.max(self.pace.look_every) || planted::is(Bug::StaleSnapshot))
+            && now.saturating_sub(at) < FRESH.max(self.pace.look_every)
         {
             return Ok(liveness);
         }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::Release;
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::Code;
 use goldseam_core::state::Outcome;
 use goldseam_core::version::label;
@@ -135,10 +134,7 @@ impl Node {
         }
         let needs = label(&workflow, version);
         tracing::info!(run = %live.run, needs, "releasing run: this node lacks its version");
-        live.queue(match planted::is(Bug::ParksUnknownVersion) {
-            true => Owned::Park { code: Code::E2.as_str(), reason: format!("{needs} is not registered") },
-            false => Owned::Release(Release::Unfit),
-        });
+        live.queue(Owned::Release(Release::Unfit));
         if let Err(stop) = crate::run::append::append_queued(Arc::clone(live)).await {
             tracing::warn!(run = %live.run, ?stop, "failed to release a run whose version this node lacks");
         }
@@ -183,7 +179,7 @@ impl Node {
         turn: &Option<Turn<'_>>,
     ) -> Option<(State, Duration)> {
         let Moved::Continued(claim) = live.lock().moved else { return None };
-        if !self.may_reload(turn) {
+        if turn.is_none() {
             return None;
         }
         self.reload(live, claim).await
@@ -208,8 +204,7 @@ impl Node {
         let summary = &state.summary;
         let newer = |live: Arc<LiveRun>| live.lock().fence.epoch > summary.epoch;
         let is_here = self.live_runs().live(&summary.run).is_some_and(newer);
-        let by_this_claim = summary.epoch <= end && !is_here || planted::is(Bug::AnyClaimIsOwn);
-        summary.owner.as_ref() == Some(&self.id) && by_this_claim
+        summary.owner.as_ref() == Some(&self.id) && summary.epoch <= end && !is_here
     }
 
     /// The right to reload the run, unless another task of this process has the run or is loading it: while one
@@ -218,13 +213,9 @@ impl Node {
         self.live_runs().try_turn(&live.run).filter(|_| self.live_runs().has(live))
     }
 
-    fn may_reload(&self, turn: &Option<Turn<'_>>) -> bool {
-        turn.is_some() || planted::is(Bug::AnyClaimIsOwn)
-    }
-
     /// Claims the run again under a new epoch, so that no write in flight can succeed.
     async fn reclaim_own(&self, live: &Arc<LiveRun>, turn: &Option<Turn<'_>>) -> Option<(State, Duration)> {
-        if !self.may_reload(turn) {
+        if turn.is_none() {
             return None;
         }
         loop {

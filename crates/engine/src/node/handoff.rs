@@ -342,7 +342,10 @@ impl Node {
             Err(Stop::Store(reason)) => {
                 offer.live.lock().poked = true;
                 tracing::warn!(run = %offer.live.run, reason, "failed to read new events");
-                Err(EngineError::Patience { doing: "reading on", seconds: 0 })
+                Err(EngineError::TimedOut {
+                    doing: "reading on",
+                    seconds: self.ledger.limits.store_patience.as_secs(),
+                })
             }
             Err(_) => Ok(false),
         }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, NodeId, RunId, Status};
@@ -187,11 +186,6 @@ impl Node {
             Pulse::Held | Pulse::Dropped | Pulse::Unknown => sight.suspect_since = None,
         }
         sight.silent = now.saturating_sub(sight.since) >= self.config.silence_max;
-        let late = now.saturating_sub(sight.since) >= self.config.beat && planted::is(Bug::LateIsDead);
-        if late || sight.silent && planted::is(Bug::SilentIsCharged) {
-            sight.gone = true;
-            return Verdict::Gone("its node has not beaten for too long");
-        }
         if sight.silent { Verdict::Silent } else { Verdict::Alive }
     }
 

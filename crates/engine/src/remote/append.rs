@@ -280,7 +280,8 @@ fn explain(offer: &OfferedRun, stop: Stop, doings: Vec<Doing>) -> Result<Done, E
         (Stop::Store(_), Some(refusal @ Refusal::BeingUndone)) => Err(refused(run, refusal)),
         (Stop::Store(reason), _) => {
             tracing::warn!(%run, reason, "store did not answer an append of a worker");
-            Err(EngineError::Patience { doing: "a worker's append", seconds: 0 })
+            let seconds = live.ledger.limits.store_patience.as_secs();
+            Err(EngineError::TimedOut { doing: "a worker's append", seconds })
         }
     }
 }

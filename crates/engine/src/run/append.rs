@@ -6,14 +6,13 @@ use std::time::Duration;
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::{Refusal, View};
 use goldseam_core::event::{BranchOpened, Event, Release};
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::seal::{Sealed, changes_row, leaves_branch, place, row_after, seal};
 use goldseam_core::state::Applied;
-use goldseam_core::{Command, Fence, Owned, Recorded, Seq, Why, WriteId, decide};
+use goldseam_core::{Command, Owned, Recorded, Seq, Why, WriteId, decide};
 use goldseam_store::{Append, Record, TaskChange};
 
-use crate::ledger::commit::Patience;
 use crate::ledger::error::EngineError;
+use crate::ledger::retry::RetryWindow;
 use crate::ledger::{Next, Old, Prepared, Source, Tried, plan_tasks};
 use crate::run::live_run::{Inner, LiveRun, Stop};
 
@@ -29,8 +28,8 @@ pub(crate) async fn append_queued(live: Arc<LiveRun>) -> Result<(), Stop> {
 /// Like [`append_queued`], under a write id that the caller chose.
 pub(crate) async fn append_as(live: Arc<LiveRun>, write: WriteId) -> Result<(), Stop> {
     let mut source = OwnerWrite::of_queue(&live, write);
-    let mut patience = Patience::new(&live.ledger, "an append");
-    live.ledger.write(&mut source, &mut patience).await
+    let mut window = RetryWindow::new(&live.ledger, "an append");
+    live.ledger.write(&mut source, &mut window).await
 }
 
 /// The queue of a live run on its way into the log.
@@ -64,15 +63,12 @@ impl<'a> OwnerWrite<'a> {
             self.live.lock().advanced(self.count);
             return Ok(true);
         }
-        let summary = self.live.lock().state.summary.clone();
-        if let Command::Owned(fence, actions) = &mut self.command {
-            if summary.as_of != self.seen {
-                // Others may have written what the run waits for: its code looks at it before the run leaves memory.
-                actions.retain(|action| action.what != Owned::Release(Release::Unload));
-            }
-            if planted::is(Bug::BlindRetry) {
-                *fence = Fence { epoch: summary.epoch, branch: summary.branch };
-            }
+        let end = self.live.lock().state.summary.as_of;
+        if let Command::Owned(_, actions) = &mut self.command
+            && end != self.seen
+        {
+            // Others may have written what the run waits for: its code looks at it before the run leaves memory.
+            actions.retain(|action| action.what != Owned::Release(Release::Unload));
         }
         Ok(false)
     }
@@ -119,7 +115,7 @@ impl Source for OwnerWrite<'_> {
     type Done = ();
     type Error = Stop;
 
-    async fn prepare(&mut self, _patience: &mut Patience, tried: Tried) -> Result<Next<()>, Stop> {
+    async fn prepare(&mut self, _window: &mut RetryWindow, tried: Tried) -> Result<Next<()>, Stop> {
         if tried.appends > 0 && self.catch_up().await? {
             return Ok(Next::Done(()));
         }
@@ -180,11 +176,11 @@ pub(crate) enum Moved {
 
 /// Applies what others appended. Returns whether `write` was among it.
 pub(crate) async fn read_on(live: &LiveRun, write: WriteId) -> Result<bool, Stop> {
-    let mut patience = Patience::new(&live.ledger, "reading on");
+    let mut window = RetryWindow::new(&live.ledger, "reading on");
     let mut ours = false;
     loop {
         let after = live.lock().state.summary.as_of;
-        let page = patience.insist(&live.ledger, || read_page(live, after)).await;
+        let page = window.retry(&live.ledger, || read_page(live, after)).await;
         let page = page.map_err(|error| Stop::Store(error.to_string()))?;
         if page.is_empty() {
             return Ok(ours);

@@ -6,10 +6,11 @@ use std::time::Duration;
 use goldseam_core::WorkflowName;
 use goldseam_core::version::UNDECIDED;
 
-use crate::ledger::commit::{Ledger, Patience};
+use crate::ledger::commit::Ledger;
 use crate::ledger::config::{Config, Newest};
 use crate::ledger::error::EngineError;
 use crate::ledger::liveness::Thresholds;
+use crate::ledger::retry::RetryWindow;
 use crate::run::live_runs::LiveRuns;
 
 /// Maximum age of a reading of the live nodes' versions: many starts share one reading.
@@ -37,8 +38,8 @@ impl LiveRuns {
             return Ok(known);
         }
         let thresholds = Thresholds::of(&Config::default().at_pace(&pace));
-        let mut patience = Patience::new(ledger, "reading the nodes");
-        let liveness = patience.insist(ledger, || ledger.liveness(thresholds)).await?;
+        let mut window = RetryWindow::new(ledger, "reading the nodes");
+        let liveness = window.retry(ledger, || ledger.liveness(thresholds)).await?;
         let newest = Arc::new(liveness.newest());
         self.remember_fleet(now, Arc::clone(&newest));
         Ok(newest)

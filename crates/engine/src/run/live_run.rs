@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use goldseam_core::decide::TooLong;
-use goldseam_core::planted::{self, Bug};
+use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::state::Op;
 use goldseam_core::{
     Doing, Fence, Hash, Millis, Owned, Path, Payload, RunId, Seq, State, StepName, Summary, TaskId,
@@ -194,7 +194,8 @@ impl LiveRun {
     /// messages pass [`LiveRun::gate`], which stays closed in this mode; a child in the log is not created again;
     /// queued doings stay in the queue, because nothing drives the run. The store of `ledger` must refuse everything.
     pub(crate) fn for_preflight(ledger: Ledger, config: Arc<Config>, state: State) -> Self {
-        let task = TaskId::new("preflight").unwrap_or_else(|_| unreachable!("the name is a valid task id"));
+        const TASK: IdLiteral<kind::Task> = IdLiteral::new("preflight");
+        let task = TASK.id();
         let live_runs = Arc::new(LiveRuns::of_client());
         let live = Self::new(ledger, live_runs, config, OwnedRun { state, task, held_at: Duration::ZERO });
         {
@@ -286,13 +287,13 @@ impl LiveRun {
     /// confirmed alive recently.
     async fn revalidate(&self) {
         let sent = self.ledger.clock.elapsed();
-        let mut patience = crate::ledger::commit::Patience::new(&self.ledger, "reading a claim");
+        let mut window = crate::ledger::retry::RetryWindow::new(&self.ledger, "reading a claim");
         let epoch = self.lock().fence.epoch;
         let read = || async {
             let closed = closed_by_copy(&*self.ledger.store).await?;
             Ok(self.ledger.summary(&self.run).await?.filter(|_| closed.is_none()))
         };
-        match patience.insist(&self.ledger, read).await {
+        match window.retry(&self.ledger, read).await {
             Ok(Some(summary)) if summary.epoch == epoch && summary.owner.is_some() => self.holds_at(sent),
             Ok(_) => self.stop_and_hang(Stop::Fenced).await,
             Err(error) => self.stop_and_hang(Stop::Store(error.to_string())).await,
@@ -369,7 +370,7 @@ impl LiveRun {
 
 /// Whether the log requires compensations, so nothing new may begin.
 fn must_compensate(state: &State) -> bool {
-    state.jump.is_some() || state.is_being_undone() && !planted::is(Bug::BeginsWhileUndoing)
+    state.jump.is_some() || state.is_being_undone()
 }
 
 impl Inner {

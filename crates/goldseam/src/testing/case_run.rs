@@ -157,7 +157,7 @@ fn test_config(config: Config) -> Config {
 
 /// Returns whether the same call may succeed later.
 fn is_transient(error: &EngineError) -> bool {
-    matches!(error, EngineError::Store(_) | EngineError::Patience { .. })
+    matches!(error, EngineError::Store(_) | EngineError::TimedOut { .. } | EngineError::Contended { .. })
 }
 
 impl<'a> CaseRun<'a> {

@@ -2,7 +2,7 @@
 
 use goldseam::prelude::*;
 use goldseam::{EngineError, Limits, Payload, RunId, Status};
-use goldseam_store::conformance::Fixture;
+use goldseam_conformance::Fixture;
 use goldseam_store_sqlite::testing;
 
 use crate::support::{Counter, Scratch, eventually, ok, run_id, with_state};

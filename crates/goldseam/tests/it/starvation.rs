@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use goldseam::core::QueueName;
+use goldseam::engine::heal::sweeper::SweepOptions;
 use goldseam::engine::queue::Want;
 use goldseam::engine::{OsEntropy, SystemClock};
-use goldseam::healer::sweeper::SweepOptions;
 use goldseam::prelude::*;
 use goldseam::store::faulty::{Op, Plan};
 use goldseam::store::{FaultyStore, MemoryStore, Store};

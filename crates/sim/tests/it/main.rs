@@ -8,8 +8,6 @@ mod nth_memory;
 mod nth_real;
 mod nth_requests;
 mod pace;
-#[cfg(feature = "planted")]
-mod planted;
 mod seeds;
 
 /// Opens the store at a URL.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_conformance::deadline::calls_that_hang;
 use goldseam_core::task::NewTask;
 use goldseam_core::{Millis, Payload, QueueName, TaskId};
 use goldseam_fake_s3::{Conditions, FakeS3, Fault, Gate, Logged, Match, Op, Refusal};
-use goldseam_store::conformance::deadline::calls_that_hang;
 use goldseam_store::{Expect, Store, Written};
 use goldseam_store_object::url::parse;
 use goldseam_store_object::{BucketStore, Options, check, migrate};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_conformance::make::{append, run};
 use goldseam_core::Seq;
-use goldseam_store::conformance::make::{append, run};
 use goldseam_store::{Store, StoreError};
 use goldseam_store_postgres::PostgresStore;
 use goldseam_testbed::postgres::Shutdown;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use goldseam_conformance::deadline::calls_that_hang;
+use goldseam_conformance::nodes::node;
 use goldseam_store::Store;
-use goldseam_store::conformance::deadline::calls_that_hang;
-use goldseam_store::conformance::nodes::node;
 use goldseam_store_postgres::{PostgresStore, url};
 use goldseam_testbed::postgres::Cluster;
 

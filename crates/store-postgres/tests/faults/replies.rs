@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use goldseam_conformance::make::{append, run};
 use goldseam_core::Seq;
-use goldseam_store::conformance::make::{append, run};
 use goldseam_store::{Store, StoreError};
 use goldseam_store_postgres::PostgresStore;
 use goldseam_testbed::postgres::Cluster;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_conformance::make::{ALL, append, run};
 use goldseam_core::{RunId, Seq};
-use goldseam_store::conformance::make::{ALL, append, run};
 use goldseam_store::{Store, StoreError};
 use goldseam_store_postgres::PostgresStore;
 use goldseam_testbed::postgres::{Cluster, Options};

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
+use goldseam_conformance::make::append;
 use goldseam_store::Store;
-use goldseam_store::conformance::make::append;
 use goldseam_store_postgres::PostgresStore;
 use goldseam_testbed::postgres::Cluster;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
+use goldseam_conformance::make;
 use goldseam_core::{Millis, Seq};
-use goldseam_store::conformance::make;
 use goldseam_store::{Append, Claim, Expect, Store, StoreError, TaskChange, TaskFilter, Written};
 use rusqlite::ffi;
 

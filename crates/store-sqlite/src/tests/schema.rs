@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use goldseam_conformance::make;
 use goldseam_core::{Millis, Seq, Status, Summary};
 use goldseam_store::check::Migrated;
-use goldseam_store::conformance::make;
 use goldseam_store::{Cursor, Moment, RunFilter, RunOrder, Store};
 use rusqlite::{Connection, StatementStatus, params};
 

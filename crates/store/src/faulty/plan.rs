@@ -112,7 +112,7 @@ impl Plan {
     /// Returns the fault of a call. Draws two numbers for every call, so that the calls are independent.
     pub(super) fn draw(&mut self, number: u64, op: Op, appends: u64) -> Fault {
         let lot = self.dice.below(1_000);
-        let length = self.dice.next();
+        let length = self.dice.draw();
         let append = || self.appends.get(&appends).filter(|_| op == Op::Append).copied();
         let method = || self.methods.iter().find(|(of, _)| *of == op).map(|(_, fault)| *fault);
         let planned = self.numbered.get(&number).copied().or_else(append).or_else(method);

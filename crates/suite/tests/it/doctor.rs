@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_conformance::Fixture;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::{NewTask, TaskState};
 use goldseam_core::{LockName, Millis, Payload, QueueName, TaskId};
-use goldseam_engine::healer::doctor::{Checkup, DoctorOptions, Finding};
-use goldseam_engine::healer::sweeper::Fate;
+use goldseam_engine::client::doctor::{Checkup, DoctorOptions, Finding};
+use goldseam_engine::heal::sweeper::Fate;
 use goldseam_engine::queue::Want;
 use goldseam_engine::{Clock, SystemClock};
-use goldseam_store::conformance::Fixture;
 use goldseam_suite::eventually;
 use goldseam_suite::ward::Ward;
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use goldseam_conformance::Fixture;
 use goldseam_core::event::RunRecovered;
 use goldseam_core::{Event, Limits, Millis, Path, Payload, Seq};
 use goldseam_engine::client::By;
-use goldseam_engine::healer::feed::Healing;
+use goldseam_engine::client::feed::Healing;
 use goldseam_engine::{Client, OsEntropy, SystemClock};
 use goldseam_store::FaultyStore;
-use goldseam_store::conformance::Fixture;
 use goldseam_store::faulty::{Op, Plan};
 use goldseam_suite::ward::{Ward, id};
 

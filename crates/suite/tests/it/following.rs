@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_conformance::Fixture;
 use goldseam_core::recovery::Code;
 use goldseam_core::{Limits, Millis, Payload, Recorded, Seq};
 use goldseam_engine::client::By;
-use goldseam_engine::healer::follow::{Followed, Follower};
+use goldseam_engine::client::follow::{Followed, Follower};
 use goldseam_engine::{Client, Clock, OsEntropy, SystemClock};
 use goldseam_store::FaultyStore;
-use goldseam_store::conformance::Fixture;
 use goldseam_store::faulty::{Op, Plan};
 use goldseam_suite::ward::{Ward, id};
 use tokio::sync::{Semaphore, watch};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use goldseam_conformance::Fixture;
 use goldseam_engine::{Clock, SystemClock};
-use goldseam_store::conformance::Fixture;
 
 async fn fresh() -> Fixture {
     Fixture::memory_on(Arc::new(|| SystemClock.now()))

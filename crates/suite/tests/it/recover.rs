@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
+use goldseam_conformance::Fixture;
 use goldseam_core::event::JumpRequested;
 use goldseam_core::recovery::Code;
 use goldseam_core::{Event, Path, Status};
 use goldseam_engine::client::By;
-use goldseam_engine::healer::Healed;
-use goldseam_engine::healer::by_hand::RecoverOptions;
+use goldseam_engine::client::recover::RecoverOptions;
+use goldseam_engine::heal::Healed;
 use goldseam_engine::{Clock, Context, Engine, Error, SystemClock};
-use goldseam_store::conformance::Fixture;
 use goldseam_suite::eventually;
 use goldseam_suite::ward::{Ward, id, path};
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use goldseam_conformance::Fixture;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::Task;
 use goldseam_core::{Event, Limits, Millis, QueueName, Status};
-use goldseam_engine::healer::foreign::ForeignOptions;
-use goldseam_engine::healer::sweeper::{Fate, SweepOptions, SweepReport};
+use goldseam_engine::heal::foreign::ForeignOptions;
+use goldseam_engine::heal::sweeper::{Fate, SweepOptions, SweepReport};
 use goldseam_engine::queue::Want;
 use goldseam_engine::{Client, Clock, Context, Engine, OsEntropy, SystemClock};
-use goldseam_store::conformance::Fixture;
 use goldseam_store::faulty::{Op, Plan};
 use goldseam_store::{Expect, FaultyStore, TaskFilter};
 use goldseam_suite::eventually;

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_conformance::Fixture;
 use goldseam_core::task::Task;
 use goldseam_core::{Event, QueueName, Retry, Seq, Status};
 use goldseam_engine::client::By;
-use goldseam_engine::healer::why::Explanation;
+use goldseam_engine::client::why::Explanation;
 use goldseam_engine::queue::Want;
 use goldseam_engine::{Clock, Context, Engine, Error, SystemClock};
-use goldseam_store::conformance::Fixture;
 use goldseam_suite::eventually;
 use goldseam_suite::ward::{Ward, id};
 

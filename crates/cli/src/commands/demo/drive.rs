@@ -298,7 +298,8 @@ pub(crate) fn if_available<T>(outcome: Result<T, EngineError>) -> Result<Option<
         Ok(value) => Ok(Some(value)),
         Err(
             EngineError::Store(StoreError::Busy { .. } | StoreError::Unknown { .. })
-            | EngineError::Patience { .. },
+            | EngineError::TimedOut { .. }
+            | EngineError::Contended { .. },
         ) => Ok(None),
         Err(error) => Err(error.into()),
     }

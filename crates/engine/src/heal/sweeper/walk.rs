@@ -1,6 +1,5 @@
 //! Unreadable rows in a sweep, and the slow walk over ended, paused and parked runs.
 
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Diagnosis, Remedy};
 use goldseam_core::{Millis, RunId, Seq};
 use goldseam_store::{Row, RunFilter, StoreError, Unreadable};
@@ -17,7 +16,6 @@ impl Sweeper {
         liveness: &Liveness,
         report: &mut SweepReport,
     ) -> Result<(), EngineError> {
-        stop_if_planted(page)?;
         for run in page.unreadable.iter().filter_map(Unreadable::run) {
             self.examine_without_row(&run, liveness, report).await?;
         }
@@ -68,7 +66,6 @@ impl Sweeper {
         }
         let filter = RunFilter { after: self.walked.take(), limit, ..RunFilter::default() };
         let page = self.healer.ledger.store.runs(filter).await?;
-        stop_if_planted(&page)?;
         let mut seen = SweepReport::default();
         for run in page.unreadable.iter().filter_map(Unreadable::run) {
             self.examine_without_row(&run, liveness, &mut seen).await?;
@@ -84,17 +81,6 @@ impl Sweeper {
             |stalled: &Stalled| stalled.found.diagnosis.rule == Code::K1 || stalled.fate == Fate::Healed;
         report.stalled.extend(seen.stalled.into_iter().filter(is_news));
         Ok(())
-    }
-}
-
-/// Fails at an unreadable record; only if [`Bug::SweepStopsAtUnreadable`] is planted.
-fn stop_if_planted(page: &goldseam_store::Page<Row>) -> Result<(), EngineError> {
-    match page.unreadable.first().filter(|_| planted::is(Bug::SweepStopsAtUnreadable)) {
-        Some(first) => {
-            let detail = format!("{} {}: {}", first.kind.as_str(), first.key, first.reason);
-            Err(StoreError::Damaged { detail }.into())
-        }
-        None => Ok(()),
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use goldseam_core::decide::idempotency_key;
 use goldseam_core::event::{StepCompleted, StepFailed, StepStarted};
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::{Failure, Hash, Millis, Owned, Path, Payload, Retry};
 use goldseam_store::TaskChange;
@@ -196,10 +195,9 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let began = live.now();
         let (path, ord) = (spot.path.clone(), spot.ord);
         let started = StepStarted { path, ord, attempt: number, input, remote: None };
-        let traced = self.at_most_once && !planted::is(Bug::OnceWithoutTrace);
         // If this attempt crashes the process, the log names it.
         let suspect = live.lock().is_suspect();
-        if traced || self.probe.is_some() || self.limits.silence.is_some() || suspect {
+        if self.at_most_once || self.probe.is_some() || self.limits.silence.is_some() || suspect {
             let ticket = live.queue(Owned::StepStarted(started.clone()));
             live.durable(ticket).await;
         }

@@ -14,7 +14,7 @@ use goldseam::engine::{Clock, OsEntropy};
 use goldseam::store::faulty::{Plan, Rates};
 use goldseam::store::{FaultyStore, MemoryStore, Store, TaskFilter};
 use goldseam::{Builder, Client, Config, Engine, Limits, Millis, OpenEngine as _, Payload, RunId};
-use goldseam_store::conformance::Fixture;
+use goldseam_conformance::Fixture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 

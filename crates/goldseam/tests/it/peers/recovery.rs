@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use goldseam::healer::Healed;
-use goldseam::healer::sweeper::SweepOptions;
+use goldseam::engine::heal::Healed;
+use goldseam::engine::heal::sweeper::SweepOptions;
 use goldseam::prelude::*;
 use goldseam::recovery::Code;
 use goldseam::store::Store;
 use goldseam::{Seq, Status};
-use goldseam_store::conformance::Fixture;
+use goldseam_conformance::Fixture;
 
 use super::{Gate, World, count, id, lose_task, queue, stores, until};
 use crate::support::{Counter, eventually, with_state};

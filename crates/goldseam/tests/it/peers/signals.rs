@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use goldseam::client::follow::Followed;
 use goldseam::client::{By, Jump};
 use goldseam::core::event::Event;
-use goldseam::healer::follow::Followed;
-use goldseam::healer::sweeper::SweepOptions;
+use goldseam::engine::heal::sweeper::SweepOptions;
 use goldseam::prelude::*;
 use goldseam::store::faulty::{Fault, Plan, Rates};
 use goldseam::{EngineError, Path, RunId, Seq, Status};

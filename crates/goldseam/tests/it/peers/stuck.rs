@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam::healer::follow::Followed;
+use goldseam::client::follow::Followed;
 use goldseam::prelude::*;
 use goldseam::store::faulty::{Fault, Op, Plan};
 use goldseam::store::{FaultyStore, NodeState, Store};
 use goldseam::{Config, Limits, Payload, Seq, Status};
-use goldseam_store::conformance::Fixture;
+use goldseam_conformance::Fixture;
 
 use super::{HOUR, World, count, cut_off, id, queue, stores};
 use crate::support::{Counter, Scratch, eventually, ok, reaches, with_state};

@@ -1,0 +1,232 @@
+//! Each check catches a hand-made bad history and passes the good one.
+
+mod ending;
+mod log;
+mod mail;
+mod ownership;
+
+use goldseam_core::decide::Stamped;
+use goldseam_core::event::{
+    BranchOpened, By, Cause, Note, Release, Request, RequestWithdrawn, RunClaimed, RunQueued, RunRecovered,
+    StepCompleted, Terminated, WaitStarted,
+};
+use goldseam_core::seal::{Place, seal};
+use goldseam_core::{
+    BranchId, Event, Failure, Hash, Limits, Millis, NodeId, Path, Payload, QueueName, RunId, Seq, SignalName,
+    Status, Why, WorkflowName, WriteId, derive,
+};
+use goldseam_store::Record;
+
+use super::*;
+use crate::journal::{Ack, Answer, Executed, ObservedEffect, Window};
+
+const RUN: &str = "r";
+
+fn run() -> RunId {
+    RunId::new(RUN).unwrap()
+}
+
+fn path(text: &str) -> Path {
+    Path::new(text).unwrap()
+}
+
+/// Builds the log of a run event by event.
+struct Maker {
+    place: Place,
+    bodies: Vec<String>,
+    facts: crate::journal::Facts,
+}
+
+impl Maker {
+    fn new() -> Self {
+        let place = Place {
+            after: Seq::ZERO,
+            prev: Hash::ZERO,
+            branch: BranchId::ROOT,
+            epoch: None,
+            write: WriteId(1),
+        };
+        Self { place, bodies: Vec::new(), facts: crate::journal::Facts { kills: 9, ..Default::default() } }
+    }
+
+    /// A run that was queued, claimed and started.
+    fn started() -> Self {
+        Self::new().event(queued()).event(claimed(0)).event(Event::RunStarted)
+    }
+
+    fn event(mut self, event: Event) -> Self {
+        let at = Millis(1_000 + 1_000 * self.place.after.0 as i64);
+        let epoch = self.place.epoch;
+        let mail = event.is_mail();
+        if mail {
+            self.place.epoch = None;
+        }
+        let sealed = seal(self.place, vec![Stamped { at, event }]);
+        let recorded = &sealed.records[0];
+        let order = self.place.after.0 * 10 + 10;
+        self.facts.executed.push(Executed {
+            order,
+            run: run(),
+            after: self.place.after,
+            bodies: sealed.bodies.clone(),
+            at,
+            by: 0,
+        });
+        self.place.after = recorded.seq;
+        self.place.prev = sealed.heads[0];
+        self.place.branch = recorded.branch;
+        self.place.epoch = if mail { epoch } else { recorded.epoch };
+        self.bodies.extend(sealed.bodies);
+        self
+    }
+
+    fn epoch(mut self, epoch: u64) -> Self {
+        self.place.epoch = Some(Seq(epoch));
+        self
+    }
+
+    fn evidence(self) -> Evidence {
+        let records: Vec<Record> =
+            (1..).zip(self.bodies).map(|(seq, body)| Record { seq: Seq(seq), body }).collect();
+        let mut log = Log::of(records, None);
+        log.row = derive(&run(), &log.events, log.head).ok().map(|state| state.summary);
+        let mut evidence = Evidence { facts: self.facts, ..Evidence::default() };
+        evidence.logs.insert(run(), log);
+        evidence
+    }
+}
+
+fn payload() -> Payload {
+    Payload::parse("1", &Limits::default()).unwrap()
+}
+
+fn queued() -> Event {
+    Event::RunQueued(RunQueued {
+        workflow: WorkflowName::new("w").unwrap(),
+        version: 1,
+        input: payload(),
+        queue: QueueName::new("default").unwrap(),
+        priority: 0,
+        tags: Default::default(),
+        parent: None,
+        plan: Vec::new(),
+    })
+}
+
+fn claimed(attempt: u32) -> Event {
+    let node = NodeId::new("n1").unwrap();
+    Event::RunClaimed(RunClaimed {
+        node,
+        cause: Cause::Start,
+        attempt,
+        alone: false,
+        version: None,
+        plan: Vec::new(),
+        recovery: None,
+    })
+}
+
+fn claimed_by(node: &str) -> Event {
+    let node = NodeId::new(node).unwrap();
+    Event::RunClaimed(RunClaimed {
+        node,
+        cause: Cause::Start,
+        attempt: 0,
+        alone: false,
+        version: None,
+        plan: Vec::new(),
+        recovery: None,
+    })
+}
+
+fn done(name: &str, ord: u32, undo: bool) -> Event {
+    Event::StepCompleted(StepCompleted {
+        path: path(name),
+        ord,
+        attempt: 1,
+        began: Millis(0),
+        output: payload(),
+        input: None,
+        undo,
+        group: false,
+        fence: None,
+    })
+}
+
+fn brought_done(name: &str, fence: u64) -> Event {
+    match done(name, 0, false) {
+        Event::StepCompleted(step) => Event::StepCompleted(StepCompleted { fence: Some(fence), ..step }),
+        other => other,
+    }
+}
+
+fn over() -> Event {
+    Event::RunCompleted { output: payload() }
+}
+
+fn failed() -> Event {
+    Event::RunFailed { failure: Failure::terminal("x") }
+}
+
+fn signal(id: &str) -> Event {
+    Event::SignalReceived { name: SignalName::new("go").unwrap(), id: id.to_owned(), payload: payload() }
+}
+
+fn waits(name: &str, due: Option<i64>) -> Event {
+    let signals = vec![SignalName::new("go").unwrap()];
+    let due = due.map(Millis);
+    Event::WaitStarted(WaitStarted {
+        path: path(name),
+        ord: 0,
+        signals,
+        schemas: std::collections::BTreeMap::new(),
+        inputs: vec![],
+        children: vec![],
+        due,
+    })
+}
+
+fn takes(name: &str, seq: u64) -> Event {
+    Event::WaitResolved { path: path(name), by: By::Mail(Seq(seq)) }
+}
+
+fn undone(name: &str) -> Event {
+    Event::CompensationCompleted { path: path(name) }
+}
+
+fn recovered(attempt: u32) -> Event {
+    Event::RunRecovered(RunRecovered {
+        rule: "O2".into(),
+        reason: "infrastructure_restart".into(),
+        attempt,
+        evidence: String::new(),
+        node: None,
+        stale_ms: 0,
+        lived_ms: None,
+        previous_branch: None,
+        new_branch: None,
+        cutoff: None,
+    })
+}
+
+fn opened(branch: u32, parent: u32, cutoff: u64) -> Event {
+    Event::BranchOpened(BranchOpened {
+        branch: BranchId(branch),
+        parent: Some(BranchId(parent)),
+        cutoff: Seq(cutoff),
+        why: Why::Jump { to: path("a") },
+        input: None,
+        dropped_mail: vec![],
+        carried: None,
+    })
+}
+
+fn good() -> Evidence {
+    let maker = Maker::started().event(done("a", 0, false)).event(signal("s1")).event(waits("w", None));
+    maker.event(takes("w", 5)).event(over()).evidence()
+}
+
+fn caught(check: fn(&Evidence) -> Vec<Violation>, bad: &Evidence) {
+    assert_eq!(check(&good()), [], "the good history must pass");
+    assert!(!check(bad).is_empty(), "the bad history must be caught");
+}
