@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use goldseam_admin::copy::{Copier, CopyOptions, Mark, closed_by_copy, mark_of, reopen};
 use goldseam_engine::{Builder, Client, Engine, EngineError};
-use goldseam_store::check::{Migrated, Report};
+use goldseam_store::check::{Migrated, StoreReport};
 use goldseam_store::{ClosedStore, MemoryStore, Store, StoreError, shown_url};
 #[cfg(feature = "object")]
 use goldseam_store_object::BucketStore;
@@ -130,7 +130,7 @@ pub fn exposed_files(url: &str) -> Vec<PathBuf> {
 }
 
 /// Checks a store: reads every record, changes nothing.
-pub async fn check_store(url: &str) -> Result<Report, EngineError> {
+pub async fn check_store(url: &str) -> Result<StoreReport, EngineError> {
     Ok(match StoreUrl::parse(url)? {
         StoreUrl::Sqlite(path, options) => goldseam_store_sqlite::check::check(&path, &options)?,
         #[cfg(feature = "postgres")]

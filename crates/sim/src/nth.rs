@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use goldseam_core::{Limits, RunId, Status};
 use goldseam_engine::{Client, Clock, Config, Engine, EngineError, Seeded, SystemClock};
-use goldseam_store::faulty::{Fault, Plan};
+use goldseam_store::faulty::{CallFault, FaultPlan};
 use goldseam_store::{FaultyStore, MemoryStore, Store};
 
 use crate::check::{Evidence, Violation, check_all};
@@ -23,7 +23,8 @@ use crate::workflows::{Effects, register};
 use crate::world;
 
 /// The ways in which a call fails.
-pub const FAULTS: [Fault; 4] = [Fault::FailBefore, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
+pub const FAULTS: [CallFault; 4] =
+    [CallFault::FailBefore, CallFault::LoseReply, CallFault::CrashBefore, CallFault::CrashAfter];
 
 /// A store that is being opened.
 pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, EngineError>> + Send + 'a>>;
@@ -45,7 +46,7 @@ pub struct Case<'a> {
     /// The call that fails, counted from 1 over all calls of the first node and its client.
     pub number: u64,
     /// How it fails.
-    pub fault: Fault,
+    pub fault: CallFault,
     /// Number of steps that an owner may repeat, because the fault silences it for longer than `silence_max`.
     pub late_max: u32,
 }
@@ -151,7 +152,8 @@ fn scenario_run() -> RunId {
 pub async fn run_case(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, EngineError> {
     let fixture = Fixture::new(backend);
     fixture.journal.forgive(case.late_max);
-    let link = Arc::new(FaultyStore::new(fixture.open(0).await?, Plan::pass().at(case.number, case.fault)));
+    let link =
+        Arc::new(FaultyStore::new(fixture.open(0).await?, FaultPlan::pass().at(case.number, case.fault)));
     let truth = fixture.open(9).await?;
     let healthy = fixture.client(truth.clone(), 7);
     let run = scenario_run();
@@ -243,7 +245,7 @@ async fn judge(
 }
 
 /// Runs a scenario once per call, with that call failing in this way. Returns the number of cases.
-pub async fn every_call(backend: Backend<'_>, scenario: &Scenario, fault: Fault) -> Result<u64, String> {
+pub async fn every_call(backend: Backend<'_>, scenario: &Scenario, fault: CallFault) -> Result<u64, String> {
     for number in 1.. {
         let verdict = run_case(backend, Case { scenario, number, fault, late_max: 0 })
             .await

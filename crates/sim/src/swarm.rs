@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam_core::task::TaskState;
 use goldseam_core::{RunId, Status, TaskId};
-use goldseam_store::faulty::{Fault, Rates};
+use goldseam_store::faulty::{CallFault, FaultRates};
 use goldseam_store::{Expect, Row, RunFilter, RunOrder, Store, TaskFilter, Unreadable};
 
 use crate::check::{Evidence, Violation, check_all};
@@ -88,7 +88,7 @@ pub fn first_to_find(
 async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let mut random = Random::new(seed);
     // In a crash loop only the killer ends processes, so that every blame is wrong.
-    let rates = if is_loop(seed) { Rates::default() } else { draw_rates(&mut random) };
+    let rates = if is_loop(seed) { FaultRates::default() } else { draw_rates(&mut random) };
     let slots = 2 + usize::try_from(random.below(3)).unwrap_or(0);
     let mut world = World::new(slots, rates, trace, random.fork());
     if seed.is_multiple_of(5) {
@@ -197,7 +197,7 @@ fn followers(world: &World, seed: u64, runs: u64) -> Vec<tokio::task::JoinHandle
 }
 
 /// Chooses the fault rates. Each fault is off in some seeds, so that no fault hides another.
-fn draw_rates(random: &mut Random) -> Rates {
+fn draw_rates(random: &mut Random) -> FaultRates {
     let mut rate = |most: u64| {
         let drawn = random.below(most + 1);
         if random.percent(40) { 0 } else { u16::try_from(drawn).unwrap_or(0) }
@@ -210,7 +210,7 @@ fn draw_rates(random: &mut Random) -> Rates {
     let crash_before = rate(2);
     let crash_after = rate(2);
     let delay_max = Duration::from_millis(*random.pick(&[5, 50, 500, 3_000]).unwrap_or(&50));
-    Rates {
+    FaultRates {
         fail_before,
         lose_reply,
         crash_before,
@@ -225,14 +225,14 @@ fn draw_rates(random: &mut Random) -> Rates {
 fn count(counts: &mut BTreeMap<&'static str, u64>, calls: &[goldseam_store::faulty::Called]) {
     for call in calls {
         let kind = match call.fault {
-            Fault::Pass => continue,
-            Fault::FailBefore => "fail_before",
-            Fault::LoseReply => "lose_reply",
-            Fault::CrashBefore => "crash_before",
-            Fault::CrashAfter => "crash_after",
-            Fault::Delay(_) => "delay",
-            Fault::DelayPastReply(_) => "delay_past_reply",
-            Fault::Duplicate(_) => "duplicate",
+            CallFault::Pass => continue,
+            CallFault::FailBefore => "fail_before",
+            CallFault::LoseReply => "lose_reply",
+            CallFault::CrashBefore => "crash_before",
+            CallFault::CrashAfter => "crash_after",
+            CallFault::Delay(_) => "delay",
+            CallFault::DelayPastReply(_) => "delay_past_reply",
+            CallFault::Duplicate(_) => "duplicate",
         };
         *counts.entry(kind).or_default() += 1;
     }
@@ -312,7 +312,7 @@ impl FaultPhase<'_> {
     }
 
     /// Injects faults at these rates into a node, until the turn `until`.
-    fn inject_faults(&mut self, index: usize, rates: Rates, until: u64) {
+    fn inject_faults(&mut self, index: usize, rates: FaultRates, until: u64) {
         self.world.inject_faults(index, rates);
         self.fault_ends.push((until, index));
     }
@@ -395,7 +395,7 @@ impl FaultPhase<'_> {
         let slots = self.world.slots.len();
         let index = usize::try_from(self.random.below(slots as u64)).unwrap_or(0);
         let is_there = self.world.has_node(index);
-        let down = Rates { fail_before: 1_000, ..Rates::default() };
+        let down = FaultRates { fail_before: 1_000, ..FaultRates::default() };
         let what = match self.random.below(100) {
             0..26 => self.world.crash(index).then_some("crash"),
             26..54 => {
@@ -410,7 +410,7 @@ impl FaultPhase<'_> {
                 Some("suspect")
             }
             62..69 => {
-                let slow = Rates { delay: 1_000, delay_max: SILENCE_MAX * 4, ..Rates::default() };
+                let slow = FaultRates { delay: 1_000, delay_max: SILENCE_MAX * 4, ..FaultRates::default() };
                 let until = turn + 4 + self.random.below(30);
                 self.inject_faults(index, slow, until);
                 Some("slow")
@@ -440,12 +440,12 @@ impl FaultPhase<'_> {
     }
 
     /// Makes the store fail for all nodes, and partly for the client.
-    fn outage(&mut self, turn: u64, down: Rates) {
+    fn outage(&mut self, turn: u64, down: FaultRates) {
         for index in 0..self.world.slots.len() {
             let until = turn + 2 + self.random.below(12);
             self.inject_faults(index, down, until);
         }
-        self.world.inject_client_faults(Rates { fail_before: 300, ..Rates::default() });
+        self.world.inject_client_faults(FaultRates { fail_before: 300, ..FaultRates::default() });
     }
 }
 

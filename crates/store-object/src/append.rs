@@ -10,7 +10,7 @@ use goldseam_core::task::Task;
 use goldseam_core::{BranchId, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Append, Head, Record, StoreError, TaskChange};
 
-use crate::clock::Moment;
+use crate::clock::MonotonicTime;
 use crate::http::later;
 use crate::inner::Inner;
 use crate::keys;
@@ -67,7 +67,7 @@ impl Inner {
         let followup = Followup { run: &run, appended: &appended, summary: summary.clone(), active };
         if let Err(error) = self.update_row_and_tasks(followup, tasks).await {
             tracing::warn!(%run, %error, "failed to update row and tasks after an append; retrying later");
-            let since = Moment::now();
+            let since = MonotonicTime::now();
             self.defer(&run, DeferredRow { summary, batch: appended.batch, unmade, wake, since });
         }
         self.watch.bump();
@@ -121,7 +121,7 @@ impl Inner {
                 batch: followup.appended.batch,
                 unmade: Vec::new(),
                 wake: None,
-                since: Moment::now(),
+                since: MonotonicTime::now(),
             };
             self.defer(followup.run, deferred);
             return Ok(());

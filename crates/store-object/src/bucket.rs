@@ -18,7 +18,7 @@ use object_store::{
 };
 use tokio::sync::Semaphore;
 
-use crate::clock::Moment;
+use crate::clock::MonotonicTime;
 use crate::fault::{self, Failure, Verdict};
 use crate::http::ResponseObserver;
 use crate::request_counter::RequestCounter;
@@ -338,14 +338,14 @@ impl Bucket {
 
 /// The attempts of one request.
 struct Attempts {
-    begun: Moment,
+    begun: MonotonicTime,
     count: u32,
     backoff: Backoff,
 }
 
 impl Attempts {
     fn new() -> Self {
-        Self { begun: Moment::now(), count: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
+        Self { begun: MonotonicTime::now(), count: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
     }
 
     /// Pauses before every attempt but the first. Returns whether there is another attempt.

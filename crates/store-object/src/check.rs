@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use goldseam_core::{Hash, RunId, Seq};
 use goldseam_store::StoreError;
-use goldseam_store::check::{Fact, Migrated, Report};
+use goldseam_store::check::{Fact, Migrated, StoreReport};
 
 use crate::batch::Batch;
 use crate::bucket::{Bucket, CONCURRENT_GETS};
@@ -27,13 +27,13 @@ const CHUNK: usize = 10_000;
 const PENDING_MAX: Duration = Duration::from_secs(600);
 
 /// Checks a prefix: races two writers at its server for two seconds, then reads everything. Changes nothing.
-pub async fn check(options: Options) -> Result<Report, StoreError> {
+pub async fn check(options: Options) -> Result<StoreReport, StoreError> {
     let opening = Opening::new(&options)?;
     // A check has no caller that retries.
     report(&options, &opening).await.map_err(|error| fault::at_opening(error, &options.place()))
 }
 
-async fn report(options: &Options, opening: &Opening) -> Result<Report, StoreError> {
+async fn report(options: &Options, opening: &Opening) -> Result<StoreReport, StoreError> {
     let format = opening.format().await?;
     let bucket = &opening.bucket;
     let soak = soak_test::run(bucket).await?;
@@ -61,7 +61,7 @@ async fn report(options: &Options, opening: &Opening) -> Result<Report, StoreErr
         0 => Ok(0),
         _ => count(bucket, folder).await,
     };
-    Ok(Report {
+    Ok(StoreReport {
         schema: i64::from(format),
         schema_latest: i64::from(FORMAT),
         facts,

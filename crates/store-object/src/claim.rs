@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use goldseam_core::task::Task;
 use goldseam_core::{LaneName, Millis};
-use goldseam_store::{Claim, ClaimedTasks, StoreError};
+use goldseam_store::{ClaimRequest, ClaimedTasks, StoreError};
 
 use crate::bucket::CONCURRENT_GETS;
 use crate::inner::Inner;
@@ -47,7 +47,7 @@ struct DueClaimed {
 }
 
 impl Inner {
-    pub(crate) async fn claim(&self, claim: &Claim) -> Result<ClaimedTasks, StoreError> {
+    pub(crate) async fn claim(&self, claim: &ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         let pools: BTreeSet<String> = claim.pools.iter().map(|pool| keys::short_hash("pool", pool)).collect();
         let kind = claim.kind.as_ref().map(|kind| keys::short_hash("kind", kind));
         let is_wanted = |ready: &ReadyMarker| {
@@ -86,7 +86,7 @@ impl Inner {
 
     /// The task that a marker offers, if it can still be claimed. Reads it only if this process does not remember it,
     /// and removes a stale marker.
-    async fn offered(&self, claim: &Claim, offer: &Offer) -> Result<Option<Tagged<Task>>, StoreError> {
+    async fn offered(&self, claim: &ClaimRequest, offer: &Offer) -> Result<Option<Tagged<Task>>, StoreError> {
         let key = keys::task(&offer.ready.task);
         let is_behind = |task: &Tagged<Task>| task.record.version < offer.ready.version;
         let found = match self.tasks.last_seen(&key).filter(|seen| !is_behind(seen)) {
@@ -121,7 +121,7 @@ impl Inner {
     }
 
     /// Claims due tasks, best first, several concurrently, but at most one of each lane.
-    async fn claim_due(&self, claim: &Claim, due: Vec<Offer>) -> Result<DueClaimed, StoreError> {
+    async fn claim_due(&self, claim: &ClaimRequest, due: Vec<Offer>) -> Result<DueClaimed, StoreError> {
         let mut tasks: Vec<Task> = Vec::new();
         let mut busy = BusyLanes::new();
         let mut due = due.into_iter().peekable();
@@ -168,7 +168,7 @@ impl Inner {
         Ok(DueClaimed { tasks, left: due.collect(), busy })
     }
 
-    async fn try_claim(&self, claim: &Claim, offer: &Offer) -> Result<Attempt, StoreError> {
+    async fn try_claim(&self, claim: &ClaimRequest, offer: &Offer) -> Result<Attempt, StoreError> {
         let Some(found) = self.offered(claim, offer).await? else { return Ok(Attempt::Gone) };
         let claimed = found.record.clone().claimed(&claim.owner, claim.now);
         match self.write_task(&claimed, Some(&found)).await? {

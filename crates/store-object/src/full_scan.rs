@@ -9,7 +9,7 @@ use goldseam_core::RunId;
 use goldseam_store::StoreError;
 
 use crate::bucket::{Bucket, Tag};
-use crate::clock::Moment;
+use crate::clock::MonotonicTime;
 use crate::keys::{self, Part};
 
 /// A scan of at most this number of pages is repeated for every caller.
@@ -38,7 +38,7 @@ pub(crate) struct FullScans {
 /// What a scan found.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    at: Moment,
+    at: MonotonicTime,
     pub(crate) pages: usize,
     /// Runs with a log and without a state.
     pub(crate) rowless: BTreeSet<RunId>,
@@ -88,7 +88,7 @@ impl FullScans {
         if let Some(scan) = self.last_if_expensive() {
             return Ok(scan);
         }
-        let at = Moment::now();
+        let at = MonotonicTime::now();
         let listed = bucket.list(keys::WORKFLOWS, None, usize::MAX).await?;
         let pages = listed.len() / PAGE + 1;
         let mut parts: BTreeMap<RunId, (bool, bool)> = BTreeMap::new();

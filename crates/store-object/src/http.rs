@@ -14,7 +14,7 @@ use object_store::client::{
 };
 use tokio::runtime::{Builder, Handle};
 
-use crate::clock::{Moment, StoreClock};
+use crate::clock::{MonotonicTime, StoreClock};
 use crate::fault::{self, ErrorResponse, NoKeys};
 use crate::request_counter::RequestCounter;
 
@@ -72,7 +72,7 @@ impl ResponseObserver {
         self.server.get().map(String::as_str)
     }
 
-    fn observe(&self, response: &HttpResponse, sent: Moment) {
+    fn observe(&self, response: &HttpResponse, sent: MonotonicTime) {
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         if let Some(second) = header("date").and_then(second) {
             self.clock.observe(second, sent);
@@ -95,7 +95,7 @@ fn second(date: &str) -> Option<i64> {
 struct RoundTrips {
     average: Option<Duration>,
     /// The longest of the current window, and when the window began.
-    longest: Option<(Duration, Moment)>,
+    longest: Option<(Duration, MonotonicTime)>,
     /// The longest of the previous window.
     before: Duration,
 }
@@ -106,7 +106,7 @@ impl RoundTrips {
         self.rotate();
         match &mut self.longest {
             Some((longest, _)) => *longest = trip.max(*longest),
-            None => self.longest = Some((trip, Moment::now())),
+            None => self.longest = Some((trip, MonotonicTime::now())),
         }
     }
 
@@ -165,7 +165,7 @@ impl HttpService for ObservedClient {
         if request.uri().query().is_some_and(|query| query.contains("continuation-token=")) {
             self.observer.counter.list("the next page");
         }
-        let sent = Moment::now();
+        let sent = MonotonicTime::now();
         let response = self.inner.execute(request).await;
         self.observer.round_trips.lock().unwrap_or_else(PoisonError::into_inner).record(sent.elapsed());
         let response = response.map_err(mark_connect_error)?;

@@ -90,7 +90,7 @@ impl Inner {
                 }
                 // Only the marker describes the run.
                 RowState::Unreadable(reason) => {
-                    let cursor = Cursor { by: filter.order.moment(), at: marker.at, run: marker.run.clone() };
+                    let cursor = Cursor { by: filter.order.key(), at: marker.at, run: marker.run.clone() };
                     found.push(Entry { cursor, row: Err(reason) });
                 }
             }

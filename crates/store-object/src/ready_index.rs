@@ -11,7 +11,7 @@ use goldseam_core::Millis;
 use goldseam_store::StoreError;
 
 use crate::bucket::Bucket;
-use crate::clock::Moment;
+use crate::clock::MonotonicTime;
 use crate::keys::{self, TaskMarker};
 
 /// How old a list of the tasks that are due later may be: no task that is due within a minute is listed there.
@@ -37,11 +37,11 @@ struct OwnChange {
 #[derive(Debug, Default)]
 struct Folder {
     markers: Markers,
-    listed: Option<Moment>,
+    listed: Option<MonotonicTime>,
     /// Own changes during a list, which may not show them; none while no list is under way.
     during_list: Option<Vec<OwnChange>>,
     /// Markers without their tasks, and since when they are skipped.
-    skipped: BTreeMap<String, Moment>,
+    skipped: BTreeMap<String, MonotonicTime>,
 }
 
 impl Folder {
@@ -116,7 +116,7 @@ impl ReadyIndex {
 
     /// Skips a marker for a moment: its task does not exist, or is not yet as the marker says.
     pub(crate) fn skip(&self, key: &str) {
-        self.folder(key).skipped.insert(key.to_owned(), Moment::now());
+        self.folder(key).skipped.insert(key.to_owned(), MonotonicTime::now());
     }
 
     /// When this marker was written; never, if this process wrote it or it is unknown.
@@ -139,7 +139,7 @@ impl ReadyIndex {
 
     async fn list(&self, bucket: &Bucket, name: &str, limit: usize) -> Result<bool, StoreError> {
         self.folder(name).during_list = Some(Vec::new());
-        let at = Moment::now();
+        let at = MonotonicTime::now();
         let listed = bucket.list(name, None, limit).await?;
         let mut folder = self.folder(name);
         let mut markers: Markers = listed

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::{Bucket, Listed, Object, Put, PutCondition, Tag};
-use crate::clock::Moment;
+use crate::clock::MonotonicTime;
 use crate::fault::damaged;
 use crate::write_ids::WriteIds;
 
@@ -83,7 +83,7 @@ pub(crate) enum RecordWrite<T> {
 /// The tags of a folder at the time of a list.
 #[derive(Debug)]
 struct ListedTags {
-    at: Moment,
+    at: MonotonicTime,
     tags: HashMap<String, Tag>,
 }
 
@@ -270,7 +270,7 @@ impl<T: Versioned> Records<T> {
     /// All readable records in order of their keys: one list, and one read of each record that changed since the last
     /// list.
     pub(crate) async fn all(&self) -> Result<Vec<T>, StoreError> {
-        let at = Moment::now();
+        let at = MonotonicTime::now();
         let listed = self.bucket.list(self.folder, None, usize::MAX).await?;
         let is_small = listed.len() < LISTED_MAX;
         let tags = || listed.iter().map(|entry| (entry.key.clone(), entry.tag.clone())).collect();

@@ -13,7 +13,7 @@ use goldseam_store::{Row, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::{Object, Tag};
-use crate::clock::Moment;
+use crate::clock::MonotonicTime;
 use crate::fault::damaged;
 
 /// Longest delay of a row that only says that its run is running.
@@ -131,7 +131,7 @@ pub(crate) struct DeferredRow {
     pub(crate) unmade: Vec<Task>,
     /// When the run's advance task must be due, if waking it failed.
     pub(crate) wake: Option<Millis>,
-    pub(crate) since: Moment,
+    pub(crate) since: MonotonicTime,
 }
 
 /// The rows that this process remembers, and those that it has deferred.

@@ -7,8 +7,8 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen, Pace, Page,
-    Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen, Page,
+    Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskFilter, Unreadable, Written,
 };
 
 use crate::bucket::Bucket;
@@ -82,7 +82,7 @@ impl Store for BucketStore {
         self.inner.put_task(task, expect).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         self.inner.claim(&claim).await
     }
 
@@ -143,10 +143,10 @@ impl Store for BucketStore {
         Some(&*self.inner)
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> StorePace {
         match self.inner.requests {
-            Requests::Paid => Pace::remote(self.inner.bucket.round_trip()),
-            Requests::Free => Pace::default(),
+            Requests::Paid => StorePace::remote(self.inner.bucket.round_trip()),
+            Requests::Free => StorePace::default(),
         }
     }
 }

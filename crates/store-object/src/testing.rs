@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use goldseam_core::{RunId, Seq, TaskId};
 use goldseam_store::conformance::damage::{Garble, Target};
 use goldseam_store::conformance::{Capabilities, Damage, Fixture};
-use goldseam_store::{Clock, ManualClock};
+use goldseam_store::{ClockFn, ManualClock};
 use object_store::memory::InMemory;
 
 use crate::BucketStore;
@@ -33,12 +33,12 @@ pub async fn fixture() -> Fixture {
 }
 
 /// A store in memory, with this clock.
-pub async fn fixture_on(clock: Clock) -> Fixture {
+pub async fn fixture_on(clock: ClockFn) -> Fixture {
     let capabilities = Capabilities { manual_clock: false, ..CAPABILITIES };
     in_memory(clock, ManualClock::default()).with(capabilities)
 }
 
-fn in_memory(clock: Clock, moved: ManualClock) -> Fixture {
+fn in_memory(clock: ClockFn, moved: ManualClock) -> Fixture {
     let bucket = Bucket::new(Arc::new(InMemory::new()), "test", Arc::new(RequestCounter::default()));
     let clock = Arc::new(StoreClock::new(Some(clock)));
     around(BucketStore::on(bucket, clock, Requests::Free), moved)

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use goldseam_store::{Clock, StoreError, shown_url};
+use goldseam_store::{ClockFn, StoreError, shown_url};
 use percent_encoding::percent_decode_str;
 
 /// Default timeout of a request. After it, the outcome is unknown.
@@ -35,7 +35,7 @@ pub struct Options {
     /// Timeout of a request.
     pub call_timeout: Duration,
     /// A clock that replaces the server's.
-    pub clock: Option<Clock>,
+    pub clock: Option<ClockFn>,
 }
 
 /// Whether requests cost money.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::clock::Moment;
+use crate::clock::MonotonicTime;
 
 /// The mark of the latest change that this process knows of.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) mark: watch::Sender<u64>,
-    changed_at: Mutex<Moment>,
+    changed_at: Mutex<MonotonicTime>,
     /// Held by the waiter that polls.
     pub(crate) polling: tokio::sync::Mutex<()>,
 }
@@ -20,14 +20,14 @@ impl Watch {
     pub(crate) fn new() -> Self {
         Self {
             mark: watch::Sender::new(1),
-            changed_at: Mutex::new(Moment::now()),
+            changed_at: Mutex::new(MonotonicTime::now()),
             polling: tokio::sync::Mutex::default(),
         }
     }
 
     /// Wakes waiters.
     pub(crate) fn bump(&self) {
-        *self.changed_at.lock().unwrap_or_else(PoisonError::into_inner) = Moment::now();
+        *self.changed_at.lock().unwrap_or_else(PoisonError::into_inner) = MonotonicTime::now();
         self.mark.send_modify(|mark| *mark += 1);
     }
 

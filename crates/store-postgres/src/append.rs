@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_postgres::types::Type;
 
-use crate::clock::Moment;
+use crate::clock::MonotonicTime;
 use crate::connection::Connection;
 use crate::fault::Fault;
 use crate::rows::RowText;
@@ -156,7 +156,7 @@ impl Group for Appends {
         {
             return Ok(vec![Ok(job.end())]);
         }
-        let sent = Moment::now();
+        let sent = MonotonicTime::now();
         let context = &self.0;
         let now = context.clock.now().0;
         let nodes = context.nodes();
@@ -202,7 +202,7 @@ impl Group for Appends {
 impl Appends {
     /// Appends one event. Returns whether it was inserted; if not, the general statement finds out why.
     async fn write_one(&self, connection: &Connection, job: &Prepared) -> Result<bool, Fault> {
-        let sent = Moment::now();
+        let sent = MonotonicTime::now();
         let after = sql_int(job.append.after.0);
         let values = [
             (&job.append.run.as_str() as _, Type::TEXT),

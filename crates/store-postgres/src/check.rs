@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use goldseam_store::StoreError;
-use goldseam_store::check::{Fact, Migrated, Report};
+use goldseam_store::check::{Fact, Migrated, StoreReport};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -33,7 +33,7 @@ const GAPS: &str = "SELECT coalesce(r.id, '(unknown)'), l.count, l.last FROM (\
             AND strpos(e.body, '\"event\":{\"type\":\"run.pruned\"') > 0)) LIMIT $1";
 
 /// Checks a schema. Reads all of it, and changes nothing.
-pub async fn check(options: Options) -> Result<Report, StoreError> {
+pub async fn check(options: Options) -> Result<StoreReport, StoreError> {
     let target = Target::new(options)?;
     let (client, _guard) = open::dedicated(&target).await?;
     let (_, schema) = migrate::identify(&client, &target).await?;
@@ -45,7 +45,7 @@ pub async fn check(options: Options) -> Result<Report, StoreError> {
             ("synchronous_commit", Fact::Text(column(&about, 1)?)),
             ("bytes", Fact::Number(column::<i64>(&about, 2)?.unsigned_abs())),
         ];
-        let empty = Report {
+        let empty = StoreReport {
             schema,
             schema_latest: migrate::latest(),
             facts,
@@ -62,7 +62,7 @@ pub async fn check(options: Options) -> Result<Report, StoreError> {
         let counts = one(ask(&client, &target, COUNTS, &[]).await?)?;
         let count = |index| column::<i64>(&counts, index).map(i64::unsigned_abs);
         let gaps = ask(&client, &target, GAPS, &[(&COMPLAINTS_MAX, Type::INT8)]).await?;
-        Ok(Report {
+        Ok(StoreReport {
             runs: count(0)?,
             events: count(1)?,
             tasks: count(2)?,

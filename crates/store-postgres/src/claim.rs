@@ -1,7 +1,7 @@
 //! Claims: due tasks, highest priority first, at most one claimed task per lane. An SQL function does all of it.
 
 use goldseam_core::Millis;
-use goldseam_store::{Claim, ClaimedTasks, StoreError};
+use goldseam_store::{ClaimRequest, ClaimedTasks, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::connection::Connection;
@@ -12,11 +12,11 @@ use crate::tasks::TaskRow;
 const CLAIM: &str = "SELECT claimed, next_due FROM goldseam.claim($1, $2, $3, $4, $5)";
 
 /// Claims due tasks.
-pub(crate) async fn claim(connection: &Connection, claim: &Claim) -> Result<ClaimedTasks, StoreError> {
+pub(crate) async fn claim(connection: &Connection, claim: &ClaimRequest) -> Result<ClaimedTasks, StoreError> {
     take(connection, claim).await.map_err(|fault| fault.to_error("claiming"))
 }
 
-async fn take(connection: &Connection, claim: &Claim) -> Result<ClaimedTasks, Fault> {
+async fn take(connection: &Connection, claim: &ClaimRequest) -> Result<ClaimedTasks, Fault> {
     let mut pools = claim.pools.clone();
     pools.sort_unstable();
     pools.dedup();

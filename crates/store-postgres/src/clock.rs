@@ -8,27 +8,27 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam_core::Millis;
-use goldseam_store::Clock;
-pub(crate) use goldseam_store::clock::Moment;
+use goldseam_store::ClockFn;
+pub(crate) use goldseam_store::clock::MonotonicTime;
 
 /// A time of the database, and when this process received it.
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     time: i64,
-    at: Moment,
+    at: MonotonicTime,
 }
 
 /// A clock that never goes back.
 pub(crate) struct StoreClock {
     /// A clock that replaces the database's.
-    injected: Option<Clock>,
+    injected: Option<ClockFn>,
     anchor: Mutex<Anchor>,
     latest: AtomicI64,
 }
 
 impl StoreClock {
-    pub(crate) fn new(injected: Option<Clock>) -> Self {
-        let anchor = Anchor { time: 0, at: Moment::now() };
+    pub(crate) fn new(injected: Option<ClockFn>) -> Self {
+        let anchor = Anchor { time: 0, at: MonotonicTime::now() };
         Self { injected, anchor: Mutex::new(anchor), latest: AtomicI64::new(0) }
     }
 
@@ -52,12 +52,12 @@ impl StoreClock {
 
     /// Learns the time of the database from a call that was sent at `sent`; the middle of the call is the best guess.
     /// Returns the time for callers.
-    pub(crate) fn observe(&self, time: i64, sent: Moment) -> Millis {
+    pub(crate) fn observe(&self, time: i64, sent: MonotonicTime) -> Millis {
         if self.injected.is_some() {
             return self.now();
         }
         let half = milliseconds(sent.elapsed() / 2);
-        let anchor = Anchor { time: time.saturating_add(half), at: Moment::now() };
+        let anchor = Anchor { time: time.saturating_add(half), at: MonotonicTime::now() };
         *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = anchor;
         self.at_least(time)
     }

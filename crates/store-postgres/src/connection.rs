@@ -19,7 +19,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::clock::Moment;
+use crate::clock::MonotonicTime;
 use crate::fault::{Failure, Fault, Nature};
 use crate::tls;
 use crate::url::{Options, SCHEMA_DEFAULT};
@@ -333,7 +333,7 @@ impl Connection {
         again: impl Fn(&Fault) -> bool,
     ) -> Result<Vec<Row>, Fault> {
         let sql = self.target.sql(sql);
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         let mut attempts = 0;
         let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
         loop {
@@ -367,7 +367,7 @@ impl Connection {
 #[derive(Debug)]
 pub(crate) struct LivenessSession {
     session: Session,
-    since: Moment,
+    since: MonotonicTime,
     is_first: bool,
     lost: Notify,
 }
@@ -376,7 +376,7 @@ impl LivenessSession {
     pub(crate) fn new(client: Client, guard: ConnectionGuard, is_first: bool, options: &Options) -> Self {
         let timeout = options.call_timeout.min(LIVENESS_TIMEOUT);
         let session = Session { timeout, ..Session::new(client, guard, options) };
-        Self { session, since: Moment::now(), is_first, lost: Notify::new() }
+        Self { session, since: MonotonicTime::now(), is_first, lost: Notify::new() }
     }
 
     pub(crate) async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {

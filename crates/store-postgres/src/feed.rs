@@ -5,8 +5,8 @@
 
 use async_trait::async_trait;
 use goldseam_core::{RunId, Seq};
-use goldseam_store::feed::{beyond_end, no_place};
-use goldseam_store::{Fed, Feed, Record, Stirred, StoreError};
+use goldseam_store::feed::{place_beyond_end, unknown_place};
+use goldseam_store::{ChangedRuns, Feed, FeedEvent, Record, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
@@ -41,7 +41,7 @@ impl Place {
         let mut parts = text.split('.').map(|part| part.parse().ok().filter(|number: &i64| *number >= 0));
         match (parts.next().flatten(), parts.next().flatten(), parts.next().flatten(), parts.next()) {
             (Some(xid), Some(rid), Some(seq), None) => Ok(Self(xid, rid, seq)),
-            _ => Err(no_place(text)),
+            _ => Err(unknown_place(text)),
         }
     }
 
@@ -54,14 +54,14 @@ impl Place {
     }
 }
 
-async fn fed(connection: &Connection, after: Place, limit: u32) -> Result<Vec<Fed>, StoreError> {
+async fn fed(connection: &Connection, after: Place, limit: u32) -> Result<Vec<FeedEvent>, StoreError> {
     let limit = i64::from(limit);
     let values = [&after.0, &after.1, &after.2, &limit].map(|value| (value as _, Type::INT8));
     let rows = connection.read(FED, &values).await?;
     let fed = |row: &tokio_postgres::Row| {
         let place = Place::read(row)?;
         let record = Record { seq: Seq(place.2.unsigned_abs()), body: column(row, 4)? };
-        Ok(Fed { place: place.text(), run: run_id(row, 3)?, record })
+        Ok(FeedEvent { place: place.text(), run: run_id(row, 3)?, record })
     };
     rows.iter().map(fed).collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
 }
@@ -75,11 +75,13 @@ async fn is_beyond(connection: &Connection, Place(xid, ..): Place) -> Result<boo
 
 #[async_trait]
 impl Feed for PostgresStore {
-    async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError> {
+    async fn events_after(&self, place: Option<&str>, limit: u32) -> Result<Vec<FeedEvent>, StoreError> {
         let after = Place::of(place)?;
         let found = fed(self.reader(), after, limit).await?;
         match place {
-            Some(text) if found.is_empty() && is_beyond(self.reader(), after).await? => Err(beyond_end(text)),
+            Some(text) if found.is_empty() && is_beyond(self.reader(), after).await? => {
+                Err(place_beyond_end(text))
+            }
             _ => Ok(found),
         }
     }
@@ -90,15 +92,16 @@ impl Feed for PostgresStore {
         Ok(place.map(Place::text))
     }
 
-    async fn stirred(&self, mark: Option<&str>) -> Result<Stirred, StoreError> {
-        let since: Option<i64> = mark.map(|mark| mark.parse().map_err(|_| no_place(mark))).transpose()?;
+    async fn changed_runs(&self, mark: Option<&str>) -> Result<ChangedRuns, StoreError> {
+        let since: Option<i64> =
+            mark.map(|mark| mark.parse().map_err(|_| unknown_place(mark))).transpose()?;
         // The mark first: an event that is appended between the two queries is returned now and next time.
         let rows = self.reader().read(MARK, &[]).await?;
         let mark: Result<i64, Fault> = rows.first().map_or(Ok(0), |row| column(row, 0));
         let mark = mark.map_err(|fault| fault.to_read_error())?.to_string();
-        let Some(since) = since else { return Ok(Stirred { runs: Vec::new(), mark }) };
+        let Some(since) = since else { return Ok(ChangedRuns { runs: Vec::new(), mark }) };
         let rows = self.reader().read(STIRRED, &[(&since as _, Type::INT8)]).await?;
         let runs: Result<Vec<RunId>, Fault> = rows.iter().map(|row| run_id(row, 0)).collect();
-        Ok(Stirred { runs: runs.map_err(|fault| fault.to_read_error())?, mark })
+        Ok(ChangedRuns { runs: runs.map_err(|fault| fault.to_read_error())?, mark })
     }
 }

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 use goldseam_core::{Millis, RunId, Status};
-use goldseam_store::{Cursor, Moment, Page, RecordKind, Row, RunFilter, RunOrder, StoreError, Unreadable};
+use goldseam_store::{Cursor, OrderKey, Page, RecordKind, Row, RunFilter, RunOrder, StoreError, Unreadable};
 use tokio_postgres::types::Type;
 
 use crate::connection::Connection;
@@ -47,10 +47,10 @@ fn is_narrow(filter: &RunFilter) -> bool {
 
 /// The column of the order; with a tag, that of the index of tags.
 fn order_column(filter: &RunFilter) -> &'static str {
-    match (filter.order.moment(), &filter.tag) {
-        (Moment::Created, None) => "r.created_at",
-        (Moment::Created, Some(_)) => "t.created_at",
-        (Moment::Recovered, _) => "r.recovered_at",
+    match (filter.order.key(), &filter.tag) {
+        (OrderKey::Created, None) => "r.created_at",
+        (OrderKey::Created, Some(_)) => "t.created_at",
+        (OrderKey::Recovered, _) => "r.recovered_at",
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) async fn runs(
     after: Option<&Cursor>,
 ) -> Result<Page<Row>, StoreError> {
     let limit = filter.limit as usize;
-    let is_one_query = is_narrow(filter) || filter.order.moment() == Moment::Recovered;
+    let is_one_query = is_narrow(filter) || filter.order.key() == OrderKey::Recovered;
     let mut found = Vec::new();
     if is_one_query || filter.statuses.is_empty() || filter.statuses.contains(&Status::Completed) {
         find(connection, &query(filter, after, None), &mut found).await?;
@@ -78,7 +78,7 @@ pub(crate) async fn runs(
     found.truncate(limit);
     let cursor = |found: &Found| {
         let run = RunId::new(found.id.as_str()).ok()?;
-        Some(Cursor { by: filter.order.moment(), at: Millis(found.at?), run })
+        Some(Cursor { by: filter.order.key(), at: Millis(found.at?), run })
     };
     let next = found.iter().rev().find_map(cursor).filter(|_| has_more).map(|cursor| cursor.to_string());
     let mut page = Page { next, ..Page::default() };
@@ -173,7 +173,7 @@ fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<Status>) -> 
         }
         None => query.add_if(PLAIN, true),
     }
-    query.add_if(" AND r.recovered_at IS NOT NULL", filter.order.moment() == Moment::Recovered);
+    query.add_if(" AND r.recovered_at IS NOT NULL", filter.order.key() == OrderKey::Recovered);
     if let Some(status) = status {
         query.add_text(" AND r.status <> 'completed' AND r.status = ", Some(status.as_str()));
     } else if !filter.statuses.is_empty() {

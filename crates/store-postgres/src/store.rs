@@ -8,14 +8,14 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
+    Append, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
     RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 use tokio::runtime::Handle;
 use tokio_postgres::types::Type;
 
 use crate::append::{self, Appends, Prepared};
-use crate::clock::{Moment, StoreClock};
+use crate::clock::{MonotonicTime, StoreClock};
 use crate::connection::{Connection, Target};
 use crate::fault::{Fault, refused};
 use crate::liveness::{Liveness, pulse_key};
@@ -96,7 +96,7 @@ impl PostgresStore {
 
     /// Reads the time of the database before any call needs it.
     async fn set_clock(&self) -> Result<(), StoreError> {
-        let sent = Moment::now();
+        let sent = MonotonicTime::now();
         let rows = self.reader().read("SELECT goldseam.clock()", &[]).await?;
         if let Some(row) = rows.first() {
             let time = sql::column(row, 0).map_err(|fault| fault.to_read_error())?;
@@ -164,7 +164,7 @@ impl Store for PostgresStore {
         self.puts.write(TaskPut::new(&task, expect, self.context.clock.now())?).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         claim::claim(&self.write, &claim).await
     }
 
@@ -220,7 +220,7 @@ impl Store for PostgresStore {
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
-        let sent = Moment::now();
+        let sent = MonotonicTime::now();
         let is_over = nodes::is_over(node);
         let liveness = if is_over { self.liveness() } else { self.start_liveness()? };
         let key = pulse_key(&self.target.options.schema, &node.id);

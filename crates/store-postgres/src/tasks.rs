@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_postgres::types::Type;
 
-use crate::clock::Moment;
+use crate::clock::MonotonicTime;
 use crate::connection::Connection;
 use crate::fault::Fault;
 use crate::sql::{Query, column, json, json_text, sql_int};
@@ -187,7 +187,7 @@ impl Group for TaskPuts {
         jobs: &[&TaskPut],
     ) -> Result<Vec<Result<Written<Task>, StoreError>>, Fault> {
         let context = &self.0;
-        let sent = Moment::now();
+        let sent = MonotonicTime::now();
         let now = context.clock.now().0;
         let nodes = context.nodes();
         let tasks: Vec<&Value> = jobs.iter().map(|job| &job.task).collect();

@@ -12,7 +12,7 @@ use goldseam_core::{RunId, Seq, TaskId};
 use goldseam_store::conformance::damage::{Garble, Target as Aim};
 use goldseam_store::conformance::views::Cells;
 use goldseam_store::conformance::{Capabilities, Damage, Fixture, Views};
-use goldseam_store::{Clock, ManualClock};
+use goldseam_store::{ClockFn, ManualClock};
 use tokio::sync::OnceCell;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -65,7 +65,7 @@ fn pooled_url() -> String {
     format!("{pooler}{more}pooler=transaction&direct=127.0.0.1:{port}")
 }
 
-async fn on(url: &str, clock: Option<Clock>, moved: ManualClock) -> Fixture {
+async fn on(url: &str, clock: Option<ClockFn>, moved: ManualClock) -> Fixture {
     let schema = Schema::fresh_at(url);
     let options = Options { clock, ..url::parse(&schema.url).unwrap() };
     let view_reader = Arc::new(ViewReader::of(options.clone()));

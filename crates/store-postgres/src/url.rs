@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use goldseam_store::{Clock, StoreError, shown_url};
+use goldseam_store::{ClockFn, StoreError, shown_url};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
@@ -38,7 +38,7 @@ pub struct Options {
     /// Most appends that share one transaction.
     pub group_max: usize,
     /// A clock that replaces the database's.
-    pub clock: Option<Clock>,
+    pub clock: Option<ClockFn>,
 }
 
 impl std::fmt::Debug for Options {

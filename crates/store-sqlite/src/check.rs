@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use goldseam_store::StoreError;
-use goldseam_store::check::{Fact, Migrated, Report};
+use goldseam_store::check::{Fact, Migrated, StoreReport};
 use rusqlite::Connection;
 
 use crate::fault::refused;
@@ -16,7 +16,7 @@ use crate::url::Options;
 const COMPLAINTS_MAX: u32 = 100;
 
 /// Checks a database. Reads all of it, and changes nothing.
-pub fn check(path: &Path, options: &Options) -> Result<Report, StoreError> {
+pub fn check(path: &Path, options: &Options) -> Result<StoreReport, StoreError> {
     must_exist(path)?;
     preflight(path)?;
     let conn = open::reader(path, options)?;
@@ -48,14 +48,14 @@ fn must_exist(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn report(conn: &Connection, path: &Path, schema: i64, options: &Options) -> rusqlite::Result<Report> {
+fn report(conn: &Connection, path: &Path, schema: i64, options: &Options) -> rusqlite::Result<StoreReport> {
     let count = |sql: &'static str| -> rusqlite::Result<u64> {
         if schema == 0 {
             return Ok(0);
         }
         conn.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
     };
-    Ok(Report {
+    Ok(StoreReport {
         schema,
         schema_latest: migrate::latest(),
         facts: vec![

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use goldseam_core::Millis;
 use goldseam_core::task::Task;
-use goldseam_store::{Claim, ClaimedTasks};
+use goldseam_store::{ClaimRequest, ClaimedTasks};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
@@ -80,7 +80,7 @@ impl Known {
 }
 
 /// Claims due tasks.
-pub(crate) fn claim(work: &Work<'_>, claim: &Claim) -> Result<ClaimedTasks, Fault> {
+pub(crate) fn claim(work: &Work<'_>, claim: &ClaimRequest) -> Result<ClaimedTasks, Fault> {
     let conn = work.conn;
     let pools: BTreeSet<&str> = claim.pools.iter().map(String::as_str).collect();
     for pool in &pools {
@@ -119,7 +119,7 @@ pub(crate) fn claim(work: &Work<'_>, claim: &Claim) -> Result<ClaimedTasks, Faul
 
 /// What to read from one pool.
 struct Offer<'a> {
-    claim: &'a Claim,
+    claim: &'a ClaimRequest,
     pool: &'a str,
     most: usize,
 }
@@ -150,7 +150,7 @@ fn gather(conn: &Connection, offer: Offer<'_>, known: &mut Known) -> Result<Vec<
 
 fn take(
     conn: &Connection,
-    claim: &Claim,
+    claim: &ClaimRequest,
     candidate: &Candidate,
     known: &mut Known,
 ) -> Result<Option<Task>, Fault> {
@@ -185,7 +185,7 @@ fn take(
 }
 
 /// When the next task is due whose lane is free.
-fn next_due(conn: &Connection, claim: &Claim, known: &mut Known) -> Result<Option<Millis>, Fault> {
+fn next_due(conn: &Connection, claim: &ClaimRequest, known: &mut Known) -> Result<Option<Millis>, Fault> {
     let mut next = Millis::NEVER;
     for pool in &claim.pools {
         next = next.min(ripe_due(conn, claim, pool, known)?);
@@ -208,7 +208,7 @@ fn next_due(conn: &Connection, claim: &Claim, known: &mut Known) -> Result<Optio
 
 /// The same among ripe tasks. Within a priority the first free task is the earliest, so the search skips to the next
 /// priority.
-fn ripe_due(conn: &Connection, claim: &Claim, pool: &str, known: &mut Known) -> Result<Millis, Fault> {
+fn ripe_due(conn: &Connection, claim: &ClaimRequest, pool: &str, known: &mut Known) -> Result<Millis, Fault> {
     let mut next = Millis::NEVER;
     let mut below = i64::MAX;
     let mut statement = conn.prepare_cached(READY_BELOW)?;

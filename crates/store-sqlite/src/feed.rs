@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use goldseam_core::Seq;
-use goldseam_store::feed::{beyond_end, no_place};
-use goldseam_store::{Fed, Feed, Record, Stirred, StoreError};
+use goldseam_store::feed::{place_beyond_end, unknown_place};
+use goldseam_store::{ChangedRuns, Feed, FeedEvent, Record, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::SqliteStore;
@@ -18,16 +18,16 @@ const STIRRED: &str = "SELECT DISTINCT r.id FROM events AS e JOIN runs AS r ON r
 
 fn number(place: Option<&str>) -> Result<i64, StoreError> {
     let number = |place: &str| place.parse().ok().filter(|number: &i64| *number >= 0);
-    place.map_or(Ok(0), |place| number(place).ok_or_else(|| no_place(place)))
+    place.map_or(Ok(0), |place| number(place).ok_or_else(|| unknown_place(place)))
 }
 
-fn fed(conn: &Connection, after: i64, limit: u32) -> Result<Vec<Fed>, Fault> {
+fn fed(conn: &Connection, after: i64, limit: u32) -> Result<Vec<FeedEvent>, Fault> {
     let mut statement = conn.prepare_cached(FED)?;
     let found = statement.query_map(params![after, limit], |row| {
         let place: i64 = row.get(0)?;
         let seq: i64 = row.get(2)?;
         let record = Record { seq: Seq(seq.unsigned_abs()), body: row.get(3)? };
-        Ok(Fed { place: place.to_string(), run: id(row, 1)?, record })
+        Ok(FeedEvent { place: place.to_string(), run: id(row, 1)?, record })
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
@@ -37,16 +37,16 @@ fn latest(conn: &Connection) -> Result<Option<i64>, Fault> {
     Ok(found.flatten())
 }
 
-fn stirred(conn: &Connection, after: Option<i64>) -> Result<Stirred, Fault> {
+fn stirred(conn: &Connection, after: Option<i64>) -> Result<ChangedRuns, Fault> {
     let end = latest(conn)?.unwrap_or(0);
     let mut statement = conn.prepare_cached(STIRRED)?;
     let found = statement.query_map(params![after.unwrap_or(end), end], |row| id(row, 0))?;
-    Ok(Stirred { runs: found.collect::<rusqlite::Result<_>>()?, mark: end.to_string() })
+    Ok(ChangedRuns { runs: found.collect::<rusqlite::Result<_>>()?, mark: end.to_string() })
 }
 
 #[async_trait]
 impl Feed for SqliteStore {
-    async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError> {
+    async fn events_after(&self, place: Option<&str>, limit: u32) -> Result<Vec<FeedEvent>, StoreError> {
         let after = number(place)?;
         let read = move |conn: &Connection| {
             let found = fed(conn, after, limit)?;
@@ -55,7 +55,7 @@ impl Feed for SqliteStore {
             Ok((found, beyond))
         };
         match self.readers.read(read).await? {
-            (_, true) => Err(beyond_end(place.unwrap_or_default())),
+            (_, true) => Err(place_beyond_end(place.unwrap_or_default())),
             (found, false) => Ok(found),
         }
     }
@@ -64,7 +64,7 @@ impl Feed for SqliteStore {
         Ok(self.readers.read(latest).await?.map(|number| number.to_string()))
     }
 
-    async fn stirred(&self, mark: Option<&str>) -> Result<Stirred, StoreError> {
+    async fn changed_runs(&self, mark: Option<&str>) -> Result<ChangedRuns, StoreError> {
         let after = mark.map(|mark| number(Some(mark))).transpose()?;
         self.readers.read(move |conn| stirred(conn, after)).await
     }

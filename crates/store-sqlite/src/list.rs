@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 use goldseam_core::{Millis, RunId, Status};
-use goldseam_store::{Cursor, Moment, Page, RecordKind, Row, RunFilter, RunOrder, Unreadable};
+use goldseam_store::{Cursor, OrderKey, Page, RecordKind, Row, RunFilter, RunOrder, Unreadable};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
@@ -61,10 +61,10 @@ fn is_narrow(filter: &RunFilter) -> bool {
 
 /// The column of the order; with a tag, that of the index of tags.
 fn column(filter: &RunFilter) -> &'static str {
-    match (filter.order.moment(), &filter.tag) {
-        (Moment::Created, None) => "r.created_at",
-        (Moment::Created, Some(_)) => "t.created_at",
-        (Moment::Recovered, _) => "r.recovered_at",
+    match (filter.order.key(), &filter.tag) {
+        (OrderKey::Created, None) => "r.created_at",
+        (OrderKey::Created, Some(_)) => "t.created_at",
+        (OrderKey::Recovered, _) => "r.recovered_at",
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn runs(
 ) -> Result<Page<Row>, Fault> {
     let limit = filter.limit as usize;
     let mut found = Vec::new();
-    let is_one_query = is_narrow(filter) || filter.order.moment() == Moment::Recovered;
+    let is_one_query = is_narrow(filter) || filter.order.key() == OrderKey::Recovered;
     if is_one_query || filter.statuses.is_empty() || filter.statuses.contains(&Status::Completed) {
         find(conn, query(filter, after, None), &mut found)?;
     } else {
@@ -93,7 +93,7 @@ pub(crate) fn runs(
     found.truncate(limit);
     let cursor = |found: &Found| {
         let run = RunId::new(found.id.as_str()).ok()?;
-        Some(Cursor { by: filter.order.moment(), at: Millis(found.at?), run })
+        Some(Cursor { by: filter.order.key(), at: Millis(found.at?), run })
     };
     let next = found.iter().rev().find_map(cursor).filter(|_| has_more).map(|cursor| cursor.to_string());
     let mut page = Page { next, ..Page::default() };
@@ -186,10 +186,10 @@ pub(crate) fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<S
     query.add(column(filter), []);
     match &filter.tag {
         Some((key, value)) => query.add(TAGGED, [text(key.as_str()), text(value)]),
-        None if filter.order.moment() == Moment::Recovered && !is_narrow(filter) => query.add(RECOVERED, []),
+        None if filter.order.key() == OrderKey::Recovered && !is_narrow(filter) => query.add(RECOVERED, []),
         None => query.add(PLAIN, []),
     }
-    if filter.order.moment() == Moment::Recovered {
+    if filter.order.key() == OrderKey::Recovered {
         query.add(" AND r.recovered_at IS NOT NULL", []);
     }
     if let Some(status) = status {

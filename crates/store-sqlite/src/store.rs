@@ -8,7 +8,7 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
+    Append, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
     RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 use rusqlite::Connection;
@@ -130,7 +130,7 @@ impl Store for SqliteStore {
         self.writer.write(WriteMode::DEFAULT, move |work| tasks::put(work, &task, expect)).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         self.writer.write(CLAIM, move |work| claim::claim(work, &claim)).await
     }
 

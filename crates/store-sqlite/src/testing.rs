@@ -13,7 +13,7 @@ use goldseam_core::{RunId, Seq, TaskId};
 use goldseam_store::conformance::damage::{Garble, Target};
 use goldseam_store::conformance::views::Cells;
 use goldseam_store::conformance::{Capabilities, Damage, Fixture, Views};
-use goldseam_store::{Clock, ManualClock};
+use goldseam_store::{ClockFn, ManualClock};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
@@ -46,7 +46,7 @@ pub async fn fixture_on_real_clock() -> Fixture {
     on(system_clock(), ManualClock::default()).with(capabilities)
 }
 
-fn on(clock: Clock, moved: ManualClock) -> Fixture {
+fn on(clock: ClockFn, moved: ManualClock) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let store = SqliteStore::open(&path, Options { clock, ..Options::default() }).unwrap();

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use goldseam_store::{Clock, StoreError};
+use goldseam_store::{ClockFn, StoreError};
 
 use crate::clock::system_clock;
 
@@ -48,7 +48,7 @@ pub struct Options {
     /// Most jobs that share one commit.
     pub group_max: usize,
     /// The store's clock.
-    pub clock: Clock,
+    pub clock: ClockFn,
 }
 
 impl Default for Options {

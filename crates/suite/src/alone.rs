@@ -6,7 +6,7 @@ use std::time::Duration;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Limits, Status};
-use goldseam_store::faulty::{Fault, Plan};
+use goldseam_store::faulty::{CallFault, FaultPlan};
 use goldseam_store::{FaultyStore, Row, RunFilter, TaskFilter};
 
 use super::ward::{Ward, id};
@@ -227,14 +227,14 @@ pub async fn three_deploys_cost_a_long_step_nothing(fixture: &Fixture) {
 /// A store that fails in the middle of healing leaves each run either healed or untouched.
 pub async fn failing_store_leaves_each_run_healed_or_untouched(fixture: &Fixture) {
     let ward = Ward::on(fixture);
-    for fault in [Fault::FailBefore, Fault::LoseReply] {
+    for fault in [CallFault::FailBefore, CallFault::LoseReply] {
         for number in 0..40 {
-            let run = format!("r-{number}-{}", fault == Fault::LoseReply);
+            let run = format!("r-{number}-{}", fault == CallFault::LoseReply);
             ward.start("two", &run, "true").await;
             let task = ward.task(&run).await.unwrap();
             ward.damage().lose_task(&task.id).await;
             let before = ward.names(&run).await;
-            let plan = Plan::pass().at(number, fault);
+            let plan = FaultPlan::pass().at(number, fault);
             let store = FaultyStore::new(Arc::clone(ward.store()), plan);
             let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
             let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));

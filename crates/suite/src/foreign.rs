@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam_core::task::{NewTask, Task, TaskState};
 use goldseam_core::{Failure, Limits, Millis, Payload, QueueName, TaskId};
-use goldseam_store::faulty::{Fault, Op, Plan};
+use goldseam_store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam_store::{FaultyStore, ForeignStates, TaskFilter};
 
 use super::ward::{Ward, id};
@@ -267,13 +267,15 @@ pub async fn an_engine_heals_foreign_states(fixture: &Fixture) {
 /// Whichever call fails, the next sweep leaves one task that the state names.
 pub async fn failing_store_leaves_foreign_state_to_the_next_sweep(fixture: &Fixture) {
     let Some(fixtures) = Fixtures::on(fixture) else { return };
-    for fault in [Fault::FailBefore, Fault::LoseReply] {
+    for fault in [CallFault::FailBefore, CallFault::LoseReply] {
         for number in 1..20 {
-            let name = format!("wf-{number}-{}", fault == Fault::LoseReply);
+            let name = format!("wf-{number}-{}", fault == CallFault::LoseReply);
             fixtures.put(&name, &state(&name, "running", "gone")).await;
             let before = fixtures.all_tasks().await.len();
-            let link =
-                Arc::new(FaultyStore::new(Arc::clone(fixtures.ward.store()), Plan::pass().at(number, fault)));
+            let link = Arc::new(FaultyStore::new(
+                Arc::clone(fixtures.ward.store()),
+                FaultPlan::pass().at(number, fault),
+            ));
             let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
             let client = Client::with(link.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), limits);
             let _ = client.sweeper(at_once()).sweep().await;
@@ -282,7 +284,7 @@ pub async fn failing_store_leaves_foreign_state_to_the_next_sweep(fixture: &Fixt
             assert_eq!(task.state, TaskState::Ready, "{fault:?} {number}");
             assert_eq!(fixtures.body(&name).await, state(&name, "running", task.id.as_str()));
             assert_eq!(fixtures.all_tasks().await.len(), before + 1, "{fault:?} {number}");
-            let reached = link.calls().iter().any(|call| call.op == Op::SwapForeign);
+            let reached = link.calls().iter().any(|call| call.op == StoreMethod::SwapForeign);
             fixtures.put(&name, &state(&name, "completed", "gone")).await;
             if reached && link.count() < number {
                 break;

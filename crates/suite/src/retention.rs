@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use goldseam_core::task::{NewTask, Task};
 use goldseam_core::{Event, Limits, QueueName, Seq, Status, TaskId};
-use goldseam_store::faulty::{Fault, Op, Plan as Faults};
+use goldseam_store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam_store::{Archive, Expect, FaultyStore, StoreError, Written};
 
 use super::ward::{Ward, id};
@@ -246,12 +246,12 @@ pub async fn next_prune_finishes_an_interrupted_one(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = engine(&ward).await;
     let deaths = [
-        (Op::Read, Fault::FailBefore),
-        (Op::Head, Fault::FailBefore),
-        (Op::Append, Fault::FailBefore),
-        (Op::Append, Fault::LoseReply),
-        (Op::Trim, Fault::FailBefore),
-        (Op::Trim, Fault::LoseReply),
+        (StoreMethod::Read, CallFault::FailBefore),
+        (StoreMethod::Head, CallFault::FailBefore),
+        (StoreMethod::Append, CallFault::FailBefore),
+        (StoreMethod::Append, CallFault::LoseReply),
+        (StoreMethod::Trim, CallFault::FailBefore),
+        (StoreMethod::Trim, CallFault::LoseReply),
     ];
     for (number, (op, fault)) in deaths.into_iter().enumerate() {
         let run = format!("r-{number}");
@@ -259,16 +259,19 @@ pub async fn next_prune_finishes_an_interrupted_one(fixture: &Fixture) {
         ward.reaches(&run, Status::Completed).await;
         is_old(&ward, &run).await;
         let (whole, archive) = (ward.names(&run).await, MemoryArchive::default());
-        let store = FaultyStore::new(Arc::clone(ward.store()), Faults::pass().every(op, fault));
+        let store = FaultyStore::new(Arc::clone(ward.store()), FaultPlan::pass().every(op, fault));
         let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
         let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));
         let client = Client::with(Arc::new(store), clock, entropy, limits);
         let died = prune(&client, &archive).await;
-        assert!(died.is_err() || (op, fault) == (Op::Append, Fault::LoseReply), "{op:?} {fault:?}: {died:?}");
+        assert!(
+            died.is_err() || (op, fault) == (StoreMethod::Append, CallFault::LoseReply),
+            "{op:?} {fault:?}: {died:?}"
+        );
         let left = ward.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
         let is_buried = ward.client.get(&id(&run)).await.unwrap().pruned.is_some();
         assert!(is_buried || left.len() == whole.len(), "{op:?} {fault:?}: {left:?}");
-        assert_eq!(is_buried, op == Op::Trim || fault == Fault::LoseReply, "{op:?} {fault:?}");
+        assert_eq!(is_buried, op == StoreMethod::Trim || fault == CallFault::LoseReply, "{op:?} {fault:?}");
         assert!(!is_buried || !archive.batches.lock().unwrap().is_empty(), "{op:?} {fault:?}");
         assert_eq!(ward.result::<u32>(&run).await, 10);
         prune(&ward.client, &archive).await.unwrap();

@@ -8,7 +8,7 @@ use goldseam::core::task::{NewTask, Task, TaskState};
 use goldseam::core::{LaneName, LockName, NodeId, TaskId};
 use goldseam::engine::claims::{ClaimRules, RecoveryStats};
 use goldseam::engine::queue::Want;
-use goldseam::store::faulty::{Called, Fault, Op, Plan};
+use goldseam::store::faulty::{CallFault, Called, FaultPlan, StoreMethod};
 use goldseam::store::{
     Expect, FaultyStore, LockFilter, ManualClock, MemoryStore, NodeRecord, NodeState, Store, TaskFilter,
     Written,
@@ -64,7 +64,7 @@ impl Fixture {
     }
 
     /// Returns a client whose calls are recorded and fail by `plan`.
-    fn faulty(&self, plan: Plan) -> (Client, Arc<FaultyStore>) {
+    fn faulty(&self, plan: FaultPlan) -> (Client, Arc<FaultyStore>) {
         let link = Arc::new(FaultyStore::new(self.store.clone(), plan));
         (Client::new(link.clone()), link)
     }
@@ -150,8 +150,17 @@ fn id(name: &str) -> TaskId {
     TaskId::new(name).unwrap()
 }
 
-fn writes(calls: &[Called]) -> Vec<Op> {
-    let write = |op: &Op| matches!(op, Op::Append | Op::PutTask | Op::PutLock | Op::PutRow | Op::Forget);
+fn writes(calls: &[Called]) -> Vec<StoreMethod> {
+    let write = |op: &StoreMethod| {
+        matches!(
+            op,
+            StoreMethod::Append
+                | StoreMethod::PutTask
+                | StoreMethod::PutLock
+                | StoreMethod::PutRow
+                | StoreMethod::Forget
+        )
+    };
     calls.iter().map(|called| called.op).filter(write).collect()
 }
 
@@ -243,7 +252,7 @@ async fn heartbeat_between_read_and_reclaim_keeps_the_claim() {
     fixture.client().queue().submit(strict("t")).await.unwrap();
     let held = fixture.claim("w").await.remove(0);
     fixture.clock.advance(10 * SECOND);
-    let (healer, link) = fixture.faulty(Plan::pass().at(7, Fault::Delay(Duration::from_millis(80))));
+    let (healer, link) = fixture.faulty(FaultPlan::pass().at(7, CallFault::Delay(Duration::from_millis(80))));
     let queue = fixture.client().queue();
     let beat = async {
         while link.count() < 7 {
@@ -253,7 +262,7 @@ async fn heartbeat_between_read_and_reclaim_keeps_the_claim() {
     };
     let claims = healer.claims();
     let (stats, ()) = tokio::join!(claims.detect_and_recover_stale(), beat);
-    assert_eq!(link.calls()[6].op, Op::PutTask);
+    assert_eq!(link.calls()[6].op, StoreMethod::PutTask);
     assert_eq!(stats.unwrap().entries_reclaimed, 0);
     queue.complete(&held.id, held.fence, Payload::null()).await.unwrap();
 }
@@ -264,7 +273,7 @@ async fn node_that_joins_during_healing_keeps_its_claims() {
     for name in ["t", "u"] {
         fixture.client().queue().submit(task(name)).await.unwrap();
     }
-    let (healer, link) = fixture.faulty(Plan::pass().at(7, Fault::Delay(Duration::from_millis(80))));
+    let (healer, link) = fixture.faulty(FaultPlan::pass().at(7, CallFault::Delay(Duration::from_millis(80))));
     let joins = async {
         while link.count() < 7 {
             tokio::task::yield_now().await;
@@ -275,9 +284,9 @@ async fn node_that_joins_during_healing_keeps_its_claims() {
     };
     let claims = healer.claims();
     let (stats, ()) = tokio::join!(claims.detect_and_recover_stale(), joins);
-    assert_eq!(link.calls()[6].op, Op::Tasks);
+    assert_eq!(link.calls()[6].op, StoreMethod::Tasks);
     assert_eq!(stats.unwrap().entries_reclaimed, 0);
-    assert_eq!(link.calls()[7].op, Op::Nodes, "the nodes are read again before tasks are judged");
+    assert_eq!(link.calls()[7].op, StoreMethod::Nodes, "the nodes are read again before tasks are judged");
 }
 
 #[tokio::test]
@@ -489,7 +498,7 @@ async fn mixed_claims(fixture: &Fixture) -> Process {
 async fn dry_run_counts_exactly_what_healing_changes() {
     for fixture in fixtures() {
         let _lives = mixed_claims(&fixture).await;
-        let (client, link) = fixture.faulty(Plan::pass());
+        let (client, link) = fixture.faulty(FaultPlan::pass());
         let claims = client.claims();
         let dry = claims.recovery_stats().await.unwrap();
         assert_eq!(writes(&link.calls()), [], "a dry run writes nothing");
@@ -507,7 +516,7 @@ async fn dry_run_counts_exactly_what_healing_changes() {
 #[tokio::test]
 async fn healing_a_healthy_store_writes_nothing() {
     for fixture in fixtures() {
-        let (client, link) = fixture.faulty(Plan::pass());
+        let (client, link) = fixture.faulty(FaultPlan::pass());
         let node = fixture.process(1).await;
         for n in 0..30 {
             client.queue().submit(task(&format!("t{n}"))).await.unwrap();
@@ -579,20 +588,20 @@ async fn reclaim_by_hand_spares_advance_tasks_of_live_nodes() {
 #[tokio::test]
 async fn healing_errors_do_not_fail_a_claim() {
     for on_file in [false, true] {
-        for fault in [Fault::FailBefore, Fault::LoseReply] {
+        for fault in [CallFault::FailBefore, CallFault::LoseReply] {
             let mut number = 1;
             loop {
                 let fixture = if on_file { Fixture::on_file() } else { Fixture::in_memory() };
                 let _lives = mixed_claims(&fixture).await;
                 fixture.client().queue().submit(task("wanted")).await.unwrap();
-                let (client, link) = fixture.faulty(Plan::pass().at(number, fault));
+                let (client, link) = fixture.faulty(FaultPlan::pass().at(number, fault));
                 let claimed = client.queue().claim(want("w")).await;
                 let calls = link.calls();
                 if calls.len() < usize::try_from(number).unwrap() {
                     break;
                 }
                 let failed = calls[usize::try_from(number).unwrap() - 1];
-                if failed.op != Op::Claim || fault == Fault::FailBefore {
+                if failed.op != StoreMethod::Claim || fault == CallFault::FailBefore {
                     let claimed = claimed.unwrap();
                     assert!(claimed.iter().any(|task| task.id == id("wanted")), "{failed:?} of {calls:?}");
                 }

@@ -144,7 +144,7 @@ async fn one(scenario: &'static str, point: FaultPoint) -> u64 {
 }
 
 /// Never injected: no scenario has `u64::MAX` calls.
-const STORE_IS_GOOD: goldseam_store::faulty::Fault = goldseam_store::faulty::Fault::FailBefore;
+const STORE_IS_GOOD: goldseam_store::faulty::CallFault = goldseam_store::faulty::CallFault::FailBefore;
 
 /// Injects a fault into every `step`th request from `first` on; returns the number of cases.
 async fn every(scenario: &'static str, first: u64, step: u64, wrong: Wrong) -> u64 {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use goldseam_core::{Millis, Seq};
 use goldseam_store::conformance::make;
-use goldseam_store::{Append, Claim, Expect, Store, StoreError, TaskChange, TaskFilter, Written};
+use goldseam_store::{Append, ClaimRequest, Expect, Store, StoreError, TaskChange, TaskFilter, Written};
 use rusqlite::ffi;
 
 use super::{append, open, run_id, task};
@@ -162,7 +162,7 @@ async fn dormant_tasks_do_not_slow_a_claim() {
     many.await.unwrap();
     let ready = task("ready", Millis(1));
     assert_eq!(store.put_task(ready, Expect::Absent).await.unwrap(), Written::Done);
-    let claim = Claim {
+    let claim = ClaimRequest {
         owner: "me".to_owned(),
         pools: vec!["default".to_owned()],
         kind: None,
@@ -226,7 +226,7 @@ async fn a_run_of_five_steps_writes_few_rows() {
     let before = writes().await.unwrap();
     let row = |after| make::append_with_row("a", after);
     store.append(Append { tasks: vec![make::create(make::advance("a", "t"))], ..row(0) }).await.unwrap();
-    let claim = Claim { pools: vec![make::advance_pool()], ..make::claim_at(Millis::NEVER) };
+    let claim = ClaimRequest { pools: vec![make::advance_pool()], ..make::claim_at(Millis::NEVER) };
     let claimed = store.claim(claim).await.unwrap().tasks;
     assert_eq!(claimed.len(), 1);
     store.append(append("a", 1, &["run.claimed", "run.started"])).await.unwrap();

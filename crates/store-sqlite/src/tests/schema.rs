@@ -5,7 +5,7 @@ use std::path::Path;
 use goldseam_core::{Millis, Seq, Status, Summary};
 use goldseam_store::check::Migrated;
 use goldseam_store::conformance::make;
-use goldseam_store::{Cursor, Moment, RunFilter, RunOrder, Store};
+use goldseam_store::{Cursor, OrderKey, RunFilter, RunOrder, Store};
 use rusqlite::{Connection, StatementStatus, params};
 
 use super::{append, code, open};
@@ -65,7 +65,7 @@ fn lists_recovered_runs_without_sorting() {
     let path = folder.path().join("gold.db");
     drop(open(&path));
     let conn = Connection::open(&path).unwrap();
-    let after = Cursor { by: Moment::Recovered, at: Millis(1), run: make::run("r") };
+    let after = Cursor { by: OrderKey::Recovered, at: Millis(1), run: make::run("r") };
     let any = RunFilter { order: RunOrder::Recovered, ..RunFilter::default() };
     let active = RunFilter { statuses: vec![Status::Running], since: Some(Millis(1)), ..any.clone() };
     for filter in [any, active] {

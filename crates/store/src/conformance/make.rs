@@ -9,7 +9,7 @@ use goldseam_core::{
 
 use super::Fixture;
 use crate::api::{
-    Append, Claim, ClaimedTasks, Expect, Head, Record, Row, Store, TaskChange, TaskFilter, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, Head, Record, Row, Store, TaskChange, TaskFilter, Written,
 };
 
 /// The base time of the cases.
@@ -141,8 +141,8 @@ pub fn create(task: Task) -> TaskChange {
 }
 
 /// Returns a claim of everything that is due in the common queue at `now`.
-pub fn claim_at(now: Millis) -> Claim {
-    Claim {
+pub fn claim_at(now: Millis) -> ClaimRequest {
+    ClaimRequest {
         owner: "n1".to_owned(),
         pools: vec![QUEUE.to_owned(), advance_pool()],
         kind: None,

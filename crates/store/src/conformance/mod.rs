@@ -42,7 +42,7 @@ pub use damage::Damage;
 pub use views::Views;
 
 use crate::api::Store;
-use crate::clock::{Clock, ManualClock};
+use crate::clock::{ClockFn, ManualClock};
 use crate::memory::MemoryStore;
 
 /// What a store promises beyond the trait; a case that needs more is skipped.
@@ -94,7 +94,7 @@ impl Fixture {
     }
 
     /// Creates a fixture of a memory store with a clock that the cases do not move.
-    pub fn memory_on(clock: Clock) -> Self {
+    pub fn memory_on(clock: ClockFn) -> Self {
         let store = Arc::new(MemoryStore::new(clock));
         let capabilities = Capabilities { manual_clock: false, ..Capabilities::default() };
         let fixture = Self::new(Arc::clone(&store) as Arc<dyn Store>, ManualClock::default());

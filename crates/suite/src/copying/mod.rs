@@ -356,7 +356,7 @@ pub async fn filled_store_can_be_copied_again(from: &Fixture, to: &Fixture) {
 }
 
 /// A clock that always shows the store's current time.
-async fn clock(fixture: &Fixture) -> goldseam_store::Clock {
+async fn clock(fixture: &Fixture) -> goldseam_store::ClockFn {
     let now = fixture.store.now().await.unwrap();
     std::sync::Arc::new(move || now)
 }

@@ -10,7 +10,7 @@ use goldseam_engine::healer::feed::Healing;
 use goldseam_engine::{Client, OsEntropy, SystemClock};
 use goldseam_store::FaultyStore;
 use goldseam_store::conformance::Fixture;
-use goldseam_store::faulty::{Op, Plan};
+use goldseam_store::faulty::{FaultPlan, StoreMethod};
 use goldseam_suite::ward::{Ward, id};
 
 /// A store with a manual clock.
@@ -105,11 +105,11 @@ async fn page_continues_after_the_previous_one() {
 async fn reads_only_as_many_logs_as_requested() {
     let place = five().await;
     let reads = async |since: Option<Millis>, limit| {
-        let store = Arc::new(FaultyStore::new(Arc::clone(&place.fixture.store), Plan::pass()));
+        let store = Arc::new(FaultyStore::new(Arc::clone(&place.fixture.store), FaultPlan::pass()));
         let client =
             Client::with(store.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), Limits::default());
         client.recoveries(since, limit).await.unwrap();
-        store.calls().iter().filter(|call| call.op == Op::Read).count()
+        store.calls().iter().filter(|call| call.op == StoreMethod::Read).count()
     };
     let all = reads(None, 10).await;
     let each = all / 4;

@@ -13,7 +13,7 @@ use goldseam_engine::healer::sweeper::{Fate, SweepOptions, SweepReport};
 use goldseam_engine::queue::Want;
 use goldseam_engine::{Client, Clock, Context, Engine, OsEntropy, SystemClock};
 use goldseam_store::conformance::Fixture;
-use goldseam_store::faulty::{Op, Plan};
+use goldseam_store::faulty::{FaultPlan, StoreMethod};
 use goldseam_store::{Expect, FaultyStore, TaskFilter};
 use goldseam_suite::eventually;
 use goldseam_suite::ward::{Ward, id};
@@ -28,13 +28,13 @@ fn at_once() -> SweepOptions {
 
 /// A client whose calls are counted.
 fn counted(fixture: &Fixture) -> (Arc<FaultyStore>, Client) {
-    let store = Arc::new(FaultyStore::new(Arc::clone(&fixture.store), Plan::pass()));
+    let store = Arc::new(FaultyStore::new(Arc::clone(&fixture.store), FaultPlan::pass()));
     let client = Client::with(store.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), Limits::default());
     (store, client)
 }
 
 fn reads(store: &FaultyStore) -> usize {
-    store.calls().iter().filter(|call| call.op == Op::Read).count()
+    store.calls().iter().filter(|call| call.op == StoreMethod::Read).count()
 }
 
 fn counts(report: &SweepReport) -> [u64; 4] {
