@@ -18,7 +18,7 @@ use crate::preflight::Order;
 
 /// A parsed store URL.
 enum StoreUrl {
-    Sqlite(PathBuf, goldseam_store_sqlite::Options),
+    Sqlite(PathBuf, goldseam_store_sqlite::SqliteOptions),
     #[cfg(feature = "postgres")]
     Postgres(Box<goldseam_store_postgres::Options>),
     #[cfg(feature = "object")]
@@ -124,7 +124,7 @@ async fn open_current_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
 /// Returns the files of a store that other users of this machine may read or write; none unless it is a SQLite store.
 pub fn exposed_files(url: &str) -> Vec<PathBuf> {
     match StoreUrl::parse(url) {
-        Ok(StoreUrl::Sqlite(path, _)) => goldseam_store_sqlite::private::exposed(&path),
+        Ok(StoreUrl::Sqlite(path, _)) => goldseam_store_sqlite::permissions::exposed(&path),
         _ => Vec::new(),
     }
 }

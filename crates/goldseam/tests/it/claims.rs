@@ -14,7 +14,7 @@ use goldseam::store::{
     Written,
 };
 use goldseam::{Client, Config, Millis, Payload};
-use goldseam_store_sqlite::{Options, SqliteStore};
+use goldseam_store_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::support::{self, Scratch, eventually, new_task};
 
@@ -125,7 +125,7 @@ impl Fixture {
 }
 
 fn open(folder: &tempfile::TempDir, clock: &ManualClock) -> SqliteStore {
-    let options = Options { clock: clock.clock(), ..Options::default() };
+    let options = SqliteOptions { clock: clock.clock(), ..SqliteOptions::default() };
     SqliteStore::open(&folder.path().join("gold.db"), options).unwrap()
 }
 

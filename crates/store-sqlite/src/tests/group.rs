@@ -11,9 +11,9 @@ use rusqlite::ffi;
 
 use super::{append, open, run_id, task};
 use crate::SqliteStore;
-use crate::fault::Fault;
+use crate::fault::SqliteFault;
 use crate::run_numbers::RunNumbers;
-use crate::writer::{Work, WriteMode};
+use crate::writer::{JobContext, WriteMode};
 
 /// Holds the writer inside a transaction until the gate opens, so that the next jobs form one group.
 async fn hold(store: &Arc<SqliteStore>) -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
@@ -33,8 +33,8 @@ async fn hold(store: &Arc<SqliteStore>) -> (mpsc::Sender<()>, tokio::task::JoinH
     (open, holder)
 }
 
-fn failing(code: i32) -> Fault {
-    Fault::Sql(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+fn failing(code: i32) -> SqliteFault {
+    SqliteFault::Sql(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn dormant_tasks_do_not_slow_a_claim() {
     let mut conn = rusqlite::Connection::open(store.path()).unwrap();
     conn.progress_handler(10, Some(tick)).unwrap();
     let mut run_numbers = RunNumbers::default();
-    let work = Work::new(&conn, &mut run_numbers, Millis(100));
+    let work = JobContext::new(&conn, &mut run_numbers, Millis(100));
     let claimed = crate::claim::claim(&work, &claim).unwrap();
     let steps = steps.load(Ordering::Relaxed);
     assert_eq!(claimed.tasks.len(), 1);

@@ -9,8 +9,8 @@ use goldseam_testbed::disk::{Change, Disk, File, Journal};
 use rusqlite::Connection;
 
 use super::{append, open};
-use crate::fault::Fault;
-use crate::writer::{Work, WriteMode};
+use crate::fault::SqliteFault;
+use crate::writer::{JobContext, WriteMode};
 
 /// The database of a test binary that writes under a journalling disk.
 const CHILD: &str = "GOLDSEAM_TEST_SYNC_DB";
@@ -23,7 +23,7 @@ const NORMAL: i64 = 1;
 const FULL: i64 = 2;
 
 /// The setting of the writer's connection, read inside a transaction.
-fn synchronous(work: &mut Work<'_>) -> Result<i64, Fault> {
+fn synchronous(work: &mut JobContext<'_>) -> Result<i64, SqliteFault> {
     Ok(work.conn.pragma_query_value(None, "synchronous", |row| row.get(0))?)
 }
 
