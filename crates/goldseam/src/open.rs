@@ -20,7 +20,7 @@ use crate::preflight::Order;
 enum StoreUrl {
     Sqlite(PathBuf, goldseam_store_sqlite::SqliteOptions),
     #[cfg(feature = "postgres")]
-    Postgres(Box<goldseam_store_postgres::Options>),
+    Postgres(Box<goldseam_store_postgres::PostgresOptions>),
     #[cfg(feature = "object")]
     Object(Box<goldseam_store_object::Options>),
 }

@@ -19,14 +19,14 @@ struct Anchor {
 }
 
 /// A clock that never goes back.
-pub(crate) struct StoreClock {
+pub(crate) struct PgClock {
     /// A clock that replaces the database's.
     injected: Option<ClockFn>,
     anchor: Mutex<Anchor>,
     latest: AtomicI64,
 }
 
-impl StoreClock {
+impl PgClock {
     pub(crate) fn new(injected: Option<ClockFn>) -> Self {
         let anchor = Anchor { time: 0, at: MonotonicTime::now() };
         Self { injected, anchor: Mutex::new(anchor), latest: AtomicI64::new(0) }
@@ -71,8 +71,8 @@ fn milliseconds(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
-impl fmt::Debug for StoreClock {
+impl fmt::Debug for PgClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("StoreClock").field(&self.now()).finish()
+        f.debug_tuple("PgClock").field(&self.now()).finish()
     }
 }
