@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use goldseam::healer::sweeper::SweepOptions;
 use goldseam::{Client, Config, Engine, OpenEngine as _, Payload, RunId, Status};
-use goldseam_store_object::{BucketStore, Tally};
+use goldseam_store_object::{BucketStore, RequestCounts};
 
 use crate::Fallible;
 use crate::report::Report;
@@ -80,8 +80,8 @@ struct Requests {
 }
 
 impl Requests {
-    fn per(tally: Tally, what: f64) -> Self {
-        let Tally { puts, beats, gets, lists, deletes } = tally;
+    fn per(tally: RequestCounts, what: f64) -> Self {
+        let RequestCounts { puts, beats, gets, lists, deletes } = tally;
         let each = |count: u64| count as f64 / what;
         // Every node beats, whether it is idle or not.
         let puts = puts - beats;
@@ -163,23 +163,23 @@ impl Node {
 
     /// Returns the requests per second during `span`.
     async fn watch(&self, span: Duration) -> Requests {
-        let before = self.store.tally();
+        let before = self.store.request_counts();
         let began = Instant::now();
         tokio::time::sleep(span).await;
-        Requests::per(self.store.tally().since(&before), began.elapsed().as_secs_f64())
+        Requests::per(self.store.request_counts().since(&before), began.elapsed().as_secs_f64())
     }
 }
 
 /// Returns the requests per run on the engine that starts it.
 async fn own_runs(node: &Node, idle: &Requests) -> Fallible<Requests> {
-    let before = node.store.tally();
+    let before = node.store.request_counts();
     let began = Instant::now();
     for number in 0..RUNS {
         let run = node.engine.start("steps", &format!("own-{number}"), &STEPS).await?;
         run.result::<()>().await?;
     }
     tokio::time::sleep(SETTLE).await;
-    let per_run = Requests::per(node.store.tally().since(&before), f64::from(RUNS));
+    let per_run = Requests::per(node.store.request_counts().since(&before), f64::from(RUNS));
     Ok(per_run.without(idle, began.elapsed().as_secs_f64() / f64::from(RUNS)))
 }
 
@@ -187,8 +187,8 @@ async fn own_runs(node: &Node, idle: &Requests) -> Fallible<Requests> {
 async fn others_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<Requests> {
     let store = Arc::new(BucketStore::open_url(url).await?);
     let client = Client::new(store.clone());
-    let before = node.store.tally();
-    let clients = store.tally();
+    let before = node.store.request_counts();
+    let clients = store.request_counts();
     let began = Instant::now();
     for number in 0..RUNS {
         let id = RunId::new(format!("other-{number}"))?;
@@ -198,8 +198,9 @@ async fn others_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<Reques
     }
     tokio::time::sleep(SETTLE).await;
     let took = began.elapsed().as_secs_f64() / f64::from(RUNS);
-    let nodes = Requests::per(node.store.tally().since(&before), f64::from(RUNS)).without(idle, took);
-    let clients = Requests::per(store.tally().since(&clients), f64::from(RUNS));
+    let nodes =
+        Requests::per(node.store.request_counts().since(&before), f64::from(RUNS)).without(idle, took);
+    let clients = Requests::per(store.request_counts().since(&clients), f64::from(RUNS));
     Ok(nodes.both(clients, |a, b| a + b))
 }
 
@@ -217,10 +218,10 @@ async fn waiting_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<(Requ
     let store = Arc::new(BucketStore::open_url(url).await?);
     let mut sweeper = Client::new(store.clone()).sweeper(SweepOptions::default());
     sweeper.sweep().await?;
-    let before = store.tally();
+    let before = store.request_counts();
     sweeper.sweep().await?;
     Ok((
         waited.times(1.0 / f64::from(WAITING)),
-        Requests::per(store.tally().since(&before), f64::from(WAITING)),
+        Requests::per(store.request_counts().since(&before), f64::from(WAITING)),
     ))
 }

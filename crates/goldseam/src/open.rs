@@ -22,7 +22,7 @@ enum StoreUrl {
     #[cfg(feature = "postgres")]
     Postgres(Box<goldseam_store_postgres::PostgresOptions>),
     #[cfg(feature = "object")]
-    Object(Box<goldseam_store_object::Options>),
+    Object(Box<goldseam_store_object::BucketOptions>),
 }
 
 impl StoreUrl {
@@ -203,7 +203,7 @@ async fn exists(url: &str) -> Result<bool, EngineError> {
         #[cfg(feature = "postgres")]
         StoreUrl::Postgres(options) => goldseam_store_postgres::check::check(*options).await?.schema > 0,
         #[cfg(feature = "object")]
-        StoreUrl::Object(options) => goldseam_store_object::is_there(&options).await?,
+        StoreUrl::Object(options) => goldseam_store_object::exists(&options).await?,
     })
 }
 

@@ -23,13 +23,13 @@ const STILL_MAX: i64 = 2 * SECOND;
 /// The bounds of the server's clock at a moment of this machine's monotonic clock. In nanoseconds: every response moves
 /// them, and rounding errors would add up.
 #[derive(Debug, Clone, Copy)]
-struct Bounds {
+struct ClockBounds {
     least: i64,
     most: i64,
     at: MonotonicTime,
 }
 
-impl Bounds {
+impl ClockBounds {
     /// The bounds at a later moment, wider by the possible drift.
     fn at(self, at: MonotonicTime) -> Self {
         let passed = nanoseconds(at.since(self.at));
@@ -45,7 +45,7 @@ impl Bounds {
 /// What is known of the server's clock.
 #[derive(Debug, Clone, Copy)]
 struct Estimate {
-    bounds: Bounds,
+    bounds: ClockBounds,
     /// How far this clock is ahead of the server's clock, which was set back.
     ahead: i64,
 }
@@ -58,14 +58,14 @@ impl Estimate {
 }
 
 /// A clock that never goes back, and never stops for long: even if the server's clock is set back by hours, waits end.
-pub(crate) struct StoreClock {
+pub(crate) struct BucketClock {
     /// A clock that replaces the server's.
     injected: Option<ClockFn>,
     known: Mutex<Option<Estimate>>,
     latest: AtomicI64,
 }
 
-impl StoreClock {
+impl BucketClock {
     pub(crate) fn new(injected: Option<ClockFn>) -> Self {
         Self { injected, known: Mutex::new(None), latest: AtomicI64::new(0) }
     }
@@ -111,8 +111,8 @@ impl StoreClock {
         let least = second.saturating_mul(SECOND);
         // The server read its clock after `sent` and before now.
         let most = least.saturating_add(SECOND).saturating_add(nanoseconds(at.since(sent)));
-        let observed = Bounds { least, most, at };
-        let both = known.map(|known| known.bounds.at(at)).map(|known| Bounds {
+        let observed = ClockBounds { least, most, at };
+        let both = known.map(|known| known.bounds.at(at)).map(|known| ClockBounds {
             least: known.least.max(observed.least),
             most: known.most.min(observed.most),
             at,
@@ -127,9 +127,9 @@ fn nanoseconds(span: Duration) -> i64 {
     i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
 
-impl fmt::Debug for StoreClock {
+impl fmt::Debug for BucketClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("StoreClock").field(&self.now()).finish()
+        f.debug_tuple("BucketClock").field(&self.now()).finish()
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn responses_narrow_the_bounds() {
-        let clock = StoreClock::new(None);
+        let clock = BucketClock::new(None);
         assert!(!clock.is_set());
         clock.observe(1_000, MonotonicTime::now());
         let first = clock.now().0;
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn many_responses_do_not_slow_the_clock() {
         let begun = MonotonicTime::now();
-        let first = Bounds { least: 0, most: 0, at: begun };
+        let first = ClockBounds { least: 0, most: 0, at: begun };
         let mut carried = first;
         let mut responses = 0;
         while begun.elapsed() < Duration::from_millis(20) {
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn follows_a_clock_that_was_set_but_never_goes_back() {
-        let clock = StoreClock::new(None);
+        let clock = BucketClock::new(None);
         clock.observe(5_000, MonotonicTime::now());
         let before = clock.now();
         clock.observe(1_000, MonotonicTime::now());
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_advances_and_recovers() {
-        let clock = StoreClock::new(None);
+        let clock = BucketClock::new(None);
         clock.observe(5_000, MonotonicTime::now());
         clock.observe(1_000, MonotonicTime::now());
         let before = clock.now().0;

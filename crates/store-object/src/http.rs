@@ -14,7 +14,7 @@ use object_store::client::{
 };
 use tokio::runtime::{Builder, Handle};
 
-use crate::clock::{MonotonicTime, StoreClock};
+use crate::clock::{BucketClock, MonotonicTime};
 use crate::fault::{self, ErrorResponse, NoKeys};
 use crate::request_counter::RequestCounter;
 
@@ -51,14 +51,14 @@ pub(crate) fn later(span: Duration, work: impl Future<Output = ()> + Send + 'sta
 /// Learns the time, the latency and the name of a server from its responses.
 #[derive(Debug)]
 pub(crate) struct ResponseObserver {
-    clock: Arc<StoreClock>,
+    clock: Arc<BucketClock>,
     counter: Arc<RequestCounter>,
     round_trips: Mutex<RoundTrips>,
     server: OnceLock<String>,
 }
 
 impl ResponseObserver {
-    pub(crate) fn new(clock: Arc<StoreClock>, counter: Arc<RequestCounter>) -> Self {
+    pub(crate) fn new(clock: Arc<BucketClock>, counter: Arc<RequestCounter>) -> Self {
         Self { clock, counter, round_trips: Mutex::new(RoundTrips::default()), server: OnceLock::new() }
     }
 
@@ -225,7 +225,7 @@ mod tests {
     use object_store::{ObjectStoreExt, RetryConfig};
 
     use super::*;
-    use crate::fault::{Failure, Verdict};
+    use crate::fault::{RequestFailure, RequestVerdict};
 
     #[test]
     fn the_estimate_is_the_longest_recent_round_trip() {
@@ -243,8 +243,8 @@ mod tests {
     }
 
     /// The failure of a request whose keys come from this address.
-    async fn failure_with_keys_from(endpoint: &str) -> Failure {
-        let observer = Arc::new(ResponseObserver::new(Arc::new(StoreClock::new(None)), Arc::default()));
+    async fn failure_with_keys_from(endpoint: &str) -> RequestFailure {
+        let observer = Arc::new(ResponseObserver::new(Arc::new(BucketClock::new(None)), Arc::default()));
         let s3 = AmazonS3Builder::new()
             .with_bucket_name("bucket")
             .with_metadata_endpoint(endpoint)
@@ -252,13 +252,13 @@ mod tests {
             .with_http_connector(Connector { observer, imds_v1_fallback: false })
             .build()
             .unwrap();
-        Failure::of(&s3.get(&"k".into()).await.unwrap_err())
+        RequestFailure::of(&s3.get(&"k".into()).await.unwrap_err())
     }
 
     #[tokio::test]
     async fn sends_no_request_without_keys() {
         let failure = failure_with_keys_from("http://127.0.0.1:1").await;
-        assert_eq!(failure.verdict(), Verdict::Failed { done: Some(false) });
+        assert_eq!(failure.verdict(), RequestVerdict::Failed { done: Some(false) });
         let expected = "the environment has no access keys, and 127.0.0.1 provides none: ";
         assert!(failure.to_string().starts_with(expected), "{failure}");
     }

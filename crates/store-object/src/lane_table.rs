@@ -8,12 +8,12 @@ use bytes::Bytes;
 use goldseam_core::{LaneName, TaskId};
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::Object;
+use crate::bucket::StoredObject;
 use crate::clock::MonotonicTime;
 
 /// The record of `lane/{name}`.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Lane {
+pub(crate) struct LaneRecord {
     pub(crate) holder: Option<TaskId>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct UnclaimedLanes {
 
 impl UnclaimedLanes {
     /// How long this process has seen the lane with exactly this content.
-    pub(crate) fn age(&self, lane: &LaneName, found: &Object) -> Duration {
+    pub(crate) fn age(&self, lane: &LaneName, found: &StoredObject) -> Duration {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = since.entry(lane.clone()).or_insert_with(|| (found.body.clone(), MonotonicTime::now()));
         if seen.0 != found.body {

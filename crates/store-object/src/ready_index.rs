@@ -10,7 +10,7 @@ use std::time::Duration;
 use goldseam_core::Millis;
 use goldseam_store::StoreError;
 
-use crate::bucket::Bucket;
+use crate::bucket::BucketPrefix;
 use crate::clock::MonotonicTime;
 use crate::keys::{self, TaskMarker};
 
@@ -99,7 +99,7 @@ impl ReadyIndex {
     /// All markers except the skipped ones. Lists them again if the last list is older than `age_max`.
     pub(crate) async fn markers(
         &self,
-        bucket: &Bucket,
+        bucket: &BucketPrefix,
         age_max: Duration,
     ) -> Result<Vec<(String, TaskMarker)>, StoreError> {
         self.refresh(bucket, age_max).await?;
@@ -125,7 +125,7 @@ impl ReadyIndex {
     }
 
     /// Lists the folders whose last list is too old. Returns whether there are new markers.
-    pub(crate) async fn refresh(&self, bucket: &Bucket, age_max: Duration) -> Result<bool, StoreError> {
+    pub(crate) async fn refresh(&self, bucket: &BucketPrefix, age_max: Duration) -> Result<bool, StoreError> {
         let _only_list = self.listing.lock().await;
         let mut has_new = false;
         if !self.folder(keys::NOW).is_fresh(age_max) {
@@ -137,7 +137,7 @@ impl ReadyIndex {
         Ok(has_new)
     }
 
-    async fn list(&self, bucket: &Bucket, name: &str, limit: usize) -> Result<bool, StoreError> {
+    async fn list(&self, bucket: &BucketPrefix, name: &str, limit: usize) -> Result<bool, StoreError> {
         self.folder(name).during_list = Some(Vec::new());
         let at = MonotonicTime::now();
         let listed = bucket.list(name, None, limit).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam_store::StoreError;
 
-use crate::bucket::{Bucket, Put, PutCondition};
+use crate::bucket::{BucketPrefix, Put, PutCondition};
 use crate::clock::MonotonicTime;
 use crate::probe::{self, ProbeObjects, broken};
 
@@ -68,7 +68,7 @@ impl fmt::Display for Latencies {
 }
 
 /// Tests a server for about two seconds. Returns none if these access keys may not write.
-pub(crate) async fn run(bucket: &Bucket) -> Result<Option<SoakReport>, StoreError> {
+pub(crate) async fn run(bucket: &BucketPrefix) -> Result<Option<SoakReport>, StoreError> {
     let versioned = match probe::probe(bucket).await {
         Ok(result) => result.versioned,
         Err(StoreError::Refused { code: "GS0219", .. }) => return Ok(None),

@@ -8,15 +8,15 @@ use bytes::Bytes;
 use goldseam_fake_s3::{Clock, FakeS3, Fault, Gate, Listing, Match, Op, Refusal};
 use goldseam_store::StoreError;
 
-use super::{Bucket, Put, PutCondition, Tag};
-use crate::clock::StoreClock;
+use super::{BucketPrefix, ObjectTag, Put, PutCondition};
+use crate::clock::BucketClock;
 use crate::connect::connect;
 use crate::request_counter::RequestCounter;
 
 struct Setup {
     fake: FakeS3,
-    bucket: Bucket,
-    clock: Arc<StoreClock>,
+    bucket: BucketPrefix,
+    clock: Arc<BucketClock>,
     counter: Arc<RequestCounter>,
 }
 
@@ -25,7 +25,7 @@ fn setup(call_timeout: Duration) -> Setup {
     let fake = FakeS3::start().unwrap();
     let mut options = crate::url::parse(&fake.url("p")).unwrap();
     options.call_timeout = call_timeout;
-    let clock = Arc::new(StoreClock::new(None));
+    let clock = Arc::new(BucketClock::new(None));
     let counter = Arc::new(RequestCounter::default());
     let bucket = connect(&options, Arc::clone(&clock), Arc::clone(&counter)).unwrap();
     Setup { fake, bucket, clock, counter }
@@ -48,7 +48,7 @@ impl Setup {
         self.bucket.put_if("k", Bytes::from_static(body.as_bytes()), PutCondition::Absent).await
     }
 
-    async fn made(&self) -> Tag {
+    async fn made(&self) -> ObjectTag {
         let Put::Done(tag) = self.create("first").await.unwrap() else { panic!("it was there") };
         tag
     }
@@ -203,7 +203,7 @@ async fn a_write_that_may_be_done_is_never_busy_or_refused() {
 }
 
 /// A write is done, its response is lost, and another writer writes before it is sent again.
-async fn overtaken(when: impl FnOnce(Tag) -> PutCondition) -> Result<Put, StoreError> {
+async fn overtaken(when: impl FnOnce(ObjectTag) -> PutCondition) -> Result<Put, StoreError> {
     let setup = Arc::new(patient());
     let tag = setup.made().await;
     let when = when(tag);
@@ -240,7 +240,7 @@ async fn a_write_that_may_be_overwritten_is_unknown() {
 async fn an_unreachable_server_is_busy() {
     let url = "s3://bucket/p?endpoint=http://127.0.0.1:1&region=r&access_key_id=a&secret_access_key=b";
     let options = crate::url::parse(url).unwrap();
-    let bucket = connect(&options, Arc::new(StoreClock::new(None)), Arc::default()).unwrap();
+    let bucket = connect(&options, Arc::new(BucketClock::new(None)), Arc::default()).unwrap();
     let put = bucket.put_if("k", "x".into(), PutCondition::Absent).await;
     let Err(StoreError::Busy { source, .. }) = put else { panic!("{put:?}") };
     assert!(source.to_string().contains("refused"), "{source}");

@@ -9,11 +9,11 @@ use goldseam_fake_s3::{Conditions, FakeS3, Fault, Gate, Logged, Match, Op, Refus
 use goldseam_store::conformance::deadline::calls_that_hang;
 use goldseam_store::{Expect, Store, Written};
 use goldseam_store_object::url::parse;
-use goldseam_store_object::{BucketStore, Options, check, migrate};
+use goldseam_store_object::{BucketOptions, BucketStore, check, migrate};
 
 use crate::support::{code, shown};
 
-fn at(fake: &FakeS3) -> Options {
+fn at(fake: &FakeS3) -> BucketOptions {
     parse(&fake.url("p")).unwrap()
 }
 
