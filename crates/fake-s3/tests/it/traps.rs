@@ -103,7 +103,7 @@ async fn a_read_only_server_and_a_missing_bucket_refuse() {
     let error = client.delete(&["k"]).await.unwrap_err();
     assert!(error.to_string().contains("AccessDenied"), "{error}");
     assert_eq!(client.get("k").await.unwrap(), "v");
-    let bucket = goldseam_testbed::s3::Bucket::parse(&fake.url("")).unwrap();
+    let bucket = goldseam_testbed::s3::TestBucket::parse(&fake.url("")).unwrap();
     let error = Client::new(&bucket.named("other"), 0).get("k").await.unwrap_err();
     assert!(error.to_string().contains("NoSuchBucket"), "{error}");
 }
