@@ -13,7 +13,7 @@ use goldseam_core::{
 use goldseam_store::Record;
 
 use super::*;
-use crate::journal::{Ack, Answer, Executed, ObservedEffect, Window};
+use crate::journal::{Ack, Executed, ObservedEffect, StartReply, Window};
 
 const RUN: &str = "r";
 
@@ -29,7 +29,7 @@ fn path(text: &str) -> Path {
 struct Maker {
     place: Place,
     bodies: Vec<String>,
-    facts: crate::journal::Facts,
+    facts: crate::journal::JournalFacts,
 }
 
 impl Maker {
@@ -41,7 +41,11 @@ impl Maker {
             epoch: None,
             write: WriteId(1),
         };
-        Self { place, bodies: Vec::new(), facts: crate::journal::Facts { kills: 9, ..Default::default() } }
+        Self {
+            place,
+            bodies: Vec::new(),
+            facts: crate::journal::JournalFacts { kills: 9, ..Default::default() },
+        }
     }
 
     /// A run that was queued, claimed and started.
@@ -80,12 +84,12 @@ impl Maker {
         self
     }
 
-    fn evidence(self) -> Evidence {
+    fn evidence(self) -> SimEvidence {
         let records: Vec<Record> =
             (1..).zip(self.bodies).map(|(seq, body)| Record { seq: Seq(seq), body }).collect();
         let mut log = Log::of(records, None);
         log.row = derive(&run(), &log.events, log.head).ok().map(|state| state.summary);
-        let mut evidence = Evidence { facts: self.facts, ..Evidence::default() };
+        let mut evidence = SimEvidence { facts: self.facts, ..SimEvidence::default() };
         evidence.logs.insert(run(), log);
         evidence
     }
@@ -216,12 +220,12 @@ fn opened(branch: u32, parent: u32, cutoff: u64) -> Event {
     })
 }
 
-fn good() -> Evidence {
+fn good() -> SimEvidence {
     let maker = Maker::started().event(done("a", 0, false)).event(signal("s1")).event(waits("w", None));
     maker.event(takes("w", 5)).event(over()).evidence()
 }
 
-fn caught(check: fn(&Evidence) -> Vec<Violation>, bad: &Evidence) {
+fn caught(check: fn(&SimEvidence) -> Vec<Violation>, bad: &SimEvidence) {
     assert_eq!(check(&good()), [], "the good history must pass");
     assert!(!check(bad).is_empty(), "the bad history must be caught");
 }
@@ -283,7 +287,7 @@ fn begun(life: usize, order: u64, key: &str) -> ObservedEffect {
 }
 
 /// Incarnation 1 has claimed the run, incarnation 2 has taken it over and completed `a` at 50.
-fn taken_over(seen: &[(usize, u64)], frozen: &[usize]) -> Evidence {
+fn taken_over(seen: &[(usize, u64)], frozen: &[usize]) -> SimEvidence {
     let mut evidence = Maker::started().event(claimed_by("n2")).event(done("a", 0, false)).evidence();
     let log = &evidence.logs[&run()];
     let key = log.key(&run(), &log.events[4], &path("a"));
@@ -546,7 +550,7 @@ fn i13_catches_operations_that_begin_during_compensation() {
 #[test]
 fn i14_catches_a_second_run_under_one_id() {
     let mut taken = good();
-    taken.facts.acks.push(Ack::OtherInput(run(), Answer::Taken));
+    taken.facts.acks.push(Ack::OtherInput(run(), StartReply::Taken));
     caught(i14_idempotent_start, &taken);
     let mut other = good();
     other.facts.acks.push(Ack::Started(run(), "2".into()));

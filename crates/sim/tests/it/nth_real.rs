@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use goldseam_sim::nth::{Backend, Case, FAULTS, run_case};
+use goldseam_sim::nth::{Backend, FAULTS, FaultCase, run_case};
 use goldseam_sim::scenario::find;
 use goldseam_store::faulty::CallFault;
 
@@ -29,7 +29,7 @@ struct Target {
 /// Runs a scenario with one fault; returns the number of calls.
 async fn one(target: Target, scenario: &'static str, number: u64, fault: CallFault) -> u64 {
     let store = (target.fresh)();
-    let case = Case { scenario: find(scenario).unwrap(), number, fault, late_max: 0 };
+    let case = FaultCase { scenario: find(scenario).unwrap(), number, fault, late_max: 0 };
     let verdict = run_case(Backend::Real(&store.url(), crate::open), case).await.unwrap();
     assert!(verdict.violations.is_empty(), "{scenario}, call {number}, {fault:?}: {:#?}", verdict.violations);
     verdict.calls

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use goldseam_fake_s3::{FakeS3, RequestFault, S3Request};
-use goldseam_sim::nth::{Backend, Case, run_case};
+use goldseam_sim::nth::{Backend, FaultCase, run_case};
 use goldseam_sim::scenario::find;
 use tokio::sync::Notify;
 
@@ -136,7 +136,8 @@ impl Server {
 async fn one(scenario: &'static str, point: FaultPoint) -> u64 {
     let server = Server::with(point);
     let late_max = point.wrong.late_max();
-    let case = Case { scenario: find(scenario).unwrap(), number: u64::MAX, fault: STORE_IS_GOOD, late_max };
+    let case =
+        FaultCase { scenario: find(scenario).unwrap(), number: u64::MAX, fault: STORE_IS_GOOD, late_max };
     let verdict = run_case(Backend::Real(&server.url(), crate::open), case).await;
     let verdict = verdict.unwrap_or_else(|error| panic!("{scenario}, {point:?}: {error}"));
     assert!(verdict.violations.is_empty(), "{scenario}, {point:?}: {:#?}", verdict.violations);

@@ -35,7 +35,7 @@ pub struct NodeSlot {
 
 /// The store, the nodes and the client of one seed.
 #[derive(Debug)]
-pub struct World {
+pub struct SimCluster {
     /// The store without faults.
     pub memory: Arc<MemoryStore>,
     /// The record of everything that happens.
@@ -91,8 +91,8 @@ pub fn limits() -> Limits {
     Limits { store_patience: Duration::from_secs(3), ..Limits::default() }
 }
 
-impl World {
-    /// Creates a world with this many empty slots and faults at `rates`.
+impl SimCluster {
+    /// Creates a cluster with this many empty slots and faults at `rates`.
     pub fn new(slots: usize, rates: FaultRates, trace: Trace, mut random: Random) -> Self {
         let time = TrueTime::begin();
         let journal = Arc::new(Journal::new(time, trace));
