@@ -9,7 +9,7 @@ use goldseam_store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam_store::{FaultyStore, Store};
 
 use super::contents::{Contents, contents, fill};
-use super::{Copier, Ward, copied};
+use super::{Copier, Harness, copied};
 use crate::Fixture;
 use goldseam_admin::copy::{CopyOptions, CopyReport, mark_of, reopen};
 use goldseam_engine::{Client, EngineError, OsEntropy, SystemClock};
@@ -53,7 +53,7 @@ async fn try_once(
 }
 
 /// A copy that dies just before it hands over.
-pub(super) async fn cut_off(here: &Ward<'_>, there: &Ward<'_>) {
+pub(super) async fn cut_off(here: &Harness<'_>, there: &Harness<'_>) {
     let stores = (Arc::clone(here.store()), Arc::clone(there.store()));
     let memory = Fixture::memory_on(super::clock(here.fixture).await);
     let (done, link) =
@@ -87,11 +87,11 @@ where
     F: Fn() -> Fut,
     Fut: Future<Output = Fixture>,
 {
-    let here = Ward::on(from);
+    let here = Harness::on(from);
     fill(&here).await;
     let wanted = {
         let to = fresh().await;
-        copied(&here, &Ward::on(&to)).await;
+        copied(&here, &Harness::on(&to)).await;
         left(&*to.store).await
     };
     let mut cases = 0;
@@ -99,7 +99,7 @@ where
         for number in (first..).step_by(usize::try_from(step).unwrap()) {
             reopen(&*from.store).await.unwrap();
             let to = fresh().await;
-            let there = Ward::on(&to);
+            let there = Harness::on(&to);
             let stores = (Arc::clone(here.store()), Arc::clone(there.store()));
             let (done, link) = try_once(stores, (bad, FaultPlan::pass().at(number, fault))).await;
             let what = format!("{bad:?}, call {number}, {fault:?}");

@@ -13,7 +13,7 @@ use goldseam_engine::{Client, Clock, OsEntropy, SystemClock};
 use goldseam_store::FaultyStore;
 use goldseam_store::conformance::Fixture;
 use goldseam_store::faulty::{FaultPlan, StoreMethod};
-use goldseam_suite::ward::{Ward, id};
+use goldseam_suite::harness::{Harness, id};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
@@ -46,8 +46,8 @@ impl Place {
         Self { fixture, store, client }
     }
 
-    fn ward(&self) -> Ward<'_> {
-        Ward::on(&self.fixture)
+    fn harness(&self) -> Harness<'_> {
+        Harness::on(&self.fixture)
     }
 
     fn count(&self, op: StoreMethod) -> usize {
@@ -56,12 +56,12 @@ impl Place {
 
     /// A run with `notes` notes, and its events.
     async fn noted(&self, notes: usize) -> Vec<Recorded> {
-        let ward = self.ward();
-        ward.start("two", "r", "true").await;
+        let harness = self.harness();
+        harness.start("two", "r", "true").await;
         for _ in 0..notes {
-            ward.client.annotate(&id("r"), By::default()).await.unwrap();
+            harness.client.annotate(&id("r"), By::default()).await.unwrap();
         }
-        ward.client.history(&id("r")).await.unwrap()
+        harness.client.history(&id("r")).await.unwrap()
     }
 }
 
@@ -95,7 +95,7 @@ async fn stall_is_reported_once_and_again_after_progress() {
         assert!((2_000..2_200).contains(&after.as_millis()), "{after:?}");
         assert!(follower.is_stalled());
         assert_eq!(silent(&mut follower, HOUR).await, None, "it is reported once");
-        place.ward().client.annotate(&id("r"), By::default()).await.unwrap();
+        place.harness().client.annotate(&id("r"), By::default()).await.unwrap();
         assert_eq!(events(&mut follower).await, [end]);
         assert!(!follower.is_stalled());
     }
@@ -105,7 +105,7 @@ async fn stall_is_reported_once_and_again_after_progress() {
 async fn healthy_run_is_examined_less_and_less_often() {
     let place = Place::new();
     place.noted(0).await;
-    place.ward().client.pause(&id("r"), By::default()).await.unwrap();
+    place.harness().client.pause(&id("r"), By::default()).await.unwrap();
     let mut follower = place.client.follower(id("r"), Seq::ZERO);
     assert_eq!(events(&mut follower).await.len(), 2);
     let minutes = Duration::from_secs(600);
@@ -121,7 +121,7 @@ async fn healthy_run_is_examined_less_and_less_often() {
     assert!((12..=16).contains(&examined), "after 2, 4, 8 seconds and so on, then every minute: {examined}");
 
     let before = (place.count(StoreMethod::Nodes), place.count(StoreMethod::Head));
-    place.ward().lie("r", |row| row.owner = Some(goldseam_core::NodeId::new("ghost").unwrap())).await;
+    place.harness().lie("r", |row| row.owner = Some(goldseam_core::NodeId::new("ghost").unwrap())).await;
     assert_eq!(silent(&mut follower, minutes).await, None);
     let (glances, examined) = looks(before);
     assert_eq!(glances, examined, "a lost owner is always examined");
@@ -158,9 +158,9 @@ async fn follower_without_wakeups_still_reads() {
     assert!(silent(&mut follower, HOUR).await.is_some());
     assert!(place.count(StoreMethod::Read) - reads < 10, "it reads rarely");
     drop(tell);
-    place.ward().client.annotate(&id("r"), By::default()).await.unwrap();
+    place.harness().client.annotate(&id("r"), By::default()).await.unwrap();
     assert_eq!(events(&mut follower).await, [2]);
-    place.ward().client.annotate(&id("r"), By::default()).await.unwrap();
+    place.harness().client.annotate(&id("r"), By::default()).await.unwrap();
     assert_eq!(events(&mut follower).await, [3]);
 }
 
@@ -170,9 +170,9 @@ async fn follower_with_permits_reads_a_long_log_in_pieces() {
     place.noted(0).await;
     let large = Payload::of(&"x".repeat(10_000), &Limits::default()).unwrap();
     for _ in 0..40 {
-        place.ward().client.signal(&id("r"), "large", large.clone(), None).await.unwrap();
+        place.harness().client.signal(&id("r"), "large", large.clone(), None).await.unwrap();
     }
-    let all = place.ward().client.history(&id("r")).await.unwrap().len() as u64;
+    let all = place.harness().client.history(&id("r")).await.unwrap().len() as u64;
     let mut follower = place.client.follower(id("r"), Seq::ZERO).in_turn(Arc::new(Semaphore::new(1)));
     let (mut seen, mut most, reads) = (Vec::new(), 0, place.count(StoreMethod::Read));
     while seen.last() != Some(&all) {
