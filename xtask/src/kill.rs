@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use goldseam_testbed::postgres::{Cluster, Options, Shutdown};
-use goldseam_testbed::s3::Server;
+use goldseam_testbed::postgres::{Cluster, ClusterOptions, Shutdown};
+use goldseam_testbed::s3::S3Server;
 use goldseam_testbed::seaweedfs;
 
 use crate::cargo;
@@ -215,14 +215,14 @@ fn number(account: &str, name: &str) -> Option<u64> {
 enum Ground {
     None,
     Postgres(Box<Cluster>),
-    S3(Box<Server>),
+    S3(Box<S3Server>),
 }
 
 impl Ground {
     /// Starts the server with full durability: an acknowledged write must survive a kill of the server.
     fn start(store: Store) -> Result<Self, String> {
-        let message = |error: goldseam_testbed::Error| error.to_string();
-        let options = Options { durable: true, ..Options::default() };
+        let message = |error: goldseam_testbed::TestbedError| error.to_string();
+        let options = ClusterOptions { durable: true, ..ClusterOptions::default() };
         Ok(match store {
             Store::Sqlite => Self::None,
             Store::Postgres => Self::Postgres(Box::new(Cluster::start(&options).map_err(message)?)),
@@ -244,7 +244,7 @@ impl Ground {
     /// Kills the server with SIGKILL and restarts it after `pause`.
     #[expect(clippy::disallowed_methods, reason = "the server is away for a span of real time")]
     fn kill(&self, pause: Duration) -> Result<(), String> {
-        let message = |error: goldseam_testbed::Error| error.to_string();
+        let message = |error: goldseam_testbed::TestbedError| error.to_string();
         match self {
             Self::None => {}
             Self::Postgres(cluster) => {

@@ -5,16 +5,16 @@ use std::thread;
 use std::time::Instant;
 
 use goldseam_testbed::pgbouncer::{self, Pooler};
-use goldseam_testbed::postgres::{self, Cluster, Options};
-use goldseam_testbed::s3::Server;
-use goldseam_testbed::{Error, moto, rclone, seaweedfs};
+use goldseam_testbed::postgres::{self, Cluster, ClusterOptions};
+use goldseam_testbed::s3::S3Server;
+use goldseam_testbed::{TestbedError, moto, rclone, seaweedfs};
 
 /// An object store for tests.
 struct Store {
     name: &'static str,
     /// The environment variable with its bucket.
     variable: &'static str,
-    start: fn() -> Result<Server, Error>,
+    start: fn() -> Result<S3Server, TestbedError>,
 }
 
 const STORES: &[Store] = &[
@@ -34,7 +34,7 @@ pub(crate) enum Which {
 
 /// Private servers; all end with this process, also if it is killed.
 pub(crate) struct Servers {
-    stores: Vec<(&'static str, Server)>,
+    stores: Vec<(&'static str, S3Server)>,
     pooler: Pooler,
     cluster: Cluster,
 }
@@ -46,11 +46,11 @@ impl Servers {
         let stores = if which == Which::All { STORES } else { &[] };
         thread::scope(|scope| {
             let start = |store: &'static Store| {
-                let endpoint = |server: &Server| server.bucket().endpoint;
+                let endpoint = |server: &S3Server| server.bucket().endpoint;
                 (store.variable, scope.spawn(move || timed(store.name, store.start, endpoint)))
             };
             let stores: Vec<_> = stores.iter().map(start).collect();
-            let cluster = timed("Postgres", || Cluster::start(&Options::default()), Cluster::url)?;
+            let cluster = timed("Postgres", || Cluster::start(&ClusterOptions::default()), Cluster::url)?;
             let pooler = timed("PgBouncer", || Pooler::start(&cluster.url()), Pooler::url)?;
             let stores = stores.into_iter().map(|(variable, server)| {
                 let server =
@@ -72,7 +72,7 @@ impl Servers {
 #[expect(clippy::disallowed_methods, reason = "the tooling has no other clock")]
 fn timed<T>(
     name: &str,
-    start: impl FnOnce() -> Result<T, Error>,
+    start: impl FnOnce() -> Result<T, TestbedError>,
     url: impl FnOnce(&T) -> String,
 ) -> Result<T, String> {
     let from = Instant::now();

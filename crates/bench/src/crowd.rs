@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::Fallible;
 use crate::raw;
-use crate::report::{Report, median};
+use crate::report::{Measurement, median};
 use crate::target::Target;
 use crate::work::{FirstStep, engine};
 
@@ -12,7 +12,7 @@ const CROWD: i64 = 1_000_000;
 const STEPS: u32 = 5;
 const ROUNDS: usize = 200;
 
-pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Measurement>> {
     let alone = target.scratch("alone");
     let crowded = target.scratch("crowded");
     let seed = engine(&crowded, FirstStep::default()).await?;
@@ -35,7 +35,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
         engine.shutdown().await;
     }
     let [alone, crowded] = times.map(median);
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "crowd",
         store: target.label(),
         value: crowded,

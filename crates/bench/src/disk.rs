@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::Fallible;
 use crate::raw;
-use crate::report::Report;
+use crate::report::Measurement;
 use crate::target::Target;
 use crate::throughput::run_all;
 use crate::work::{FirstStep, engine, shutdown};
@@ -14,7 +14,7 @@ const STEPS: u32 = 500;
 /// Number of runs of five steps.
 const SHORT: usize = 2_000;
 
-pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Measurement>> {
     let url = target.scratch("disk");
     let before = size(&url, 0).await?;
     let after = size(&url, STEPS).await?;
@@ -23,7 +23,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
     run_all(&engine, "disk-run", SHORT).await?;
     shutdown(engine).await;
     let per_run = (raw::open(&url).await?.bytes().await? - after) / SHORT as f64;
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "disk",
         store: target.label(),
         value: per_step,

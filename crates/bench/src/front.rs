@@ -16,7 +16,7 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
 use crate::Fallible;
-use crate::report::{Report, median, rank};
+use crate::report::{Measurement, median, rank};
 use crate::target::Target;
 
 /// Number of followed runs.
@@ -26,7 +26,7 @@ const CALLERS: usize = 64;
 
 /// The amount of load.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Load {
+pub(crate) struct FrontLoad {
     /// Number of followers
     #[arg(long, default_value_t = 1_000)]
     followers: usize,
@@ -51,12 +51,12 @@ async fn ticks(ctx: Context, _: Value) -> goldseam::Result<u64> {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct ResponseCounts {
     received: AtomicU64,
     failed: AtomicU64,
 }
 
-pub(crate) async fn measure(target: &Target, load: &Load) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target, load: &FrontLoad) -> Fallible<Vec<Measurement>> {
     let url = target.scratch("front");
     let limits = [
         ("listen", "127.0.0.1:0"),
@@ -72,7 +72,7 @@ pub(crate) async fn measure(target: &Target, load: &Load) -> Fallible<Vec<Report
     let engine = Engine::open(&url).await?.workflow("ticks", ticks).start().await?;
     let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(CALLERS).build()?;
     let base = running.url();
-    let counts = Arc::new(Counts::default());
+    let counts = Arc::new(ResponseCounts::default());
     for run in 0..RUNS {
         let body = json!({ "workflow": "ticks", "id": format!("r-{run}") });
         http.post(format!("{base}/v1/runs")).json(&body).send().await?.error_for_status()?;
@@ -99,7 +99,7 @@ pub(crate) async fn measure(target: &Target, load: &Load) -> Fallible<Vec<Report
     engine.shutdown().await;
     running.shutdown().await;
     let asked = (reads.len() + writes.len()) as f64;
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "front",
         store: target.label(),
         value: asked / took,
@@ -122,7 +122,7 @@ pub(crate) async fn measure(target: &Target, load: &Load) -> Fallible<Vec<Report
 }
 
 /// Follows a run to its end. Returns whether it received every event once and in order.
-async fn follow(http: reqwest::Client, url: String, counts: Arc<Counts>) -> bool {
+async fn follow(http: reqwest::Client, url: String, counts: Arc<ResponseCounts>) -> bool {
     let Ok(mut response) = http.get(url).send().await else { return false };
     let mut text = String::new();
     let mut end = 0;
@@ -149,8 +149,8 @@ async fn follow(http: reqwest::Client, url: String, counts: Arc<Counts>) -> bool
 async fn ask(
     http: &reqwest::Client,
     base: &str,
-    load: &Load,
-    counts: &Arc<Counts>,
+    load: &FrontLoad,
+    counts: &Arc<ResponseCounts>,
 ) -> Fallible<(Vec<f64>, Vec<f64>)> {
     let all = load.rate * load.seconds;
     let next = Arc::new(AtomicU64::new(0));

@@ -10,7 +10,7 @@ use goldseam::core::{QueueName, TaskId};
 use goldseam::engine::queue::Want;
 use goldseam::{Client, Config, Engine, Millis, Payload};
 
-use crate::report::{Report, median};
+use crate::report::{Measurement, median};
 use crate::target::Target;
 use crate::throughput::run_all;
 use crate::work::{FirstStep, engine_with, shutdown, since};
@@ -41,13 +41,13 @@ impl Default for GrowthArgs {
     }
 }
 
-pub(crate) async fn measure(target: &Target, args: &GrowthArgs) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target, args: &GrowthArgs) -> Fallible<Vec<Measurement>> {
     let url = target.scratch("growth");
     sweep::fill(&url, 0).await?;
     let sweeper = sweep::engine(&url).await?;
     sweep::add_active_runs(&sweeper).await?;
     sweeper.shutdown().await;
-    let mut reports: Vec<Report> = Vec::new();
+    let mut reports: Vec<Measurement> = Vec::new();
     let sizes =
         std::iter::successors(Some(10_000), |size| Some(size * 10)).take_while(|size| *size <= args.runs);
     for size in std::iter::once(0).chain(sizes) {
@@ -57,9 +57,9 @@ pub(crate) async fn measure(target: &Target, args: &GrowthArgs) -> Fallible<Vec<
         }
         let bytes = raw.bytes().await?;
         raw.settle().await?;
-        let cost = Cost::measure(&url, size).await?;
+        let cost = SizeCost::measure(&url, size).await?;
         let baseline = reports.first().map(|report| report.value);
-        reports.push(Report {
+        reports.push(Measurement {
             measure: "growth",
             store: target.label(),
             value: cost.rate,
@@ -79,7 +79,7 @@ pub(crate) async fn measure(target: &Target, args: &GrowthArgs) -> Fallible<Vec<
 }
 
 /// The costs at one size of the store.
-struct Cost {
+struct SizeCost {
     /// Steps per second with many concurrent runs.
     rate: f64,
     /// Microseconds per sequential step.
@@ -90,7 +90,7 @@ struct Cost {
     sweep_ms: f64,
 }
 
-impl Cost {
+impl SizeCost {
     async fn measure(url: &str, size: i64) -> Fallible<Self> {
         let first_step = FirstStep::default();
         let config = Config { sweep: None, ..Config::default() };

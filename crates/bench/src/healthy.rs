@@ -9,7 +9,7 @@ use std::time::Duration;
 use goldseam::Config;
 
 use crate::Fallible;
-use crate::report::{Report, median};
+use crate::report::{Measurement, median};
 use crate::target::Target;
 use crate::throughput::run_all;
 use crate::work::{FirstStep, engine_with, shutdown};
@@ -21,7 +21,7 @@ const NEVER: Duration = Duration::from_secs(86_400);
 /// Longer than the first sweep and the pause before it.
 const FIRST_SWEEP: Duration = Duration::from_millis(2_500);
 
-pub(crate) async fn measure(target: &Target, rounds: usize) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target, rounds: usize) -> Fallible<Vec<Measurement>> {
     let second = Duration::from_secs(1);
     let on = Config { sweep: Some(second), monitor: second, ..Config::default() };
     let off = Config { sweep: None, monitor: NEVER, watch: NEVER, claim_watch: NEVER, ..Config::default() };
@@ -47,7 +47,7 @@ pub(crate) async fn measure(target: &Target, rounds: usize) -> Fallible<Vec<Repo
     }
     let best = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     let of_best = best(&with) / best(&without);
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "healthy",
         store: target.label(),
         value: median(with),

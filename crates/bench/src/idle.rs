@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::Fallible;
 use crate::healthy::cpu_seconds;
-use crate::report::Report;
-use crate::server::Server;
+use crate::report::Measurement;
+use crate::server::ServerStatistics;
 use crate::target::Target;
 use crate::work::{FirstStep, engine};
 
@@ -14,8 +14,8 @@ const NODES: [u32; 2] = [1, 10];
 const SETTLE: Duration = Duration::from_secs(5);
 const WATCHED: Duration = Duration::from_secs(20);
 
-pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
-    let server = Server::open(target.server()?).await?;
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Measurement>> {
+    let server = ServerStatistics::open(target.server()?).await?;
     let baseline = watch(&server, "none").await?;
     let mut reports = Vec::new();
     for count in NODES {
@@ -31,7 +31,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
             engine.shutdown().await;
         }
         let each = |cost: f64, baseline: f64| (cost - baseline) / f64::from(count);
-        reports.push(Report {
+        reports.push(Measurement {
             measure: "idle",
             store: target.label(),
             value: each(cost.transactions, baseline.transactions),
@@ -51,7 +51,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
 }
 
 /// The cost per second.
-struct Cost {
+struct IdleCost {
     transactions: f64,
     server_ms: f64,
     own_ms: f64,
@@ -59,7 +59,7 @@ struct Cost {
     connections: f64,
 }
 
-async fn watch(server: &Server, name: &str) -> Fallible<Cost> {
+async fn watch(server: &ServerStatistics, name: &str) -> Fallible<IdleCost> {
     let before = server.counts().await?;
     let own_before = cpu_seconds()?;
     let began = Instant::now();
@@ -67,7 +67,7 @@ async fn watch(server: &Server, name: &str) -> Fallible<Cost> {
     let since = server.counts().await?.since(&before);
     let own = cpu_seconds()?;
     let took = began.elapsed().as_secs_f64();
-    Ok(Cost {
+    Ok(IdleCost {
         transactions: (since.commits + since.rollbacks) / took,
         server_ms: since.cpu_ms() / took,
         own_ms: (own - own_before) * 1e3 / took,

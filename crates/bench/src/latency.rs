@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::Fallible;
 use crate::raw;
-use crate::report::{Report, median};
+use crate::report::{Measurement, median};
 use crate::target::Target;
 use crate::work::{FirstStep, engine, since};
 
@@ -12,7 +12,7 @@ const ROUNDS: usize = 60;
 const STEPS: u32 = 10;
 const WARM: u32 = 3_000;
 
-pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Measurement>> {
     let first_step = FirstStep::default();
     let engine = engine(&target.url, first_step.clone()).await?;
     let mut raw = raw::open(&target.scratch("latency-raw")).await?;
@@ -34,7 +34,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
     let ours = median(ours) * 1e6;
     let theirs = median(theirs) * 1e6;
     let start = median(starts) * 1e6;
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "latency",
         store: target.label(),
         value: ours,

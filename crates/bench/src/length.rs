@@ -9,16 +9,16 @@ use goldseam::prelude::*;
 use tokio::sync::Notify;
 
 use crate::Fallible;
-use crate::report::{Report, median};
+use crate::report::{Measurement, median};
 use crate::target::Target;
 
 const LONG: usize = 10_000;
 const ROUNDS: usize = 60;
 const STEPS: usize = 10;
 
-type Times = Arc<Mutex<Vec<Instant>>>;
+type StepTimes = Arc<Mutex<Vec<Instant>>>;
 
-async fn steps(ctx: &Context, count: usize, times: &Times) -> goldseam::Result<()> {
+async fn steps(ctx: &Context, count: usize, times: &StepTimes) -> goldseam::Result<()> {
     for _ in 0..count {
         ctx.step("step", || async move {
             times.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
@@ -30,13 +30,13 @@ async fn steps(ctx: &Context, count: usize, times: &Times) -> goldseam::Result<(
 }
 
 /// Returns the microseconds between the steps since the last call.
-fn gaps(times: &Times) -> Vec<f64> {
+fn gaps(times: &StepTimes) -> Vec<f64> {
     let taken = std::mem::take(&mut *times.lock().unwrap_or_else(PoisonError::into_inner));
     taken.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e6).collect()
 }
 
-pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
-    let times = Times::default();
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Measurement>> {
+    let times = StepTimes::default();
     let long_times = Arc::clone(&times);
     let short_times = Arc::clone(&times);
     let ready = Arc::new(Notify::new());
@@ -81,7 +81,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
     engine.shutdown().await;
     let long = median(in_long);
     let short = median(in_short);
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "length",
         store: target.label(),
         value: long,

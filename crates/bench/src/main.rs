@@ -35,14 +35,14 @@ mod worker;
 
 use clap::{Parser, Subcommand};
 
-use crate::report::Report;
+use crate::report::Measurement;
 use crate::target::Target;
 
 pub(crate) type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Measures Goldseam against a raw baseline in the same run
 #[derive(Debug, Parser)]
-struct Args {
+struct BenchArgs {
     #[command(subcommand)]
     measure: Measure,
     /// Store to measure on: sqlite:PATH (default: a scratch file), postgres://… (in new schemas, removed afterwards),
@@ -102,12 +102,12 @@ enum Measure {
     /// Requests per run, per second of an idle node, and per waiting run; fails if they exceed their limits
     Requests,
     /// HTTP server with 1,000 followers and 2,000 requests per second, reads and writes, while runs make progress
-    Front(front::Load),
+    Front(front::FrontLoad),
     /// All measures of the store
     All,
     /// A process that the benchmarks kill
     #[command(hide = true)]
-    Worker(worker::WorkerArgs),
+    Worker(worker::BenchWorkerArgs),
 }
 
 const RESTART_RUNS: u32 = 10_000;
@@ -138,7 +138,7 @@ impl Measure {
         all
     }
 
-    async fn take(self, target: &Target) -> Fallible<Vec<Report>> {
+    async fn take(self, target: &Target) -> Fallible<Vec<Measurement>> {
         match self {
             Self::Latency => latency::measure(target).await,
             Self::Throughput => throughput::measure(target).await,
@@ -162,7 +162,7 @@ impl Measure {
 }
 
 fn main() -> Fallible<()> {
-    let args = Args::parse();
+    let args = BenchArgs::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     if let Measure::Worker(orders) = args.measure {
         let url = args.store.ok_or("a worker needs --store")?;

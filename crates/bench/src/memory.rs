@@ -1,14 +1,14 @@
 //! Memory of an engine with 100,000 sleeping runs, compared with an idle engine.
 
 use crate::Fallible;
-use crate::report::Report;
+use crate::report::Measurement;
 use crate::target::{Target, with};
 use crate::work::{FirstStep, engine};
 
 const RUNS: u32 = 100_000;
 const IN_FLIGHT: u32 = 500;
 
-pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Measurement>> {
     let scratch = target.scratch("memory");
     let url = if target.is_postgres() { scratch } else { with(&scratch, "durability", "process") };
     let engine = std::sync::Arc::new(engine(&url, FirstStep::default()).await?);
@@ -31,7 +31,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
     }
     let full = resident()?;
     let more = (full - idle) / (1024.0 * 1024.0);
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "memory",
         store: target.label(),
         value: more,

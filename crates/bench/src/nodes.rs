@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use crate::Fallible;
-use crate::report::{Report, median};
-use crate::server::Server;
+use crate::report::{Measurement, median};
+use crate::server::ServerStatistics;
 use crate::target::{Target, with};
-use crate::worker::{Worker, WorkerArgs};
+use crate::worker::{BenchWorkerArgs, WorkerProcess};
 
 const NODES: usize = 4;
 const RUNS: usize = 4_000;
@@ -16,19 +16,19 @@ const ROUNDS: usize = 5;
 /// Interval of the server statistics.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Measurement>> {
     let server = match target.server() {
-        Ok(url) => Some(Server::open(url).await?),
+        Ok(url) => Some(ServerStatistics::open(url).await?),
         Err(_) => None,
     };
     let mut one = Vec::new();
     let mut many = Vec::new();
-    let mut seen = Seen::default();
+    let mut seen = Contention::default();
     for round in 0..ROUNDS {
         for (count, rates) in [(1, &mut one), (NODES, &mut many)] {
             let mut team = Team::start(target, count, round)?;
             // The first round only warms up.
-            team = team.work(server.as_ref(), &mut Seen::default()).await?.0;
+            team = team.work(server.as_ref(), &mut Contention::default()).await?.0;
             let (_, seconds) = team.work(server.as_ref(), &mut seen).await?;
             rates.push(RUNS as f64 * STEPS / seconds);
         }
@@ -44,7 +44,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
             ("conflicts", seen.conflicts),
         ]);
     }
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "nodes",
         store: target.label(),
         value: many,
@@ -57,7 +57,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
 
 /// Statistics of the server.
 #[derive(Debug, Default)]
-struct Seen {
+struct Contention {
     /// Maximum number of connections of one node.
     connections: f64,
     rollbacks: f64,
@@ -67,7 +67,7 @@ struct Seen {
 /// Processes that share a store.
 struct Team {
     names: Vec<String>,
-    workers: Vec<Worker>,
+    workers: Vec<WorkerProcess>,
 }
 
 impl Team {
@@ -77,8 +77,12 @@ impl Team {
         for index in 0..count {
             let name = format!("node-{count}-{round}-{index}");
             let url = if target.is_postgres() { with(&url, "application_name", &name) } else { url.clone() };
-            let args = WorkerArgs { name: name.clone(), load: Some(RUNS / count), ..WorkerArgs::default() };
-            let mut worker = Worker::spawn(&url, &args)?;
+            let args = BenchWorkerArgs {
+                name: name.clone(),
+                load: Some(RUNS / count),
+                ..BenchWorkerArgs::default()
+            };
+            let mut worker = WorkerProcess::spawn(&url, &args)?;
             worker.wait_for("up")?;
             team.workers.push(worker);
             team.names.push(name);
@@ -87,7 +91,11 @@ impl Team {
     }
 
     /// Executes all runs; returns the duration in seconds.
-    async fn work(mut self, server: Option<&Server>, seen: &mut Seen) -> Fallible<(Self, f64)> {
+    async fn work(
+        mut self,
+        server: Option<&ServerStatistics>,
+        seen: &mut Contention,
+    ) -> Fallible<(Self, f64)> {
         let before = match server {
             Some(server) => Some(server.counts().await?),
             None => None,

@@ -24,7 +24,7 @@ pub(crate) trait Raw {
     async fn commits(&mut self, count: u32) -> Fallible<f64>;
 
     /// Returns the records of the ended runs.
-    async fn written(&mut self) -> Fallible<Vec<Written>>;
+    async fn written(&mut self) -> Fallible<Vec<EndedRun>>;
 
     /// Makes the row writes of some appends in one transaction; returns their number.
     async fn write(&mut self, group: &[RawAppend<'_>]) -> Fallible<u64>;
@@ -61,9 +61,9 @@ pub(crate) trait Raw {
 /// Opens an existing store.
 pub(crate) async fn open(url: &str) -> Fallible<Box<dyn Raw>> {
     Ok(if is_postgres(url) {
-        Box::new(postgres::Connection::open(url).await?)
+        Box::new(postgres::RawPostgres::open(url).await?)
     } else {
-        Box::new(sqlite::Connection::open(url)?)
+        Box::new(sqlite::RawSqlite::open(url)?)
     })
 }
 
@@ -72,7 +72,7 @@ const RID_FIRST: i64 = 1_000;
 
 /// The records of an ended run.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct EndedRun {
     pub(crate) id: String,
     pub(crate) workflow: String,
     pub(crate) created_at: i64,
@@ -84,7 +84,7 @@ pub(crate) struct Written {
     pub(crate) bodies: Vec<String>,
 }
 
-impl Written {
+impl EndedRun {
     /// Returns the number of appends: the start, one per step except the last, and one for the last step and the end.
     pub(crate) fn appends(&self) -> usize {
         self.bodies.len().saturating_sub(EVENTS_FIRST)
@@ -94,7 +94,7 @@ impl Written {
 /// One append of a run, to be repeated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawAppend<'a> {
-    pub(crate) run: &'a Written,
+    pub(crate) run: &'a EndedRun,
     pub(crate) rid: i64,
     pub(crate) nth: usize,
 }
@@ -124,13 +124,13 @@ impl RawAppend<'_> {
 /// Returns the seconds, and the row writes per run.
 pub(crate) async fn replay(
     raw: &mut dyn Raw,
-    runs: &[Written],
+    runs: &[EndedRun],
     in_flight: usize,
     group: usize,
 ) -> Fallible<(f64, f64)> {
     let mut pieces = Vec::new();
     for (block, of_block) in runs.chunks(in_flight).enumerate() {
-        let appends = of_block.iter().map(Written::appends).max().unwrap_or_default();
+        let appends = of_block.iter().map(EndedRun::appends).max().unwrap_or_default();
         for nth in 0..appends {
             for (index, run) in of_block.iter().enumerate().filter(|(_, run)| nth < run.appends()) {
                 let rid = i64::try_from(block * in_flight + index)? + 1;

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A measured value.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct Measurement {
     pub(crate) measure: &'static str,
     pub(crate) store: String,
     pub(crate) value: f64,
@@ -15,7 +15,7 @@ pub(crate) struct Report {
     pub(crate) more: Vec<(&'static str, f64)>,
 }
 
-impl Report {
+impl Measurement {
     pub(crate) fn json(&self) -> serde_json::Value {
         let mut object = serde_json::json!({
             "measure": self.measure,
@@ -36,7 +36,7 @@ fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<11} {:>12.2} {:<12}", self.measure, self.value, self.unit)?;
         if let Some(baseline) = self.baseline {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use goldseam::engine::heal::sweeper::SweepOptions;
 use goldseam::{Client, Config, Engine, OpenEngine as _, Payload, RunId, Status};
-use goldseam_store_object::{BucketStore, Tally};
+use goldseam_store_object::{BucketStore, RequestCounts};
 
 use crate::Fallible;
-use crate::report::Report;
+use crate::report::Measurement;
 use crate::target::Target;
 use crate::work::{FirstStep, engine_on};
 
@@ -37,7 +37,7 @@ const WAITING_MAX: f64 = 0.0;
 const SLACK: f64 = 0.1;
 
 /// Describes a value that exceeds its limit.
-pub(crate) fn exceeded(report: &Report) -> Option<String> {
+pub(crate) fn exceeded(report: &Measurement) -> Option<String> {
     let bound = report.baseline.filter(|_| report.measure.starts_with("requests-"))?;
     let past = report.value > bound + SLACK;
     past.then(|| {
@@ -45,32 +45,32 @@ pub(crate) fn exceeded(report: &Report) -> Option<String> {
     })
 }
 
-pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Measurement>> {
     if !target.is_bucket() {
         return Err("this measure needs a bucket: pass --store s3".into());
     }
     let url = target.scratch("requests");
-    let node = Node::start(&url).await?;
+    let node = CountedEngine::start(&url).await?;
     tokio::time::sleep(SETTLE).await;
     let idle = node.watch(WATCHED).await;
     let own = own_runs(&node, &idle).await?;
     let others = others_runs(&node, &url, &idle).await?;
     let (waiting, swept) = waiting_runs(&node, &url, &idle).await?;
     node.engine.shutdown().await;
-    let bounds = |measure, unit, bound| Bounds { measure, unit, bound, store: target.label() };
+    let bounds = |measure, unit, bound| RequestBound { measure, unit, bound, store: target.label() };
     let sweep = bounds("requests-sweep", "requests/run", 1.0).report(swept.all(), &swept);
     Ok(vec![
         bounds("requests-own", "PUTs/run", OWN_PUTS_MAX).report(own.puts, &own),
         bounds("requests-other", "PUTs/run", OTHERS_PUTS_MAX).report(others.puts, &others),
         bounds("requests-idle", "requests/s", IDLE_MAX).report(idle.all(), &idle),
         bounds("requests-wait", "requests/run", WAITING_MAX).report(waiting.all(), &waiting),
-        Report { baseline: None, ratio: None, ..sweep },
+        Measurement { baseline: None, ratio: None, ..sweep },
     ])
 }
 
 /// Requests by kind, per run or per second.
 #[derive(Debug, Clone, Copy)]
-struct Requests {
+struct RequestRates {
     /// Without beats.
     puts: f64,
     beats: f64,
@@ -79,9 +79,9 @@ struct Requests {
     deletes: f64,
 }
 
-impl Requests {
-    fn per(tally: Tally, what: f64) -> Self {
-        let Tally { puts, beats, gets, lists, deletes } = tally;
+impl RequestRates {
+    fn per(counts: RequestCounts, what: f64) -> Self {
+        let RequestCounts { puts, beats, gets, lists, deletes } = counts;
         let each = |count: u64| count as f64 / what;
         // Every node beats, whether it is idle or not.
         let puts = puts - beats;
@@ -126,15 +126,15 @@ impl Requests {
 }
 
 /// A measure and its limit.
-struct Bounds {
+struct RequestBound {
     measure: &'static str,
     unit: &'static str,
     bound: f64,
     store: String,
 }
 
-impl Bounds {
-    fn report(self, value: f64, by: &Requests) -> Report {
+impl RequestBound {
+    fn report(self, value: f64, by: &RequestRates) -> Measurement {
         let Self { measure, unit, bound, store } = self;
         let more = vec![
             ("puts", by.puts),
@@ -144,17 +144,17 @@ impl Bounds {
             ("deletes", by.deletes),
         ];
         let ratio = (bound > 0.0).then(|| value / bound);
-        Report { measure, store, value, unit, baseline: Some(bound), ratio, more }
+        Measurement { measure, store, value, unit, baseline: Some(bound), ratio, more }
     }
 }
 
 /// An engine whose requests are counted.
-struct Node {
+struct CountedEngine {
     engine: Engine,
     store: Arc<BucketStore>,
 }
 
-impl Node {
+impl CountedEngine {
     async fn start(url: &str) -> Fallible<Self> {
         let store = Arc::new(BucketStore::open_url(url).await?);
         let engine = engine_on(Engine::on(store.clone()), FirstStep::default(), Config::default()).await?;
@@ -162,33 +162,33 @@ impl Node {
     }
 
     /// Returns the requests per second during `span`.
-    async fn watch(&self, span: Duration) -> Requests {
-        let before = self.store.tally();
+    async fn watch(&self, span: Duration) -> RequestRates {
+        let before = self.store.request_counts();
         let began = Instant::now();
         tokio::time::sleep(span).await;
-        Requests::per(self.store.tally().since(&before), began.elapsed().as_secs_f64())
+        RequestRates::per(self.store.request_counts().since(&before), began.elapsed().as_secs_f64())
     }
 }
 
 /// Returns the requests per run on the engine that starts it.
-async fn own_runs(node: &Node, idle: &Requests) -> Fallible<Requests> {
-    let before = node.store.tally();
+async fn own_runs(node: &CountedEngine, idle: &RequestRates) -> Fallible<RequestRates> {
+    let before = node.store.request_counts();
     let began = Instant::now();
     for number in 0..RUNS {
         let run = node.engine.start("steps", &format!("own-{number}"), &STEPS).await?;
         run.result::<()>().await?;
     }
     tokio::time::sleep(SETTLE).await;
-    let per_run = Requests::per(node.store.tally().since(&before), f64::from(RUNS));
+    let per_run = RequestRates::per(node.store.request_counts().since(&before), f64::from(RUNS));
     Ok(per_run.without(idle, began.elapsed().as_secs_f64() / f64::from(RUNS)))
 }
 
 /// Returns the requests per run that a client starts and waits for, and the node claims.
-async fn others_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<Requests> {
+async fn others_runs(node: &CountedEngine, url: &str, idle: &RequestRates) -> Fallible<RequestRates> {
     let store = Arc::new(BucketStore::open_url(url).await?);
     let client = Client::new(store.clone());
-    let before = node.store.tally();
-    let clients = store.tally();
+    let before = node.store.request_counts();
+    let clients = store.request_counts();
     let began = Instant::now();
     for number in 0..RUNS {
         let id = RunId::new(format!("other-{number}"))?;
@@ -198,13 +198,18 @@ async fn others_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<Reques
     }
     tokio::time::sleep(SETTLE).await;
     let took = began.elapsed().as_secs_f64() / f64::from(RUNS);
-    let nodes = Requests::per(node.store.tally().since(&before), f64::from(RUNS)).without(idle, took);
-    let clients = Requests::per(store.tally().since(&clients), f64::from(RUNS));
+    let nodes =
+        RequestRates::per(node.store.request_counts().since(&before), f64::from(RUNS)).without(idle, took);
+    let clients = RequestRates::per(store.request_counts().since(&clients), f64::from(RUNS));
     Ok(nodes.both(clients, |a, b| a + b))
 }
 
 /// Returns the requests of a waiting run in two minutes, and those of a second sweep per run.
-async fn waiting_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<(Requests, Requests)> {
+async fn waiting_runs(
+    node: &CountedEngine,
+    url: &str,
+    idle: &RequestRates,
+) -> Fallible<(RequestRates, RequestRates)> {
     for number in 0..WAITING {
         node.engine.start("nap", &format!("nap-{number}"), &86_400_u64).await?;
     }
@@ -217,10 +222,10 @@ async fn waiting_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<(Requ
     let store = Arc::new(BucketStore::open_url(url).await?);
     let mut sweeper = Client::new(store.clone()).sweeper(SweepOptions::default());
     sweeper.sweep().await?;
-    let before = store.tally();
+    let before = store.request_counts();
     sweeper.sweep().await?;
     Ok((
         waited.times(1.0 / f64::from(WAITING)),
-        Requests::per(store.tally().since(&before), f64::from(WAITING)),
+        RequestRates::per(store.request_counts().since(&before), f64::from(WAITING)),
     ))
 }

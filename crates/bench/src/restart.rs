@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use crate::Fallible;
 use crate::raw;
-use crate::report::{Report, median};
+use crate::report::{Measurement, median};
 use crate::target::Target;
-use crate::worker::{Worker, WorkerArgs, count_effects, wait_until_open};
+use crate::worker::{BenchWorkerArgs, WorkerProcess, count_effects, wait_until_open};
 
 /// Maximum time to the first new step in milliseconds.
 const FIRST_MAX: f64 = 300.0;
 /// Maximum time to a new step of every run in milliseconds.
 const ALL_MAX: f64 = 3_000.0;
 
-pub(crate) async fn measure(target: &Target, runs: u32, rounds: u32) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target, runs: u32, rounds: u32) -> Fallible<Vec<Measurement>> {
     let mut first = Vec::new();
     let mut all = Vec::new();
     for round in 0..rounds.max(1) {
@@ -30,7 +30,7 @@ pub(crate) async fn measure(target: &Target, runs: u32, rounds: u32) -> Fallible
     let report = |measure, values: Vec<f64>, most: f64| {
         let best = values.iter().copied().fold(f64::INFINITY, f64::min);
         let value = median(values);
-        Report {
+        Measurement {
             measure,
             store: target.label(),
             value,
@@ -45,13 +45,16 @@ pub(crate) async fn measure(target: &Target, runs: u32, rounds: u32) -> Fallible
 
 /// Returns the time to the first new step, and to all of them.
 async fn restart(url: &str, witness: &Path, runs: u32) -> Fallible<(Duration, Duration)> {
-    let args =
-        WorkerArgs { name: "restart".to_owned(), witness: Some(witness.to_owned()), ..WorkerArgs::default() };
-    let mut victim = Worker::spawn(url, &WorkerArgs { begin: runs, hang: true, ..args.clone() })?;
+    let args = BenchWorkerArgs {
+        name: "restart".to_owned(),
+        witness: Some(witness.to_owned()),
+        ..BenchWorkerArgs::default()
+    };
+    let mut victim = WorkerProcess::spawn(url, &BenchWorkerArgs { begin: runs, hang: true, ..args.clone() })?;
     victim.wait_for("ready")?;
     victim.kill()?;
     let began = Instant::now();
-    let mut worker = Worker::spawn(url, &args)?;
+    let mut worker = WorkerProcess::spawn(url, &args)?;
     // The first process that opens the file after a crash reads the whole write-ahead log: let it be the worker.
     worker.wait_for("open")?;
     let mut raw = raw::open(url).await?;

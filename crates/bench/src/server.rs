@@ -8,11 +8,11 @@ use crate::Fallible;
 use crate::raw::postgres;
 
 /// A session that reads the statistics.
-pub(crate) struct Server(Client);
+pub(crate) struct ServerStatistics(Client);
 
 /// The counters of the measured database since its start.
 #[derive(Debug, Clone)]
-pub(crate) struct Counts {
+pub(crate) struct ServerCounters {
     pub(crate) commits: f64,
     pub(crate) rollbacks: f64,
     /// Deadlocks, and statements cancelled by a conflict.
@@ -23,7 +23,7 @@ pub(crate) struct Counts {
     cpu_ms: HashMap<i32, f64>,
 }
 
-impl Counts {
+impl ServerCounters {
     /// Returns the difference to earlier counters.
     pub(crate) fn since(mut self, before: &Self) -> Self {
         for (pid, ms) in &mut self.cpu_ms {
@@ -44,7 +44,7 @@ impl Counts {
     }
 }
 
-impl Server {
+impl ServerStatistics {
     pub(crate) async fn open(url: &str) -> Fallible<Self> {
         Ok(Self(postgres::connect(url).await?))
     }
@@ -55,10 +55,10 @@ impl Server {
         Ok(count as f64)
     }
 
-    pub(crate) async fn counts(&self) -> Fallible<Counts> {
+    pub(crate) async fn counts(&self) -> Fallible<ServerCounters> {
         let row = self.0.query_one(COUNTS, &[]).await?;
         let pids: Vec<i32> = row.try_get(4)?;
-        Ok(Counts {
+        Ok(ServerCounters {
             commits: row.try_get(0)?,
             rollbacks: row.try_get(1)?,
             conflicts: row.try_get(2)?,

@@ -9,7 +9,7 @@ use goldseam::prelude::*;
 use goldseam::store::{Expect, TaskFilter};
 use goldseam::{Config, Millis, RunId};
 
-use crate::report::{Report, median};
+use crate::report::{Measurement, median};
 use crate::target::Target;
 use crate::{Fallible, raw};
 
@@ -36,7 +36,7 @@ impl Default for Size {
     }
 }
 
-pub(crate) async fn measure(target: &Target, size: Size) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target, size: Size) -> Fallible<Vec<Measurement>> {
     let crowded = match &size.keep {
         Some(_) if target.is_postgres() => {
             return Err("--keep needs a SQLite store".into());
@@ -63,7 +63,7 @@ pub(crate) async fn measure(target: &Target, size: Size) -> Fallible<Vec<Report>
         engine.shutdown().await;
     }
     let [alone, crowded] = times.map(median);
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "sweep",
         store: target.label(),
         value: crowded,

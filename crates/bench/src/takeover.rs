@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::Fallible;
 use crate::raw;
-use crate::report::{Report, median, rank};
+use crate::report::{Measurement, median, rank};
 use crate::target::Target;
-use crate::worker::{Worker, WorkerArgs, count_effects, wait_until_open};
+use crate::worker::{BenchWorkerArgs, WorkerProcess, count_effects, wait_until_open};
 
 /// Maximum 99th percentile in milliseconds, on a file and on a server.
 const MAX: f64 = 500.0;
@@ -16,18 +16,18 @@ const SETTLE: Duration = Duration::from_secs(4);
 /// Number of runs in a step when their process is killed.
 const RUNS: u32 = 50;
 
-pub(crate) async fn measure(target: &Target, kills: u32) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target, kills: u32) -> Fallible<Vec<Measurement>> {
     let (others, most) = if target.is_postgres() { (2, MAX_SERVER) } else { (1, MAX) };
     let url = target.scratch("takeover");
     let witness = Some(target.dir.join("takeover"));
     let mut standby = Vec::new();
     for index in 0..others {
-        let args = WorkerArgs {
+        let args = BenchWorkerArgs {
             name: format!("standby-{index}"),
             witness: witness.clone(),
-            ..WorkerArgs::default()
+            ..BenchWorkerArgs::default()
         };
-        standby.push(Worker::spawn(&url, &args)?);
+        standby.push(WorkerProcess::spawn(&url, &args)?);
     }
     standby.iter_mut().try_for_each(|worker| worker.wait_for("up"))?;
     if target.is_postgres() {
@@ -38,9 +38,14 @@ pub(crate) async fn measure(target: &Target, kills: u32) -> Fallible<Vec<Report>
     let mut all = Vec::new();
     for kill in 0..kills.max(1) {
         let name = format!("takeover-{kill}");
-        let args =
-            WorkerArgs { begin: RUNS, hang: true, name, witness: witness.clone(), ..WorkerArgs::default() };
-        let mut victim = Worker::spawn(&url, &args)?;
+        let args = BenchWorkerArgs {
+            begin: RUNS,
+            hang: true,
+            name,
+            witness: witness.clone(),
+            ..BenchWorkerArgs::default()
+        };
+        let mut victim = WorkerProcess::spawn(&url, &args)?;
         victim.wait_for("ready")?;
         // Vary the time of the kill between two polls of the other nodes.
         tokio::time::sleep(Duration::from_millis(u64::from(kill * 37 % 100))).await;
@@ -56,7 +61,7 @@ pub(crate) async fn measure(target: &Target, kills: u32) -> Fallible<Vec<Report>
         return Err(format!("{want} runs executed a {a} times and b {b} times").into());
     }
     let p99 = rank(&mut first, 0.99);
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "takeover",
         store: target.label(),
         value: p99,

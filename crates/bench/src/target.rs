@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use goldseam_testbed::postgres::{Cluster, Options};
-use goldseam_testbed::s3::{self, Server};
+use goldseam_testbed::postgres::{Cluster, ClusterOptions};
+use goldseam_testbed::s3::{self, S3Server};
 use goldseam_testbed::seaweedfs;
 
 use crate::Fallible;
@@ -27,7 +27,7 @@ enum Base {
     /// Schemas in a database, removed afterwards.
     Database { url: String, schemas: RefCell<Vec<String>>, _cluster: Option<Box<Cluster>> },
     /// Prefixes in a bucket, on a server that stops on drop.
-    Bucket { _server: Box<Server>, bucket: s3::Bucket },
+    Bucket { _server: Box<S3Server>, bucket: s3::TestBucket },
 }
 
 /// Default settings of a server; a test cluster has smaller ones.
@@ -45,7 +45,7 @@ impl Target {
             }
             Some("postgres") => {
                 let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-                let cluster = Cluster::start(&Options { durable: true, settings })?;
+                let cluster = Cluster::start(&ClusterOptions { durable: true, settings })?;
                 (cluster.socket_url(), Some(cluster))
             }
             Some("s3") => {

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::Fallible;
 use crate::raw;
-use crate::report::{Report, median};
+use crate::report::{Measurement, median};
 use crate::target::Target;
 use crate::work::{FirstStep, engine, shutdown};
 
@@ -19,7 +19,7 @@ const IN_FLIGHT: usize = 256;
 const GROUP: usize = 128;
 const ROUNDS: usize = 5;
 
-pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Measurement>> {
     let mut ours = Vec::new();
     let mut theirs = Vec::new();
     let mut pipelined = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
         let pipelined = rate(pipelined);
         more.extend([("pipelined", pipelined), ("of_pipelined", ours / pipelined)]);
     }
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "throughput",
         store: target.label(),
         value: ours,

@@ -10,7 +10,7 @@ use goldseam::RunId;
 
 use crate::Fallible;
 use crate::raw;
-use crate::report::{Report, median, rank};
+use crate::report::{Measurement, median, rank};
 use crate::target::Target;
 use crate::work::{FirstStep, engine, take};
 
@@ -19,7 +19,7 @@ const MAX: f64 = 20.0;
 const ROUNDS: u32 = 300;
 const WARM: u32 = 20;
 
-pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Measurement>> {
     let url = target.scratch("wake");
     let first_step = FirstStep::default();
     let engine = engine(&url, first_step.clone()).await?;
@@ -46,7 +46,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
     engine.shutdown().await;
     let p99 = rank(&mut times, 0.99);
     let max = rank(&mut times, 1.0);
-    Ok(vec![Report {
+    Ok(vec![Measurement {
         measure: "wake",
         store: target.label(),
         value: p99,

@@ -27,7 +27,7 @@ const SLOTS: u32 = 20_000;
 
 /// The arguments of a worker.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct WorkerArgs {
+pub(crate) struct BenchWorkerArgs {
     /// Number of runs to begin
     #[arg(long, default_value_t = 0)]
     pub(crate) begin: u32,
@@ -47,14 +47,14 @@ pub(crate) struct WorkerArgs {
 
 /// A worker process, killed on drop.
 #[derive(Debug)]
-pub(crate) struct Worker {
+pub(crate) struct WorkerProcess {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
 
-impl Worker {
-    pub(crate) fn spawn(url: &str, args: &WorkerArgs) -> Fallible<Self> {
+impl WorkerProcess {
+    pub(crate) fn spawn(url: &str, args: &BenchWorkerArgs) -> Fallible<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["worker", "--store", url, "--name", &args.name]);
         command.args(["--begin", &args.begin.to_string()]);
@@ -98,7 +98,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         let _ = self.kill();
     }
@@ -134,7 +134,7 @@ pub(crate) async fn wait_until_open(
 }
 
 /// Runs a worker until it is killed or fails.
-pub(crate) async fn work(url: &str, args: WorkerArgs) -> Fallible<Infallible> {
+pub(crate) async fn work(url: &str, args: BenchWorkerArgs) -> Fallible<Infallible> {
     if let Some(runs) = args.load {
         return serve_load(url, &args.name, runs).await;
     }
@@ -178,7 +178,7 @@ struct EffectFiles {
     b: Arc<File>,
 }
 
-async fn engine(store: Arc<dyn Store>, args: WorkerArgs, files: EffectFiles) -> Fallible<Engine> {
+async fn engine(store: Arc<dyn Store>, args: BenchWorkerArgs, files: EffectFiles) -> Fallible<Engine> {
     let begun = Arc::new(AtomicU32::new(0));
     let two = move |ctx: Context, (): ()| {
         let EffectFiles { a, b } = files.clone();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, Payload, QueueName};
-use goldseam_store::api::{Claim, Expect, Written};
+use goldseam_store::api::{ClaimRequest, Expect, Written};
 
 use super::Fixture;
 use super::make::{QUEUE, advance, advance_pool, at, claim_at, names, task};
@@ -18,7 +18,7 @@ pub async fn two_claimers_never_get_the_same_task(fixture: &Fixture) {
     let claimers: Vec<_> = (0..8)
         .map(|n| {
             let store = fixture.shared();
-            let claim = Claim { owner: format!("n{n}"), limit: 3, ..claim_at(at(0)) };
+            let claim = ClaimRequest { owner: format!("n{n}"), limit: 3, ..claim_at(at(0)) };
             tokio::spawn(async move {
                 let mut mine = vec![];
                 loop {
@@ -51,7 +51,7 @@ pub async fn priority_then_run_at(fixture: &Fixture) {
     for (name, priority, run_at) in order {
         fixture.submit(Task { priority, run_at: at(run_at), ..task(name) }).await;
     }
-    let two = Claim { limit: 2, ..claim_at(at(10)) };
+    let two = ClaimRequest { limit: 2, ..claim_at(at(10)) };
     assert_eq!(names(&fixture.store.claim(two).await.unwrap().tasks), ["e", "d"]);
     assert_eq!(names(&fixture.claim(at(10)).await.tasks), ["c", "b", "a"]);
 }
@@ -77,9 +77,9 @@ pub async fn next_due_is_the_earliest_left(fixture: &Fixture) {
         fixture.submit(Task { run_at: at(run_at), ..task(name) }).await;
     }
     assert_eq!(fixture.claim(at(0)).await.next_due, Some(at(5)));
-    let one = fixture.store.claim(Claim { limit: 1, ..claim_at(at(10)) }).await.unwrap();
+    let one = fixture.store.claim(ClaimRequest { limit: 1, ..claim_at(at(10)) }).await.unwrap();
     assert_eq!((names(&one.tasks), one.next_due), (vec!["a"], Some(at(6))));
-    let none = fixture.store.claim(Claim { limit: 0, ..claim_at(at(10)) }).await.unwrap();
+    let none = fixture.store.claim(ClaimRequest { limit: 0, ..claim_at(at(10)) }).await.unwrap();
     assert_eq!((none.tasks.len(), none.next_due), (0, Some(at(6))));
     assert_eq!(fixture.claim(at(10)).await.next_due, Some(at(20)));
     assert_eq!(fixture.claim(at(30)).await.next_due, None);
@@ -90,7 +90,7 @@ pub async fn next_due_looks_at_the_claims_own_tasks(fixture: &Fixture) {
     fixture.submit(Task { queue: QueueName::new("slow").unwrap(), run_at: at(5), ..task("a") }).await;
     fixture.submit(Task { kind: "fax".to_owned(), run_at: at(6), ..task("b") }).await;
     fixture.submit(Task { run_at: at(7), ..task("c") }).await;
-    let mail = Claim { kind: Some("mail".to_owned()), ..claim_at(at(0)) };
+    let mail = ClaimRequest { kind: Some("mail".to_owned()), ..claim_at(at(0)) };
     assert_eq!(fixture.store.claim(mail).await.unwrap().next_due, Some(at(7)));
     assert_eq!(fixture.claim(at(0)).await.next_due, Some(at(6)));
 }
@@ -130,7 +130,7 @@ pub async fn fences_grow(fixture: &Fixture) {
 pub async fn kinds_are_filtered(fixture: &Fixture) {
     fixture.submit(Task { kind: "fax".to_owned(), priority: 9, ..task("a") }).await;
     fixture.submit(task("b")).await;
-    let mail = Claim { kind: Some("mail".to_owned()), ..claim_at(at(0)) };
+    let mail = ClaimRequest { kind: Some("mail".to_owned()), ..claim_at(at(0)) };
     assert_eq!(names(&fixture.store.claim(mail).await.unwrap().tasks), ["b"]);
     assert_eq!(names(&fixture.claim(at(0)).await.tasks), ["a"]);
 }
@@ -143,7 +143,7 @@ pub async fn pools_are_separate(fixture: &Fixture) {
     fixture.submit(Task { kind: Task::advance_kind("refund", 1), ..advance("r", "d") }).await;
     let from = |pools: &[&str]| {
         let pools = pools.iter().map(|pool| (*pool).to_owned()).collect();
-        fixture.store.claim(Claim { pools, ..claim_at(at(0)) })
+        fixture.store.claim(ClaimRequest { pools, ..claim_at(at(0)) })
     };
     assert_eq!(from(&[]).await.unwrap(), Default::default());
     assert_eq!(from(&["unknown"]).await.unwrap(), Default::default());
@@ -159,7 +159,7 @@ pub async fn the_limit_is_kept(fixture: &Fixture) {
         fixture.submit(task(&format!("t{n}"))).await;
     }
     for (limit, expected) in [(0, 0), (2, 2), (2, 2), (2, 1), (2, 0)] {
-        let claim = Claim { limit, ..claim_at(at(0)) };
+        let claim = ClaimRequest { limit, ..claim_at(at(0)) };
         assert_eq!(fixture.store.claim(claim).await.unwrap().tasks.len(), expected);
     }
 }

@@ -61,9 +61,12 @@ impl Calls {
     /// Makes the calls that not every store has.
     fn make_beside(&mut self) {
         if self.store.feed().is_some() {
-            self.make("fed", |store| async move { feed(&*store).fed(None, ALL).await.is_ok() });
+            self.make(
+                "events_after",
+                |store| async move { feed(&*store).events_after(None, ALL).await.is_ok() },
+            );
             self.make("latest", |store| async move { feed(&*store).latest().await.is_ok() });
-            self.make("stirred", |store| async move { feed(&*store).stirred(None).await.is_ok() });
+            self.make("changed_runs", |store| async move { feed(&*store).changed_runs(None).await.is_ok() });
         }
         if self.store.foreign().is_some() {
             self.make(

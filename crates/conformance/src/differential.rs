@@ -11,8 +11,8 @@ use goldseam_core::lock::{Ask, Lock, Until};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LaneName, LockName, Millis, Payload, QueueName, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::api::{
-    Append, Claim, ClaimedTasks, Expect, LockFilter, Row, RunFilter, RunOrder, Store, TaskChange, TaskFilter,
-    Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, LockFilter, Row, RunFilter, RunOrder, Store, TaskChange,
+    TaskFilter, Written,
 };
 use goldseam_store::error::StoreError;
 use goldseam_store::memory::MemoryStore;
@@ -195,7 +195,7 @@ impl Walker {
         let kind = self.dice.one_in(4).then(|| "mail".to_owned());
         let limit = u32::try_from(self.dice.below(4)).unwrap();
         let owner = format!("n{}", self.dice.below(3));
-        let claim = Claim { owner, pools, kind, limit, now: self.time() };
+        let claim = ClaimRequest { owner, pools, kind, limit, now: self.time() };
         let claimed = self.store.claim(claim.clone()).await.map(|ClaimedTasks { tasks, next_due }| {
             (tasks.into_iter().map(plain_task).collect::<Vec<_>>(), next_due)
         });

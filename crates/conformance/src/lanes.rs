@@ -2,7 +2,7 @@
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Payload, QueueName};
-use goldseam_store::api::{Append, Claim, Expect, TaskFilter, Written};
+use goldseam_store::api::{Append, ClaimRequest, Expect, TaskFilter, Written};
 
 use super::Fixture;
 use super::make::{
@@ -32,7 +32,7 @@ pub async fn a_lane_has_at_most_one_claimed_task(fixture: &Fixture) {
     let claimers: Vec<_> = (0..8)
         .map(|n| {
             let store = fixture.shared();
-            let claim = Claim { owner: format!("n{n}"), limit: 4, ..claim_at(at(0)) };
+            let claim = ClaimRequest { owner: format!("n{n}"), limit: 4, ..claim_at(at(0)) };
             tokio::spawn(async move {
                 let mut done = 0;
                 while !store.tasks(ready()).await.unwrap().is_empty() {
@@ -142,7 +142,7 @@ pub async fn create_is_ignored_if_the_lane_is_busy(fixture: &Fixture) {
 pub async fn a_lane_is_one_over_all_queues(fixture: &Fixture) {
     fixture.submit(task_in("l", "a")).await;
     fixture.submit(Task { queue: QueueName::new("slow").unwrap(), ..task_in("l", "b") }).await;
-    let slow = Claim { pools: vec!["slow".to_owned()], ..claim_at(at(0)) };
+    let slow = ClaimRequest { pools: vec!["slow".to_owned()], ..claim_at(at(0)) };
     assert_eq!(names(&fixture.claim(at(0)).await.tasks), ["a"]);
     assert!(fixture.store.claim(slow).await.unwrap().tasks.is_empty());
 }

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_store::api::Store;
-use goldseam_store::clock::{Clock, ManualClock};
+use goldseam_store::clock::{ClockFn, ManualClock};
 use goldseam_store::memory::MemoryStore;
 
 pub use damage::Damage;
@@ -94,7 +94,7 @@ impl Fixture {
     }
 
     /// Creates a fixture of a memory store with a clock that the cases do not move.
-    pub fn memory_on(clock: Clock) -> Self {
+    pub fn memory_on(clock: ClockFn) -> Self {
         let store = Arc::new(MemoryStore::new(clock));
         let capabilities = Capabilities { manual_clock: false, ..Capabilities::default() };
         let fixture = Self::new(Arc::clone(&store) as Arc<dyn Store>, ManualClock::default());

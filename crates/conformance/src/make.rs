@@ -7,7 +7,7 @@ use goldseam_core::{
     BranchId, Hash, LaneName, Millis, Payload, QueueName, RunId, Seq, Status, Summary, TaskId, WorkflowName,
 };
 use goldseam_store::api::{
-    Append, Claim, ClaimedTasks, Expect, Head, Record, Row, Store, TaskChange, TaskFilter, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, Head, Record, Row, Store, TaskChange, TaskFilter, Written,
 };
 
 use super::Fixture;
@@ -141,8 +141,8 @@ pub fn create(task: Task) -> TaskChange {
 }
 
 /// Returns a claim of everything that is due in the common queue at `now`.
-pub fn claim_at(now: Millis) -> Claim {
-    Claim {
+pub fn claim_at(now: Millis) -> ClaimRequest {
+    ClaimRequest {
         owner: "n1".to_owned(),
         pools: vec![QUEUE.to_owned(), advance_pool()],
         kind: None,

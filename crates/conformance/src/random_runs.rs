@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use goldseam_core::command::{Claim, Command, Doing, Fence, Heal, Lost, Owned, StepEnded, Withdraw};
+use goldseam_core::command::{ClaimRequest, Command, Doing, Fence, Heal, Lost, Owned, StepEnded, Withdraw};
 use goldseam_core::decide::{Stamped, View, decide, next_task};
 use goldseam_core::event::{
     JumpRequested, Note, Release, Remote, Request, RunQueued, StepCompleted, StepFailed,
@@ -180,7 +180,7 @@ impl<'a> RandomRun<'a> {
         let evidence = "its lock was dropped".to_owned();
         let lost = self.state().summary.owner.clone();
         let lost = lost.map(|node| Lost { node, proven, evidence, lived: Lived::default() });
-        Command::Claim(Claim { lost, ..Claim::by(node(by)) })
+        Command::Claim(ClaimRequest { lost, ..Claim::by(node(by)) })
     }
 
     /// Takes over the run from an owner whose process died.

@@ -7,7 +7,7 @@ use goldseam_core::lock::{Ask, Lock};
 use goldseam_core::task::Task;
 use goldseam_core::{LockName, Millis, NodeId, Seq, Status};
 use goldseam_store::api::{
-    Append, Claim, Expect, LockFilter, NodeRecord, NodeState, RecordKind, Row, RunFilter, TaskChange,
+    Append, ClaimRequest, Expect, LockFilter, NodeRecord, NodeState, RecordKind, Row, RunFilter, TaskChange,
     TaskFilter, Unreadable, Written,
 };
 
@@ -219,7 +219,7 @@ pub async fn an_unreadable_task_is_never_claimed_and_blocks_none(fixture: &Fixtu
     let mut claimed = Vec::new();
     // A store that sets unreadable tasks aside may need one claim for each of them.
     for _ in 0..10 {
-        let claim = Claim {
+        let claim = ClaimRequest {
             owner: "w".to_owned(),
             pools: vec![task("x").pool()],
             kind: None,

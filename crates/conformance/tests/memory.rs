@@ -5,7 +5,7 @@
 use goldseam_conformance::Fixture;
 use goldseam_conformance::make::{advance, append_with_row, create, run, task, task_id};
 use goldseam_core::{NodeId, RunId, Seq};
-use goldseam_store::{Append, MemoryStore, NodeRecord, NodeState, Pace, Pulse, Store, TaskChange};
+use goldseam_store::{Append, MemoryStore, NodeRecord, NodeState, Pulse, Store, StorePace, TaskChange};
 use std::sync::Arc;
 
 fn node() -> NodeRecord {
@@ -106,9 +106,9 @@ async fn a_store_without_events_has_no_latest_place() {
 
 #[tokio::test]
 async fn a_store_returns_its_configured_pace() {
-    let pace = Pace::remote(std::time::Duration::ZERO);
+    let pace = StorePace::remote(std::time::Duration::ZERO);
     let store = MemoryStore::default().at_pace(pace);
-    assert_eq!((store.pace(), MemoryStore::default().pace()), (pace, Pace::default()));
+    assert_eq!((store.pace(), MemoryStore::default().pace()), (pace, StorePace::default()));
     assert_eq!(format!("{store:?}"), "MemoryStore { mark: 1, .. }");
 }
 

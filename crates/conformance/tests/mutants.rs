@@ -10,9 +10,9 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, MemoryStore, NodeRecord,
-    NodeSeen, Pace, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskChange, TaskFilter,
-    Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, MemoryStore,
+    NodeRecord, NodeSeen, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskChange,
+    TaskFilter, Unreadable, Written,
 };
 
 /// The flaw of a store.
@@ -108,7 +108,7 @@ impl Store for Broken {
         }
     }
 
-    async fn claim(&self, mut claim: Claim) -> Result<ClaimedTasks, StoreError> {
+    async fn claim(&self, mut claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         if self.is(Flaw::ClaimsOneTooFew) {
             claim.limit = claim.limit.saturating_sub(1);
         }
@@ -188,7 +188,7 @@ impl Store for Broken {
         self.inner.now().await
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> StorePace {
         self.inner.pace()
     }
 

@@ -10,7 +10,8 @@ use goldseam_core::lock::{Ask, Lock};
 use goldseam_core::{LockName, Millis, NodeId, Seq};
 use goldseam_store::read_only::{Closed, ClosedStore};
 use goldseam_store::{
-    Append, Expect, LockFilter, MemoryStore, NodeRecord, NodeState, Pace, Row, RunFilter, Store, StoreError,
+    Append, Expect, LockFilter, MemoryStore, NodeRecord, NodeState, Row, RunFilter, Store, StoreError,
+    StorePace,
 };
 
 #[track_caller]
@@ -33,7 +34,7 @@ fn lock() -> Lock {
 
 #[tokio::test]
 async fn reads_go_on_and_writes_are_refused() {
-    let memory = Arc::new(MemoryStore::default().at_pace(Pace::remote(Duration::ZERO)));
+    let memory = Arc::new(MemoryStore::default().at_pace(StorePace::remote(Duration::ZERO)));
     memory.put_foreign(&run("theirs"), "{}");
     let open: Arc<dyn Store> = memory;
     open.append(append_with_row("r", 0)).await.unwrap();

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use goldseam_conformance::Fixture;
 use goldseam_core::RunId;
-use goldseam_store::faulty::Plan;
-use goldseam_store::{FaultyStore, ManualClock, MemoryStore, Pace, Store, TracedStore, Written};
+use goldseam_store::faulty::FaultPlan;
+use goldseam_store::{FaultyStore, ManualClock, MemoryStore, Store, StorePace, TracedStore, Written};
 
 async fn fresh() -> Fixture {
     let clock = ManualClock::default();
     let memory = Arc::new(MemoryStore::new(clock.clock()));
     let traced = Arc::new(TracedStore::new(memory.clone()).measured_by(Arc::new(|| 0)));
-    Fixture::new(Arc::new(FaultyStore::new(traced, Plan::pass())), clock).damaged_by(memory)
+    Fixture::new(Arc::new(FaultyStore::new(traced, FaultPlan::pass())), clock).damaged_by(memory)
 }
 
 goldseam_conformance::conformance!(fresh);
 
 #[tokio::test]
 async fn wrappers_pass_on_optional_interfaces() {
-    let memory = Arc::new(MemoryStore::default().at_pace(Pace::remote(std::time::Duration::ZERO)));
+    let memory = Arc::new(MemoryStore::default().at_pace(StorePace::remote(std::time::Duration::ZERO)));
     let store = TracedStore::new(memory.clone());
     assert_eq!(store.pace(), memory.pace());
     assert!(store.feed().is_some());

@@ -6,32 +6,32 @@ use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, Hea
 use hyper::{Response, StatusCode};
 
 use crate::clock::{http_date, iso_date};
-use crate::fault::Refusal;
-use crate::objects::{Listed, Object};
-use crate::request::{Op, Range, Request};
+use crate::fault::ErrorReply;
+use crate::objects::{FakeObject, KeyPage};
+use crate::request::{ByteRange, RequestKind, S3Request};
 
 /// The outcome of a request.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum RequestOutcome {
     /// An object was written; this is its ETag.
     Written(String),
     /// An object, or its metadata.
-    Read(Object),
+    Read(FakeObject),
     /// An object was removed.
     Deleted,
     /// These objects were removed.
     DeletedMany(Vec<String>),
     /// None of these objects was removed, and each has this error.
-    KeptMany(Vec<String>, Refusal),
-    Listed(Listed),
+    KeptMany(Vec<String>, ErrorReply),
+    Listed(KeyPage),
     /// The object has the ETag that the client has.
     Unchanged,
-    Refused(Refusal),
+    Refused(ErrorReply),
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// The response to the client.
-    pub(crate) fn into_response(self, request: Option<&Request>, now: u64) -> Response<Full<Bytes>> {
+    pub(crate) fn into_response(self, request: Option<&S3Request>, now: u64) -> Response<Full<Bytes>> {
         let mut response = match self {
             Self::Written(etag) => with_etag(empty(StatusCode::OK), &etag),
             Self::Read(object) => read(&object, request),
@@ -52,10 +52,10 @@ impl Outcome {
     }
 }
 
-fn read(object: &Object, request: Option<&Request>) -> Response<Full<Bytes>> {
+fn read(object: &FakeObject, request: Option<&S3Request>) -> Response<Full<Bytes>> {
     let length = object.bytes.len();
     let range = request.and_then(|request| request.range);
-    let (status, bytes) = match range.map(|range: Range| range.within(length)) {
+    let (status, bytes) = match range.map(|range: ByteRange| range.within(length)) {
         None => (StatusCode::OK, object.bytes.clone()),
         Some(Some(range)) => (StatusCode::PARTIAL_CONTENT, object.bytes.slice(range)),
         Some(None) => return refused_range(),
@@ -67,7 +67,7 @@ fn read(object: &Object, request: Option<&Request>) -> Response<Full<Bytes>> {
     }
     put(&mut response, LAST_MODIFIED, &http_date(object.modified));
     put(&mut response, CONTENT_LENGTH, &bytes.len().to_string());
-    if request.is_some_and(|request| request.op == Op::Head) {
+    if request.is_some_and(|request| request.op == RequestKind::Head) {
         *response.body_mut() = Full::default();
     }
     response
@@ -105,7 +105,7 @@ fn put(response: &mut Response<Full<Bytes>>, name: hyper::header::HeaderName, va
     }
 }
 
-fn deleted(keys: &[String], refusal: Option<&Refusal>) -> String {
+fn deleted(keys: &[String], refusal: Option<&ErrorReply>) -> String {
     let each = |key: &String| match refusal.map(|refusal| escaped(&refusal.code)) {
         None => format!("<Deleted><Key>{}</Key></Deleted>", escaped(key)),
         Some(code) => {
@@ -115,7 +115,7 @@ fn deleted(keys: &[String], refusal: Option<&Refusal>) -> String {
     format!("<DeleteResult>{}</DeleteResult>", keys.iter().map(each).collect::<String>())
 }
 
-fn list(listed: &Listed, request: Option<&Request>) -> String {
+fn list(listed: &KeyPage, request: Option<&S3Request>) -> String {
     let (bucket, prefix) = request.map(|request| (&*request.bucket, &*request.key)).unwrap_or_default();
     let count = listed.objects.len() + listed.prefixes.len();
     let mut text = format!(

@@ -20,7 +20,7 @@ const MONTHS: [(&str, u64); 12] = [
 
 /// The clock of the server, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clock {
+pub enum ServerClock {
     /// The system's clock, or one with an offset.
     Running {
         /// Milliseconds ahead of the system's clock; behind if negative.
@@ -33,7 +33,7 @@ pub enum Clock {
     },
 }
 
-impl Clock {
+impl ServerClock {
     #[expect(clippy::disallowed_methods, reason = "a server has its own clock")]
     pub(crate) fn now(self) -> u64 {
         match self {

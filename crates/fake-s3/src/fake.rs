@@ -12,10 +12,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::clock::Clock;
-use crate::fault::{self, Fault, Match, Rule};
+use crate::clock::ServerClock;
+use crate::fault::{self, FaultRule, Match, RequestFault};
 use crate::objects::Objects;
-use crate::request::{Op, Request};
+use crate::request::{RequestKind, S3Request};
 use crate::serve;
 
 /// The only bucket.
@@ -25,7 +25,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// An S3 server on a loopback port. It ends when it is dropped.
 pub struct FakeS3 {
-    shared: Arc<Shared>,
+    shared: Arc<FakeState>,
     address: SocketAddr,
     /// Ends the server: the sender is dropped before the thread is joined.
     running: Option<(oneshot::Sender<Infallible>, JoinHandle<()>)>,
@@ -55,14 +55,14 @@ pub struct Listing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Logged {
     /// The request.
-    pub request: Request,
+    pub request: S3Request,
     /// The status of the response, if there was one.
     pub status: Option<u16>,
 }
 
 /// The state that test and server share.
-pub(crate) struct Shared {
-    state: Mutex<State>,
+pub(crate) struct FakeState {
+    state: Mutex<FakeControls>,
     objects: Mutex<Objects>,
     /// Writers that have checked a key and not yet written it, on a racy server.
     races: Mutex<BTreeMap<String, Arc<Notify>>>,
@@ -71,9 +71,9 @@ pub(crate) struct Shared {
     cut_off: watch::Sender<bool>,
 }
 
-struct State {
+struct FakeControls {
     modes: Modes,
-    rules: Vec<Rule>,
+    rules: Vec<FaultRule>,
     requests: u64,
     log: Vec<Logged>,
 }
@@ -83,7 +83,7 @@ pub(crate) struct Modes {
     pub(crate) conditions: Conditions,
     pub(crate) listing: Listing,
     pub(crate) read_only: bool,
-    clock: Clock,
+    clock: ServerClock,
 }
 
 impl FakeS3 {
@@ -93,7 +93,7 @@ impl FakeS3 {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(FakeState::new());
         let (end, ended) = oneshot::channel();
         let served = serve::serve(listener, shared.clone(), ended);
         let thread = thread::Builder::new().name("fake-s3".to_owned());
@@ -119,12 +119,12 @@ impl FakeS3 {
     }
 
     /// Applies a fault to matching requests. If several faults match, the first one counts.
-    pub fn fail(&self, which: Match, fault: Fault) {
+    pub fn fail(&self, which: Match, fault: RequestFault) {
         self.shared.state().rules.push(fault::rule(which, fault));
     }
 
     /// Applies the fault that `script` returns for a request.
-    pub fn script(&self, script: impl FnMut(&Request) -> Option<Fault> + Send + 'static) {
+    pub fn script(&self, script: impl FnMut(&S3Request) -> Option<RequestFault> + Send + 'static) {
         self.shared.state().rules.push(Box::new(script));
     }
 
@@ -134,12 +134,12 @@ impl FakeS3 {
     }
 
     /// Cuts the network: requests are logged, but are neither done nor passed to scripts.
-    pub fn cut_off(&self) {
+    pub fn cut_network(&self) {
         self.shared.cut_off.send_replace(true);
     }
 
     /// Repairs the network. Connections from before are closed.
-    pub fn heal(&self) {
+    pub fn repair_network(&self) {
         self.shared.cut_off.send_replace(false);
     }
 
@@ -159,7 +159,7 @@ impl FakeS3 {
     }
 
     /// Sets the clock of the server.
-    pub fn set_clock(&self, clock: Clock) {
+    pub fn set_clock(&self, clock: ServerClock) {
         self.shared.state().modes.clock = clock;
     }
 
@@ -191,7 +191,7 @@ impl FakeS3 {
     }
 
     /// The number of logged requests of each kind.
-    pub fn counts(&self) -> BTreeMap<Op, usize> {
+    pub fn counts(&self) -> BTreeMap<RequestKind, usize> {
         let mut counts = BTreeMap::new();
         for logged in &self.shared.state().log {
             *counts.entry(logged.request.op).or_default() += 1;
@@ -200,13 +200,13 @@ impl FakeS3 {
     }
 
     /// The number of logged requests for which the predicate holds.
-    pub fn count(&self, is_such: impl Fn(&Request) -> bool) -> usize {
+    pub fn count(&self, is_such: impl Fn(&S3Request) -> bool) -> usize {
         self.shared.state().log.iter().filter(|logged| is_such(&logged.request)).count()
     }
 
     /// Blocks until the predicate holds for the log, at most half a minute. Returns whether it holds.
     pub fn wait_for_log(&self, mut is_such: impl FnMut(&[Logged]) -> bool) -> bool {
-        let waits = |state: &mut State| !is_such(&state.log);
+        let waits = |state: &mut FakeControls| !is_such(&state.log);
         let waited = self.shared.changed.wait_timeout_while(self.shared.state(), WAIT_MAX, waits);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -228,16 +228,16 @@ impl fmt::Debug for FakeS3 {
     }
 }
 
-impl Shared {
+impl FakeState {
     fn new() -> Self {
         let modes = Modes {
             conditions: Conditions::Kept,
             listing: Listing { behind: 0, keys_max: usize::MAX },
             read_only: false,
-            clock: Clock::Running { ahead: 0 },
+            clock: ServerClock::Running { ahead: 0 },
         };
         Self {
-            state: Mutex::new(State { modes, rules: Vec::new(), requests: 0, log: Vec::new() }),
+            state: Mutex::new(FakeControls { modes, rules: Vec::new(), requests: 0, log: Vec::new() }),
             objects: Mutex::default(),
             races: Mutex::default(),
             changed: Condvar::new(),
@@ -245,7 +245,7 @@ impl Shared {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FakeControls> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -266,23 +266,23 @@ impl Shared {
     }
 
     /// Numbers and logs a request. Returns its fault; none if the network is cut.
-    pub(crate) fn arrived(&self, request: Request) -> (Request, Option<Fault>) {
+    pub(crate) fn arrived(&self, request: S3Request) -> (S3Request, Option<RequestFault>) {
         let mut state = self.state();
         // Under the lock: a test that sees the request in the log knows whether the network was cut.
         let is_cut_off = self.is_cut_off();
         state.requests += 1;
-        let request = Request { number: state.requests, ..request };
+        let request = S3Request { number: state.requests, ..request };
         state.log.push(Logged { request: request.clone(), status: None });
         self.changed.notify_all();
         if is_cut_off {
             return (request, None);
         }
         // Every rule sees every request, because rules count them.
-        let faults: Vec<Fault> = state.rules.iter_mut().filter_map(|rule| rule(&request)).collect();
-        (request, Some(faults.into_iter().next().unwrap_or_else(Fault::none)))
+        let faults: Vec<RequestFault> = state.rules.iter_mut().filter_map(|rule| rule(&request)).collect();
+        (request, Some(faults.into_iter().next().unwrap_or_else(RequestFault::none)))
     }
 
-    pub(crate) fn answered(&self, request: &Request, status: u16) {
+    pub(crate) fn answered(&self, request: &S3Request, status: u16) {
         let mut state = self.state();
         if let Some(logged) =
             state.log.iter_mut().rev().find(|logged| logged.request.number == request.number)

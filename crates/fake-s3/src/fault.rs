@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::request::{Op, Request};
+use crate::request::{RequestKind, S3Request};
 
 /// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ErrorReply {
     /// The HTTP status.
     pub status: u16,
     /// The error code of S3.
     pub code: String,
 }
 
-impl Refusal {
+impl ErrorReply {
     /// An error response with this status and code.
     pub fn new(status: u16, code: &str) -> Self {
         Self { status, code: code.to_owned() }
@@ -25,12 +25,12 @@ impl Refusal {
 
 /// A fault: how often the request is done, and which response the client gets.
 #[derive(Debug, Clone)]
-pub struct Fault {
+pub struct RequestFault {
     pub(crate) before: Pause,
     /// How often the request is done.
     pub(crate) times: u32,
     pub(crate) after: Pause,
-    pub(crate) answer: Answer,
+    pub(crate) answer: FaultReply,
 }
 
 /// What a request waits for.
@@ -38,67 +38,67 @@ pub struct Fault {
 pub(crate) enum Pause {
     None,
     For(Duration),
-    Until(Gate),
+    Until(RequestGate),
 }
 
 /// The response that the client gets.
 #[derive(Debug, Clone)]
-pub(crate) enum Answer {
+pub(crate) enum FaultReply {
     /// The regular response.
     Own,
-    Refused(Refusal),
+    Refused(ErrorReply),
     /// None; the connection is closed.
     Dropped,
     /// None; the connection stays open.
     Missing,
 }
 
-impl Fault {
-    const NONE: Self = Self { before: Pause::None, times: 1, after: Pause::None, answer: Answer::Own };
+impl RequestFault {
+    const NONE: Self = Self { before: Pause::None, times: 1, after: Pause::None, answer: FaultReply::Own };
 
     /// The request is not done, and gets this error response.
-    pub fn refused(refusal: Refusal) -> Self {
-        Self { times: 0, answer: Answer::Refused(refusal), ..Self::NONE }
+    pub fn refused(refusal: ErrorReply) -> Self {
+        Self { times: 0, answer: FaultReply::Refused(refusal), ..Self::NONE }
     }
 
     /// 409: another request is writing the same key.
     pub fn conflict() -> Self {
-        Self::refused(Refusal::new(409, "ConditionalRequestConflict"))
+        Self::refused(ErrorReply::new(409, "ConditionalRequestConflict"))
     }
 
     /// 500: an internal error.
     pub fn internal() -> Self {
-        Self::refused(Refusal::new(500, "InternalError"))
+        Self::refused(ErrorReply::new(500, "InternalError"))
     }
 
     /// 503: too many requests.
     pub fn slow_down() -> Self {
-        Self::refused(Refusal::new(503, "SlowDown"))
+        Self::refused(ErrorReply::new(503, "SlowDown"))
     }
 
     /// 403: these keys lack a permission.
     pub fn denied() -> Self {
-        Self::refused(Refusal::new(403, "AccessDenied"))
+        Self::refused(ErrorReply::new(403, "AccessDenied"))
     }
 
     /// 403: the clocks of client and server are too far apart.
     pub fn skewed() -> Self {
-        Self::refused(Refusal::new(403, "RequestTimeTooSkewed"))
+        Self::refused(ErrorReply::new(403, "RequestTimeTooSkewed"))
     }
 
     /// 404: the bucket does not exist.
     pub fn no_bucket() -> Self {
-        Self::refused(Refusal::new(404, "NoSuchBucket"))
+        Self::refused(ErrorReply::new(404, "NoSuchBucket"))
     }
 
     /// The request is not done, and the connection is closed.
     pub fn dropped() -> Self {
-        Self { times: 0, answer: Answer::Dropped, ..Self::NONE }
+        Self { times: 0, answer: FaultReply::Dropped, ..Self::NONE }
     }
 
     /// The request is not done, and never gets a response.
     pub fn unanswered() -> Self {
-        Self { times: 0, answer: Answer::Missing, ..Self::NONE }
+        Self { times: 0, answer: FaultReply::Missing, ..Self::NONE }
     }
 
     /// The request is done after a delay, even if its client has given up by then.
@@ -107,7 +107,7 @@ impl Fault {
     }
 
     /// The request is done once the gate is open, even if its client has given up by then.
-    pub fn held(gate: &Gate) -> Self {
+    pub fn held(gate: &RequestGate) -> Self {
         Self { before: Pause::Until(gate.clone()), ..Self::NONE }
     }
 
@@ -129,9 +129,9 @@ impl Fault {
 
 /// Holds requests until a test opens it.
 #[derive(Debug, Clone)]
-pub struct Gate(Arc<watch::Sender<bool>>);
+pub struct RequestGate(Arc<watch::Sender<bool>>);
 
-impl Gate {
+impl RequestGate {
     /// A closed gate.
     pub fn closed() -> Self {
         Self(Arc::new(watch::Sender::new(false)))
@@ -161,7 +161,7 @@ impl Pause {
 /// Selects requests; by default all.
 #[derive(Debug, Clone, Default)]
 pub struct Match {
-    op: Option<Op>,
+    op: Option<RequestKind>,
     writes: bool,
     key: String,
     by: Option<String>,
@@ -177,7 +177,7 @@ impl Match {
 
     /// Only requests of one kind.
     #[must_use]
-    pub fn op(self, op: Op) -> Self {
+    pub fn op(self, op: RequestKind) -> Self {
         Self { op: Some(op), ..self }
     }
 
@@ -211,7 +211,7 @@ impl Match {
         Self { skipped: 0, times_max: Some(count), ..self }
     }
 
-    fn is_for(&self, request: &Request) -> bool {
+    fn is_for(&self, request: &S3Request) -> bool {
         self.op.is_none_or(|op| op == request.op)
             && (!self.writes || request.op.is_write())
             && request.key.contains(&self.key)
@@ -220,10 +220,10 @@ impl Match {
 }
 
 /// Returns the fault of a request, if it has one.
-pub(crate) type Rule = Box<dyn FnMut(&Request) -> Option<Fault> + Send>;
+pub(crate) type FaultRule = Box<dyn FnMut(&S3Request) -> Option<RequestFault> + Send>;
 
 /// The rule that applies a fault to matching requests.
-pub(crate) fn rule(which: Match, fault: Fault) -> Rule {
+pub(crate) fn rule(which: Match, fault: RequestFault) -> FaultRule {
     let mut seen = 0;
     Box::new(move |request| {
         if !which.is_for(request) {

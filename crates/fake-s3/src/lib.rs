@@ -38,7 +38,7 @@ mod objects;
 mod request;
 mod serve;
 
-pub use clock::Clock;
+pub use clock::ServerClock;
 pub use fake::{Conditions, FakeS3, Listing, Logged};
-pub use fault::{Fault, Gate, Match, Refusal};
-pub use request::{Condition, Op, Request};
+pub use fault::{ErrorReply, Match, RequestFault, RequestGate};
+pub use request::{Condition, RequestKind, S3Request};

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use md5::{Digest, Md5};
 
-use crate::fault::Refusal;
-use crate::request::{Condition, Page};
+use crate::fault::ErrorReply;
+use crate::request::{Condition, PageQuery};
 
 /// Most changes that a list can be behind.
 const CHANGES_MAX: usize = 4_096;
@@ -15,7 +15,7 @@ const CHANGES_MAX: usize = 4_096;
 const KEYS_MAX: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Object {
+pub(crate) struct FakeObject {
     pub(crate) bytes: Bytes,
     /// The MD5 of the content: equal content has an equal ETag.
     pub(crate) etag: String,
@@ -26,42 +26,42 @@ pub(crate) struct Object {
 /// All objects of the bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
-    current: BTreeMap<String, Object>,
+    current: BTreeMap<String, FakeObject>,
     /// The objects that the last changes replaced, newest last.
-    replaced: VecDeque<(String, Option<Object>)>,
+    replaced: VecDeque<(String, Option<FakeObject>)>,
 }
 
 /// One page of keys.
 #[derive(Debug, PartialEq, Eq, Default)]
-pub(crate) struct Listed {
-    pub(crate) objects: Vec<(String, Object)>,
+pub(crate) struct KeyPage {
+    pub(crate) objects: Vec<(String, FakeObject)>,
     pub(crate) prefixes: Vec<String>,
     /// The token of the next page, if there is one.
     pub(crate) next: Option<String>,
 }
 
 impl Objects {
-    pub(crate) fn get(&self, key: &str) -> Option<&Object> {
+    pub(crate) fn get(&self, key: &str) -> Option<&FakeObject> {
         self.current.get(key)
     }
 
-    pub(crate) fn all(&self) -> &BTreeMap<String, Object> {
+    pub(crate) fn all(&self) -> &BTreeMap<String, FakeObject> {
         &self.current
     }
 
     /// Checks the condition of a write.
-    pub(crate) fn check(&self, key: &str, condition: Option<&Condition>) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, key: &str, condition: Option<&Condition>) -> Result<(), ErrorReply> {
         match (condition, self.get(key)) {
             (None, _) | (Some(Condition::Absent), None) => Ok(()),
             (Some(Condition::Is(etag)), Some(object)) if object.etag == *etag => Ok(()),
-            (Some(Condition::Is(_)), None) => Err(Refusal::new(404, "NoSuchKey")),
-            _ => Err(Refusal::new(412, "PreconditionFailed")),
+            (Some(Condition::Is(_)), None) => Err(ErrorReply::new(404, "NoSuchKey")),
+            _ => Err(ErrorReply::new(412, "PreconditionFailed")),
         }
     }
 
     pub(crate) fn put(&mut self, key: &str, bytes: Bytes, now: u64) -> String {
         let etag: String = Md5::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        let object = Object { bytes, etag: etag.clone(), modified: now };
+        let object = FakeObject { bytes, etag: etag.clone(), modified: now };
         let before = self.current.insert(key.to_owned(), object);
         self.remember(key, before);
         etag
@@ -73,7 +73,7 @@ impl Objects {
         }
     }
 
-    fn remember(&mut self, key: &str, before: Option<Object>) {
+    fn remember(&mut self, key: &str, before: Option<FakeObject>) {
         self.replaced.push_back((key.to_owned(), before));
         if self.replaced.len() > CHANGES_MAX {
             self.replaced.pop_front();
@@ -81,11 +81,11 @@ impl Objects {
     }
 
     /// Lists a page of keys that begin with `prefix`, as of `behind` changes ago.
-    pub(crate) fn list(&self, prefix: &str, page: &Page, behind: usize, keys_max: usize) -> Listed {
+    pub(crate) fn list(&self, prefix: &str, page: &PageQuery, behind: usize, keys_max: usize) -> KeyPage {
         let view = self.before(behind);
         let max = page.keys_max.unwrap_or(KEYS_MAX).min(keys_max).min(KEYS_MAX);
         let starts_after = |key: &str| page.start_after.as_deref().is_none_or(|start| key > start);
-        let mut listed = Listed::default();
+        let mut listed = KeyPage::default();
         let mut last = page.token.clone();
         let from = view.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
         for (key, object) in from.filter(|(key, _)| starts_after(key)) {
@@ -107,7 +107,7 @@ impl Objects {
         listed
     }
 
-    fn before(&self, changes: usize) -> Cow<'_, BTreeMap<String, Object>> {
+    fn before(&self, changes: usize) -> Cow<'_, BTreeMap<String, FakeObject>> {
         if changes == 0 {
             return Cow::Borrowed(&self.current);
         }
@@ -140,14 +140,15 @@ mod tests {
         objects
     }
 
-    fn keys(listed: &Listed) -> Vec<&str> {
+    fn keys(listed: &KeyPage) -> Vec<&str> {
         listed.objects.iter().map(|(key, _)| key.as_str()).collect()
     }
 
     #[test]
     fn pages_are_sorted_and_continue_after_the_token() {
         let objects = objects(&["a/3", "a/1", "b/1", "a/2", "a/x/1", "a/x/2"]);
-        let mut page = Page { delimiter: Some("/".to_owned()), keys_max: Some(2), ..Page::default() };
+        let mut page =
+            PageQuery { delimiter: Some("/".to_owned()), keys_max: Some(2), ..PageQuery::default() };
         let first = objects.list("a/", &page, 0, 1_000);
         assert_eq!((keys(&first), first.next.as_deref()), (vec!["a/1", "a/2"], Some("a/2")));
         page.token = first.next;
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn a_list_starts_after_a_key_and_may_be_outdated() {
         let mut objects = objects(&["a/1", "a/2", "a/3"]);
-        let page = Page { start_after: Some("a/1".to_owned()), ..Page::default() };
+        let page = PageQuery { start_after: Some("a/1".to_owned()), ..PageQuery::default() };
         assert_eq!(keys(&objects.list("a/", &page, 0, 1_000)), ["a/2", "a/3"]);
         objects.delete("a/2");
         objects.delete("missing");

@@ -7,11 +7,11 @@ use hyper::header::{AUTHORIZATION, HeaderMap, IF_MATCH, IF_NONE_MATCH, RANGE};
 use hyper::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
-use crate::fault::Refusal;
+use crate::fault::ErrorReply;
 
 /// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Op {
+pub enum RequestKind {
     /// Reads an object.
     Get,
     /// Reads the metadata of an object.
@@ -26,7 +26,7 @@ pub enum Op {
     List,
 }
 
-impl Op {
+impl RequestKind {
     /// Whether it changes an object.
     pub fn is_write(self) -> bool {
         matches!(self, Self::Put | Self::Delete | Self::DeleteMany)
@@ -46,11 +46,11 @@ pub enum Condition {
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct S3Request {
     /// Its number, from 1.
     pub number: u64,
     /// Its kind.
-    pub op: Op,
+    pub op: RequestKind,
     /// The key without its bucket; the prefix of a list; empty for a deletion of many objects.
     pub key: String,
     /// The access key id of the signature; empty without one.
@@ -60,13 +60,13 @@ pub struct Request {
     /// The content to write.
     pub body: Bytes,
     pub(crate) bucket: String,
-    pub(crate) range: Option<Range>,
-    pub(crate) page: Page,
+    pub(crate) range: Option<ByteRange>,
+    pub(crate) page: PageQuery,
 }
 
 /// The requested bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Range {
+pub(crate) enum ByteRange {
     /// From the first number to before the second.
     Between(usize, usize),
     From(usize),
@@ -75,49 +75,51 @@ pub(crate) enum Range {
 
 /// The requested page of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Page {
+pub(crate) struct PageQuery {
     pub(crate) delimiter: Option<String>,
     pub(crate) start_after: Option<String>,
     pub(crate) token: Option<String>,
     pub(crate) keys_max: Option<usize>,
 }
 
-impl Request {
+impl S3Request {
     /// Reads a request, or refuses one that this server does not support.
-    pub(crate) async fn read(request: hyper::Request<Incoming>) -> Result<Self, Refusal> {
+    pub(crate) async fn read(request: hyper::Request<Incoming>) -> Result<Self, ErrorReply> {
         let (parts, body) = request.into_parts();
-        let body = body.collect().await.map_err(|_| Refusal::new(400, "IncompleteBody"))?.to_bytes();
+        let body = body.collect().await.map_err(|_| ErrorReply::new(400, "IncompleteBody"))?.to_bytes();
         Self::parse(&parts.method, &parts.uri, &parts.headers, body)
     }
 
-    fn parse(method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Result<Self, Refusal> {
+    fn parse(method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Result<Self, ErrorReply> {
         let (bucket, key) = match uri.path().trim_start_matches('/').split_once('/') {
             Some((bucket, key)) => (decoded(bucket), decoded(key)),
             None => (decoded(uri.path().trim_start_matches('/')), String::new()),
         };
-        let query = Query::of(uri);
+        let query = UriQuery::of(uri);
         let op = match *method {
-            Method::GET if key.is_empty() && query.get("list-type").as_deref() == Some("2") => Op::List,
-            Method::POST if key.is_empty() && query.get("delete").is_some() => Op::DeleteMany,
+            Method::GET if key.is_empty() && query.get("list-type").as_deref() == Some("2") => {
+                RequestKind::List
+            }
+            Method::POST if key.is_empty() && query.get("delete").is_some() => RequestKind::DeleteMany,
             // Multipart uploads, tags and versions have query parameters; copies have a header.
             _ if key.is_empty() || !query.is_plain() || headers.contains_key("x-amz-copy-source") => {
-                return Err(Refusal::new(501, "NotImplemented"));
+                return Err(ErrorReply::new(501, "NotImplemented"));
             }
-            Method::GET => Op::Get,
-            Method::HEAD => Op::Head,
-            Method::PUT => Op::Put,
-            Method::DELETE => Op::Delete,
-            _ => return Err(Refusal::new(405, "MethodNotAllowed")),
+            Method::GET => RequestKind::Get,
+            Method::HEAD => RequestKind::Head,
+            Method::PUT => RequestKind::Put,
+            Method::DELETE => RequestKind::Delete,
+            _ => return Err(ErrorReply::new(405, "MethodNotAllowed")),
         };
         let condition = condition(op, headers)?;
-        let page = Page {
+        let page = PageQuery {
             delimiter: query.get("delimiter"),
             start_after: query.get("start-after"),
             token: query.get("continuation-token"),
             keys_max: query.get("max-keys").and_then(|max| max.parse().ok()),
         };
-        let key = if op == Op::List { query.get("prefix").unwrap_or_default() } else { key };
-        let range = headers.get(RANGE).and_then(|range| Range::parse(range.to_str().ok()?));
+        let key = if op == RequestKind::List { query.get("prefix").unwrap_or_default() } else { key };
+        let range = headers.get(RANGE).and_then(|range| ByteRange::parse(range.to_str().ok()?));
         let by = signer(headers);
         Ok(Self { number: 0, op, key, by, condition, body, bucket, range, page })
     }
@@ -137,7 +139,7 @@ fn signer(headers: &HeaderMap) -> String {
     id.map(|(id, _)| id.to_owned()).unwrap_or_default()
 }
 
-fn condition(op: Op, headers: &HeaderMap) -> Result<Option<Condition>, Refusal> {
+fn condition(op: RequestKind, headers: &HeaderMap) -> Result<Option<Condition>, ErrorReply> {
     let header = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     let etag = |value: &str| value.trim_matches('"').to_owned();
     match (header(IF_MATCH), header(IF_NONE_MATCH)) {
@@ -146,11 +148,11 @@ fn condition(op: Op, headers: &HeaderMap) -> Result<Option<Condition>, Refusal> 
         // The only such condition of a write is "does not exist".
         (None, Some(other)) if !op.is_write() => Ok(Some(Condition::IsNot(etag(&other)))),
         (Some(one), None) => Ok(Some(Condition::Is(etag(&one)))),
-        _ => Err(Refusal::new(501, "NotImplemented")),
+        _ => Err(ErrorReply::new(501, "NotImplemented")),
     }
 }
 
-impl Range {
+impl ByteRange {
     fn parse(text: &str) -> Option<Self> {
         let (from, to) = text.strip_prefix("bytes=")?.split_once('-')?;
         match (from.parse::<usize>().ok(), to.parse::<usize>().ok()) {
@@ -173,9 +175,9 @@ impl Range {
 }
 
 /// The query of a URI.
-struct Query(Vec<(String, String)>);
+struct UriQuery(Vec<(String, String)>);
 
-impl Query {
+impl UriQuery {
     fn of(uri: &Uri) -> Self {
         let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let pair = |pair: &str| {

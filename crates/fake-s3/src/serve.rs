@@ -15,16 +15,20 @@ use hyper::{Request as HttpRequest, Response};
 use hyper_util::rt::TokioIo;
 use tokio::sync::{Notify, oneshot};
 
-use crate::answer::Outcome;
-use crate::fake::{BUCKET, Conditions, Shared};
-use crate::fault::{Answer, Fault, Refusal};
-use crate::request::{Condition, Op, Request};
+use crate::answer::RequestOutcome;
+use crate::fake::{BUCKET, Conditions, FakeState};
+use crate::fault::{ErrorReply, FaultReply, RequestFault};
+use crate::request::{Condition, RequestKind, S3Request};
 
 /// How long a racy server waits between check and write for a second writer of the same key.
 const RACE: Duration = Duration::from_millis(300);
 
 /// Accepts connections until the sender of `ended` is dropped.
-pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, ended: oneshot::Receiver<Infallible>) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    shared: Arc<FakeState>,
+    ended: oneshot::Receiver<Infallible>,
+) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let accept = async {
         loop {
@@ -57,12 +61,12 @@ impl fmt::Display for Dropped {
 impl std::error::Error for Dropped {}
 
 async fn answer(
-    shared: Arc<Shared>,
+    shared: Arc<FakeState>,
     request: HttpRequest<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Dropped> {
-    let request = match Request::read(request).await {
+    let request = match S3Request::read(request).await {
         Ok(request) => request,
-        Err(refusal) => return Ok(Outcome::Refused(refusal).into_response(None, shared.now())),
+        Err(refusal) => return Ok(RequestOutcome::Refused(refusal).into_response(None, shared.now())),
     };
     let (request, fault) = shared.arrived(request);
     // In a separate task: a request of a client that gave up is still done.
@@ -70,9 +74,9 @@ async fn answer(
 }
 
 async fn process(
-    shared: Arc<Shared>,
-    request: Request,
-    fault: Option<Fault>,
+    shared: Arc<FakeState>,
+    request: S3Request,
+    fault: Option<RequestFault>,
 ) -> Result<Response<Full<Bytes>>, Dropped> {
     let Some(fault) = fault else { return lost(&shared).await };
     fault.before.over().await;
@@ -85,10 +89,10 @@ async fn process(
         return lost(&shared).await;
     }
     let outcome = match (fault.answer, outcome) {
-        (Answer::Own, Some(outcome)) => outcome,
-        (Answer::Refused(refusal), _) => Outcome::Refused(refusal),
-        (Answer::Missing, _) => std::future::pending().await,
-        (Answer::Dropped | Answer::Own, _) => return Err(Dropped),
+        (FaultReply::Own, Some(outcome)) => outcome,
+        (FaultReply::Refused(refusal), _) => RequestOutcome::Refused(refusal),
+        (FaultReply::Missing, _) => std::future::pending().await,
+        (FaultReply::Dropped | FaultReply::Own, _) => return Err(Dropped),
     };
     let response = outcome.into_response(Some(&request), shared.now());
     shared.answered(&request, response.status().as_u16());
@@ -96,32 +100,32 @@ async fn process(
 }
 
 /// Waits until the network is repaired, and then drops the connection.
-async fn lost(shared: &Shared) -> Result<Response<Full<Bytes>>, Dropped> {
+async fn lost(shared: &FakeState) -> Result<Response<Full<Bytes>>, Dropped> {
     shared.healed().await;
     Err(Dropped)
 }
 
-async fn perform(shared: &Shared, request: &Request) -> Outcome {
+async fn perform(shared: &FakeState, request: &S3Request) -> RequestOutcome {
     let outcome = if request.bucket != BUCKET {
-        Err(Refusal::new(404, "NoSuchBucket"))
+        Err(ErrorReply::new(404, "NoSuchBucket"))
     } else if request.op.is_write() && shared.modes().read_only {
-        match (Refusal::new(403, "AccessDenied"), request.op) {
+        match (ErrorReply::new(403, "AccessDenied"), request.op) {
             // Each key has its own error.
-            (refusal, Op::DeleteMany) => Ok(Outcome::KeptMany(request.keys(), refusal)),
+            (refusal, RequestKind::DeleteMany) => Ok(RequestOutcome::KeptMany(request.keys(), refusal)),
             (refusal, _) => Err(refusal),
         }
     } else {
         match request.op {
-            Op::Put => written(shared, request).await,
-            Op::Delete | Op::DeleteMany => Ok(deleted(shared, request)),
-            Op::Get | Op::Head => read(shared, request),
-            Op::List => Ok(listed(shared, request)),
+            RequestKind::Put => written(shared, request).await,
+            RequestKind::Delete | RequestKind::DeleteMany => Ok(deleted(shared, request)),
+            RequestKind::Get | RequestKind::Head => read(shared, request),
+            RequestKind::List => Ok(listed(shared, request)),
         }
     };
-    outcome.unwrap_or_else(Outcome::Refused)
+    outcome.unwrap_or_else(RequestOutcome::Refused)
 }
 
-async fn written(shared: &Shared, request: &Request) -> Result<Outcome, Refusal> {
+async fn written(shared: &FakeState, request: &S3Request) -> Result<RequestOutcome, ErrorReply> {
     let mut condition = request.condition.as_ref();
     match shared.modes().conditions {
         Conditions::Kept => {}
@@ -136,11 +140,11 @@ async fn written(shared: &Shared, request: &Request) -> Result<Outcome, Refusal>
     let now = shared.now();
     let mut objects = shared.objects();
     objects.check(&request.key, condition)?;
-    Ok(Outcome::Written(objects.put(&request.key, request.body.clone(), now)))
+    Ok(RequestOutcome::Written(objects.put(&request.key, request.body.clone(), now)))
 }
 
 /// Waits for a second writer of the same key, at most [`RACE`].
-async fn wait_for_rival(shared: &Shared, key: &str) {
+async fn wait_for_rival(shared: &FakeState, key: &str) {
     let rival = shared.races().remove(key);
     if let Some(rival) = rival {
         rival.notify_one();
@@ -153,32 +157,32 @@ async fn wait_for_rival(shared: &Shared, key: &str) {
     }
 }
 
-fn deleted(shared: &Shared, request: &Request) -> Outcome {
+fn deleted(shared: &FakeState, request: &S3Request) -> RequestOutcome {
     let mut objects = shared.objects();
-    if request.op == Op::Delete {
+    if request.op == RequestKind::Delete {
         objects.delete(&request.key);
-        return Outcome::Deleted;
+        return RequestOutcome::Deleted;
     }
     let keys = request.keys();
     for key in &keys {
         objects.delete(key);
     }
-    Outcome::DeletedMany(keys)
+    RequestOutcome::DeletedMany(keys)
 }
 
-fn read(shared: &Shared, request: &Request) -> Result<Outcome, Refusal> {
+fn read(shared: &FakeState, request: &S3Request) -> Result<RequestOutcome, ErrorReply> {
     let objects = shared.objects();
-    let object = objects.get(&request.key).ok_or_else(|| Refusal::new(404, "NoSuchKey"))?;
+    let object = objects.get(&request.key).ok_or_else(|| ErrorReply::new(404, "NoSuchKey"))?;
     match &request.condition {
-        Some(Condition::IsNot(etag)) if *etag == object.etag => Ok(Outcome::Unchanged),
-        Some(Condition::Absent) => Ok(Outcome::Unchanged),
-        Some(Condition::Is(etag)) if *etag != object.etag => Err(Refusal::new(412, "PreconditionFailed")),
-        _ => Ok(Outcome::Read(object.clone())),
+        Some(Condition::IsNot(etag)) if *etag == object.etag => Ok(RequestOutcome::Unchanged),
+        Some(Condition::Absent) => Ok(RequestOutcome::Unchanged),
+        Some(Condition::Is(etag)) if *etag != object.etag => Err(ErrorReply::new(412, "PreconditionFailed")),
+        _ => Ok(RequestOutcome::Read(object.clone())),
     }
 }
 
-fn listed(shared: &Shared, request: &Request) -> Outcome {
+fn listed(shared: &FakeState, request: &S3Request) -> RequestOutcome {
     let listing = shared.modes().listing;
     let objects = shared.objects();
-    Outcome::Listed(objects.list(&request.key, &request.page, listing.behind, listing.keys_max))
+    RequestOutcome::Listed(objects.list(&request.key, &request.page, listing.behind, listing.keys_max))
 }

@@ -11,10 +11,10 @@ mod core;
 mod outside;
 
 /// A function that panics if these bytes reveal a bug.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// All targets by name. The corpus of a target is in `fuzz/corpus/NAME`.
-pub const TARGETS: &[(&str, Target)] = &[
+pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("ids", core::ids),
     ("paths", core::paths),
     ("event", core::event),
@@ -35,7 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
 ];
 
 /// Returns the target of this name.
-pub fn target(name: &str) -> Option<Target> {
+pub fn target(name: &str) -> Option<FuzzTarget> {
     TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
 }
 

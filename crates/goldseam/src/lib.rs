@@ -84,7 +84,7 @@ pub use goldseam_store as store;
 pub use goldseam_core::Redactor;
 pub use goldseam_core::form::Form;
 pub use goldseam_core::{Class, Failure, Limits, Millis, Path, Payload, Retry, RunId, Seq, Status, Summary};
-pub use goldseam_store::check::{Fact, Migrated, Report};
+pub use goldseam_store::check::{Fact, Migrated, StoreReport};
 pub use goldseam_store::shown_url;
 pub use open::{
     OpenEngine, check_store, connect, connect_existing, copier, copy_mark, dry_copier, exposed_files,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use goldseam_admin::copy::{Copier, CopyOptions, Mark, closed_by_copy, mark_of, reopen};
 use goldseam_engine::{Builder, Client, Engine, EngineError};
-use goldseam_store::check::{Migrated, Report};
+use goldseam_store::check::{Migrated, StoreReport};
 use goldseam_store::{ClosedStore, MemoryStore, Store, StoreError, shown_url};
 #[cfg(feature = "object")]
 use goldseam_store_object::BucketStore;
@@ -18,11 +18,11 @@ use crate::preflight::Order;
 
 /// A parsed store URL.
 enum StoreUrl {
-    Sqlite(PathBuf, goldseam_store_sqlite::Options),
+    Sqlite(PathBuf, goldseam_store_sqlite::SqliteOptions),
     #[cfg(feature = "postgres")]
-    Postgres(Box<goldseam_store_postgres::Options>),
+    Postgres(Box<goldseam_store_postgres::PostgresOptions>),
     #[cfg(feature = "object")]
-    Object(Box<goldseam_store_object::Options>),
+    Object(Box<goldseam_store_object::BucketOptions>),
 }
 
 impl StoreUrl {
@@ -124,13 +124,13 @@ async fn open_current_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
 /// Returns the files of a store that other users of this machine may read or write; none unless it is a SQLite store.
 pub fn exposed_files(url: &str) -> Vec<PathBuf> {
     match StoreUrl::parse(url) {
-        Ok(StoreUrl::Sqlite(path, _)) => goldseam_store_sqlite::private::exposed(&path),
+        Ok(StoreUrl::Sqlite(path, _)) => goldseam_store_sqlite::permissions::exposed(&path),
         _ => Vec::new(),
     }
 }
 
 /// Checks a store: reads every record, changes nothing.
-pub async fn check_store(url: &str) -> Result<Report, EngineError> {
+pub async fn check_store(url: &str) -> Result<StoreReport, EngineError> {
     Ok(match StoreUrl::parse(url)? {
         StoreUrl::Sqlite(path, options) => goldseam_store_sqlite::check::check(&path, &options)?,
         #[cfg(feature = "postgres")]
@@ -203,7 +203,7 @@ async fn exists(url: &str) -> Result<bool, EngineError> {
         #[cfg(feature = "postgres")]
         StoreUrl::Postgres(options) => goldseam_store_postgres::check::check(*options).await?.schema > 0,
         #[cfg(feature = "object")]
-        StoreUrl::Object(options) => goldseam_store_object::is_there(&options).await?,
+        StoreUrl::Object(options) => goldseam_store_object::exists(&options).await?,
     })
 }
 

@@ -149,7 +149,7 @@ impl FanOut {
     }
 
     async fn read_feed(&self, feed: &dyn Feed, mark: &mut Option<String>) {
-        match feed.stirred(mark.as_deref()).await {
+        match feed.changed_runs(mark.as_deref()).await {
             Ok(changed) => {
                 match mark {
                     Some(_) => self.send_news(&changed.runs).await,

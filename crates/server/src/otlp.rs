@@ -11,7 +11,7 @@ use std::time::Duration;
 use goldseam::core::branch::Branches;
 use goldseam::core::lock::Lock;
 use goldseam::core::{Event, LockName, Recorded, version};
-use goldseam::store::{Expect, Fed, Feed, LockFilter, Store, StoreError, Written};
+use goldseam::store::{Expect, Feed, FeedEvent, LockFilter, Store, StoreError, Written};
 use goldseam::{Client, EngineError, Millis, Redactor, RunId, Status};
 use goldseam_api::Problem;
 use goldseam_api::view::log;
@@ -88,7 +88,7 @@ impl Tracer {
         let store = Arc::clone(self.client.store());
         let Some(feed) = store.feed() else { return Err(no_feed()) };
         let Some(Progress { lock, position }) = self.progress(&*store, feed).await? else { return Ok(false) };
-        let page = match feed.fed(position.as_deref(), PAGE).await {
+        let page = match feed.events_after(position.as_deref(), PAGE).await {
             Err(StoreError::Refused { code: UNKNOWN_POSITION, .. }) => {
                 return self.skip_to_latest(&*store, feed, lock).await;
             }
@@ -224,7 +224,7 @@ fn no_feed() -> Problem {
 }
 
 /// Returns the runs of a page, each with the time of its earliest event there.
-fn runs_in(page: &[Fed]) -> BTreeMap<RunId, Millis> {
+fn runs_in(page: &[FeedEvent]) -> BTreeMap<RunId, Millis> {
     let mut runs = BTreeMap::new();
     for fed in page {
         if let Ok(recorded) = goldseam::core::codec::decode(fed.record.seq, &fed.record.body) {

@@ -10,10 +10,10 @@ use goldseam_engine::client::{By, Jump};
 use goldseam_engine::{Client, EngineError, StartOptions};
 use goldseam_store::{Record, Store};
 
-use crate::journal::{Ack, Answer, Journal};
+use crate::cluster::limits;
+use crate::journal::{Ack, Journal, StartReply};
 use crate::random::Random;
 use crate::workflows::WORKFLOWS;
-use crate::world::limits;
 
 /// An outside client. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -156,9 +156,9 @@ impl OutsideClient {
             let other = payload(&serde_json::json!(input + 1_000));
             let there = self.truth.head(&run).await.is_ok_and(|head| head.is_some());
             let answer = match self.client.start_with(flow, &run, &other, options_of(seed, number)).await {
-                Ok(_) => Answer::Taken,
-                Err(EngineError::Refused { refusal: Refusal::OtherInput { .. }, .. }) => Answer::Refused,
-                Err(_) => Answer::Unknown,
+                Ok(_) => StartReply::Taken,
+                Err(EngineError::Refused { refusal: Refusal::OtherInput { .. }, .. }) => StartReply::Refused,
+                Err(_) => StartReply::Unknown,
             };
             if there {
                 self.journal.acknowledged(Ack::OtherInput(run, answer));

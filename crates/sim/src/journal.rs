@@ -66,7 +66,7 @@ pub enum Ack {
     /// A run was started with this input.
     Started(RunId, String),
     /// The response to a second start with the same id and other input.
-    OtherInput(RunId, Answer),
+    OtherInput(RunId, StartReply),
     /// Mail with this id was accepted.
     Mail(RunId, String),
     /// The result of an attempt of a remote step was accepted under this fence.
@@ -99,7 +99,7 @@ pub enum Ack {
 
 /// The response to a start with other input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum StartReply {
     /// It was accepted, which is wrong.
     Taken,
     /// It was refused, which is right.
@@ -308,9 +308,9 @@ impl Journal {
     }
 
     /// Returns a copy of everything, for the checks.
-    pub fn read(&self) -> Facts {
+    pub fn read(&self) -> JournalFacts {
         let entries = self.entries();
-        Facts {
+        JournalFacts {
             executed: entries.executed.clone(),
             effects: entries.effects.clone(),
             acks: entries.acks.clone(),
@@ -373,7 +373,7 @@ pub struct EffectSource {
 
 /// The content of a journal.
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub struct JournalFacts {
     /// Appends in order.
     pub executed: Vec<Executed>,
     /// Side effects in order.

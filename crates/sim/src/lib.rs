@@ -9,7 +9,7 @@
 //! | [`clock`], [`random`] | virtual time with offset and drift; seeded random numbers |
 //! | [`journal`], [`recording_store`] | the record of all appends, side effects and acknowledgements |
 //! | [`workflows`] | the simulated workflows; each step is recorded |
-//! | [`world`] | nodes that start, crash, freeze and restart |
+//! | [`cluster`] | nodes that start, crash, freeze and restart |
 //! | [`clients`] | clients that start, signal, cancel and jump over a faulty connection |
 //! | [`worker`] | a worker that executes remote steps and sometimes abandons one |
 //! | [`lock_holder`], [`follower`] | programs that share a lock; followers of runs |
@@ -21,6 +21,7 @@
 pub mod check;
 pub mod clients;
 pub mod clock;
+pub mod cluster;
 pub mod failed_seeds;
 pub mod follower;
 pub mod journal;
@@ -33,4 +34,3 @@ pub mod scenario;
 pub mod swarm;
 pub mod worker;
 pub mod workflows;
-pub mod world;

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use goldseam_sim::failed_seeds;
 use goldseam_sim::journal::Trace;
-use goldseam_sim::swarm::{Outcome, run_seed};
+use goldseam_sim::swarm::{SeedOutcome, run_seed};
 
 /// Simulate engines, faults and clients from seeds, and check every invariant
 #[derive(Debug, Parser)]
 #[command(name = "goldseam-sim", version)]
-struct Args {
+struct SimArgs {
     /// Run this one seed
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "minutes"])]
     seed: Option<u64>,
@@ -48,7 +48,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, outcome: &Outcome, forget: bool) {
+    fn add(&mut self, outcome: &SeedOutcome, forget: bool) {
         self.seeds += 1;
         self.runs += outcome.runs;
         self.calls += outcome.calls;
@@ -98,7 +98,7 @@ impl Sum {
 
 #[expect(clippy::disallowed_methods, reason = "the duration of the simulation is measured in real time")]
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = SimArgs::parse();
     if std::env::var_os("RUST_LOG").is_some() {
         tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
     }

@@ -10,24 +10,25 @@ use std::time::Duration;
 use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::{Limits, RunId, Status};
 use goldseam_engine::{Client, Clock, Config, Engine, EngineError, Seeded, SystemClock};
-use goldseam_store::faulty::{Fault, Plan};
+use goldseam_store::faulty::{CallFault, FaultPlan};
 use goldseam_store::{FaultyStore, MemoryStore, Store};
 
-use crate::check::{Evidence, Violation, check_all};
+use crate::check::{SimEvidence, Violation, check_all};
 use crate::clients::payload;
 use crate::clock::{SimClock, TrueTime};
+use crate::cluster;
 use crate::journal::{Ack, Journal, Trace};
 use crate::recording_store::RecordingStore;
 use crate::scenario::{LONGEST, Scenario};
 use crate::worker::{Care, Worker};
 use crate::workflows::{Effects, register};
-use crate::world;
 
 /// The ways in which a call fails.
-pub const FAULTS: [Fault; 4] = [Fault::FailBefore, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
+pub const FAULTS: [CallFault; 4] =
+    [CallFault::FailBefore, CallFault::LoseReply, CallFault::CrashBefore, CallFault::CrashAfter];
 
 /// A store that is being opened.
-pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, EngineError>> + Send + 'a>>;
+pub type OpeningStore<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, EngineError>> + Send + 'a>>;
 
 /// The store of a scenario.
 #[derive(Debug, Clone, Copy)]
@@ -35,25 +36,25 @@ pub enum Backend<'a> {
     /// The memory store, in virtual time.
     Memory,
     /// The store at this URL, in real time; each node opens its own connection with this function.
-    Real(&'a str, fn(&str) -> Opening<'_>),
+    Real(&'a str, fn(&str) -> OpeningStore<'_>),
 }
 
 /// One scenario with one fault.
 #[derive(Debug, Clone, Copy)]
-pub struct Case<'a> {
+pub struct FaultCase<'a> {
     /// The scenario.
     pub scenario: &'a Scenario,
     /// The call that fails, counted from 1 over all calls of the first node and its client.
     pub number: u64,
     /// How it fails.
-    pub fault: Fault,
+    pub fault: CallFault,
     /// Number of steps that an owner may repeat, because the fault silences it for longer than `silence_max`.
     pub late_max: u32,
 }
 
 /// The result of a case.
 #[derive(Debug)]
-pub struct Verdict {
+pub struct CaseVerdict {
     /// Total number of calls of the first node.
     pub calls: u64,
     /// Violated invariants and wrong ends.
@@ -76,7 +77,7 @@ impl<'a> Fixture<'a> {
                 let clock = Arc::new(SimClock::new(time, 0, 0));
                 let memory = Some(Arc::new(MemoryStore::new(time.store_clock())));
                 let journal = Arc::new(Journal::new(time, Trace::Hash));
-                Self { backend, memory, journal, clock, config: world::config() }
+                Self { backend, memory, journal, clock, config: cluster::config() }
             }
             Backend::Real(..) => {
                 let time = TrueTime::begin_at(SystemClock.now());
@@ -139,7 +140,7 @@ fn quick() -> Config {
         long_step: Duration::from_millis(500),
         poll: Duration::from_millis(60),
         limits: Limits { store_patience: Duration::from_millis(300), ..Limits::default() },
-        ..world::config()
+        ..cluster::config()
     }
 }
 
@@ -150,10 +151,11 @@ fn scenario_run() -> RunId {
 }
 
 /// Runs one case and checks all invariants.
-pub async fn run_case(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, EngineError> {
+pub async fn run_case(backend: Backend<'_>, case: FaultCase<'_>) -> Result<CaseVerdict, EngineError> {
     let fixture = Fixture::new(backend);
     fixture.journal.forgive(case.late_max);
-    let link = Arc::new(FaultyStore::new(fixture.open(0).await?, Plan::pass().at(case.number, case.fault)));
+    let link =
+        Arc::new(FaultyStore::new(fixture.open(0).await?, FaultPlan::pass().at(case.number, case.fault)));
     let truth = fixture.open(9).await?;
     let healthy = fixture.client(truth.clone(), 7);
     let run = scenario_run();
@@ -187,7 +189,7 @@ pub async fn run_case(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, E
     let violations = judge(&fixture, &case, ended, &*truth).await;
     drop(first);
     drop(second);
-    Ok(Verdict { calls, violations })
+    Ok(CaseVerdict { calls, violations })
 }
 
 /// Pause between two attempts.
@@ -220,13 +222,13 @@ const BEHIND_MAX: Duration = Duration::from_secs(15);
 
 async fn judge(
     fixture: &Fixture<'_>,
-    case: &Case<'_>,
+    case: &FaultCase<'_>,
     ended: Option<Status>,
     truth: &dyn Store,
 ) -> Vec<Violation> {
     let until = fixture.journal.time().elapsed() + BEHIND_MAX;
     let mut violations = loop {
-        let mut evidence = Evidence { facts: fixture.journal.read(), ..Evidence::default() };
+        let mut evidence = SimEvidence { facts: fixture.journal.read(), ..SimEvidence::default() };
         let found = match evidence.read_logs(truth).await {
             Ok(()) => check_all(&evidence),
             Err(error) => vec![Violation::new("I15", format!("cannot read the logs: {error}"))],
@@ -245,9 +247,9 @@ async fn judge(
 }
 
 /// Runs a scenario once per call, with that call failing in this way. Returns the number of cases.
-pub async fn every_call(backend: Backend<'_>, scenario: &Scenario, fault: Fault) -> Result<u64, String> {
+pub async fn every_call(backend: Backend<'_>, scenario: &Scenario, fault: CallFault) -> Result<u64, String> {
     for number in 1.. {
-        let verdict = run_case(backend, Case { scenario, number, fault, late_max: 0 })
+        let verdict = run_case(backend, FaultCase { scenario, number, fault, late_max: 0 })
             .await
             .map_err(|error| error.to_string())?;
         if !verdict.violations.is_empty() {

@@ -13,9 +13,9 @@ use goldseam_store::{Append, MemoryStore, Store};
 
 use crate::check::Violation;
 use crate::clock::TrueTime;
+use crate::cluster::config;
 use crate::journal::{Journal, Trace};
 use crate::workflows::{Effects, register};
-use crate::world::config;
 
 /// Returns the violations.
 pub async fn check(logs: &BTreeMap<RunId, Log>) -> Vec<Violation> {

@@ -10,8 +10,8 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen, Pace,
-    Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen,
+    Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskFilter, Unreadable, Written,
 };
 
 use crate::journal::{CallLoop, Journal};
@@ -96,7 +96,7 @@ impl Store for RecordingStore {
         written
     }
 
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         let claimed = self.inner.claim(claim).await;
         let ids: Vec<&str> =
             claimed.iter().flat_map(|claimed| &claimed.tasks).map(|task| task.id.as_str()).collect();
@@ -175,7 +175,7 @@ impl Store for RecordingStore {
         self.inner.now().await
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> StorePace {
         self.inner.pace()
     }
 

@@ -19,14 +19,14 @@ pub struct Scenario {
     /// The workflow's input.
     pub input: u32,
     /// What clients do.
-    pub role: Role,
+    pub role: ClientRole,
     /// The expected status at the end.
     pub ends: Status,
 }
 
 /// What clients do during the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum ClientRole {
     /// Nothing.
     Watch,
     /// Send the signals that the run waits for.
@@ -43,20 +43,26 @@ pub enum Role {
 
 /// All scenarios.
 pub const SCENARIOS: &[Scenario] = &[
-    scenario("saga", "saga", 1, Role::Watch, Status::Failed),
-    scenario("signal", "signals", 1, Role::Signal, Status::Completed),
-    scenario("sleep", "sleeper", 1, Role::Watch, Status::Completed),
-    scenario("child", "parent", 1, Role::Watch, Status::Completed),
-    scenario("jump", "undoing", 1, Role::Jump, Status::Completed),
-    scenario("continue_as_new", "rounds", 3, Role::Watch, Status::Completed),
-    scenario("parallel", "parallel", 1, Role::Watch, Status::Completed),
-    scenario("question", "question", 1, Role::Answer, Status::Completed),
-    scenario("cancel", "undoing", 1, Role::Cancel, Status::Cancelled),
-    scenario("once", "once", 1, Role::Watch, Status::Completed),
-    scenario("remote", "remote", 1, Role::Work, Status::Completed),
+    scenario("saga", "saga", 1, ClientRole::Watch, Status::Failed),
+    scenario("signal", "signals", 1, ClientRole::Signal, Status::Completed),
+    scenario("sleep", "sleeper", 1, ClientRole::Watch, Status::Completed),
+    scenario("child", "parent", 1, ClientRole::Watch, Status::Completed),
+    scenario("jump", "undoing", 1, ClientRole::Jump, Status::Completed),
+    scenario("continue_as_new", "rounds", 3, ClientRole::Watch, Status::Completed),
+    scenario("parallel", "parallel", 1, ClientRole::Watch, Status::Completed),
+    scenario("question", "question", 1, ClientRole::Answer, Status::Completed),
+    scenario("cancel", "undoing", 1, ClientRole::Cancel, Status::Cancelled),
+    scenario("once", "once", 1, ClientRole::Watch, Status::Completed),
+    scenario("remote", "remote", 1, ClientRole::Work, Status::Completed),
 ];
 
-const fn scenario(name: &'static str, flow: &'static str, input: u32, role: Role, ends: Status) -> Scenario {
+const fn scenario(
+    name: &'static str,
+    flow: &'static str,
+    input: u32,
+    role: ClientRole,
+    ends: Status,
+) -> Scenario {
     Scenario { name, flow, input, role, ends }
 }
 
@@ -71,27 +77,27 @@ impl Scenario {
         let run = &summary.run;
         let waits = summary.waits.iter().any(|wait| !wait.signals.is_empty());
         match self.role {
-            Role::Watch => {}
-            Role::Work if summary.waits.iter().any(|wait| !wait.tasks.is_empty()) => {
+            ClientRole::Watch => {}
+            ClientRole::Work if summary.waits.iter().any(|wait| !wait.tasks.is_empty()) => {
                 worker.turn(client).await;
             }
-            Role::Signal if waits => self.signal(client, run, summary).await,
-            Role::Answer => {
+            ClientRole::Signal if waits => self.signal(client, run, summary).await,
+            ClientRole::Answer => {
                 if let Some(open) = summary.inputs.first() {
                     let answer = payload(&serde_json::json!("yes"));
                     drop(client.answer(run, &open.path, answer, by("a1")).await);
                 }
             }
-            Role::Cancel if waits => drop(client.cancel(run, by("c1")).await),
-            Role::Jump if summary.branch.0 == 1 => {
+            ClientRole::Cancel if waits => drop(client.cancel(run, by("c1")).await),
+            ClientRole::Jump if summary.branch.0 == 1 => {
                 let to = Path::new("charge").unwrap_or_else(|_| Path::root());
                 let jump = Jump { compensate: true, by: by("j1"), ..Jump::default() };
                 if waits {
                     drop(client.jump(run, &to, jump).await);
                 }
             }
-            Role::Jump if waits => self.signal(client, run, summary).await,
-            Role::Signal | Role::Cancel | Role::Jump | Role::Work => {}
+            ClientRole::Jump if waits => self.signal(client, run, summary).await,
+            ClientRole::Signal | ClientRole::Cancel | ClientRole::Jump | ClientRole::Work => {}
         }
     }
 

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use goldseam_core::task::TaskState;
 use goldseam_core::{RunId, Status, TaskId};
-use goldseam_store::faulty::{Fault, Rates};
+use goldseam_store::faulty::{CallFault, FaultRates};
 use goldseam_store::{Expect, Row, RunFilter, RunOrder, Store, TaskFilter, Unreadable};
 
-use crate::check::{Evidence, Violation, check_all};
+use crate::check::{SimEvidence, Violation, check_all};
 use crate::clients::{Action, OutsideClient, is_mixed, payload, run_id};
+use crate::cluster::{SILENCE_MAX, SimCluster};
 use crate::follower::RunFollower;
-use crate::journal::{Facts, Trace};
+use crate::journal::{JournalFacts, Trace};
 use crate::lock_holder::LockHolder;
 use crate::random::Random;
 use crate::worker::{Care, Worker};
 use crate::workflows::POISON;
-use crate::world::{SILENCE_MAX, World};
 
 /// Virtual time in which every run must end once the faults end.
 const CALM_MAX: Duration = Duration::from_secs(180);
@@ -28,7 +28,7 @@ const PREFLIGHT_EVERY: u64 = 8;
 
 /// The result of one seed.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct SeedOutcome {
     /// The seed.
     pub seed: u64,
     /// Hash of all calls, effects, acknowledgements and logs.
@@ -52,7 +52,7 @@ pub struct Outcome {
 }
 
 /// Runs one seed on its own runtime.
-pub fn run_seed(seed: u64, trace: Trace) -> Outcome {
+pub fn run_seed(seed: u64, trace: Trace) -> SeedOutcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     match runtime {
         Ok(runtime) => runtime.block_on(simulate(seed, trace)),
@@ -60,28 +60,28 @@ pub fn run_seed(seed: u64, trace: Trace) -> Outcome {
     }
 }
 
-async fn simulate(seed: u64, trace: Trace) -> Outcome {
+async fn simulate(seed: u64, trace: Trace) -> SeedOutcome {
     let mut random = Random::new(seed);
     // In a crash loop only the killer ends processes, so that every blame is wrong.
-    let rates = if is_loop(seed) { Rates::default() } else { draw_rates(&mut random) };
+    let rates = if is_loop(seed) { FaultRates::default() } else { draw_rates(&mut random) };
     let slots = 2 + usize::try_from(random.below(3)).unwrap_or(0);
-    let mut world = World::new(slots, rates, trace, random.fork());
+    let mut cluster = SimCluster::new(slots, rates, trace, random.fork());
     if seed.is_multiple_of(5) {
-        world.drift_max_ppm = 100_000;
+        cluster.drift_max_ppm = 100_000;
     }
     let mut counts = BTreeMap::new();
-    world.versions = is_mixed(seed).then(|| Random::new(seed ^ 0x7e25));
-    begin(&mut world, seed, &mut counts).await;
-    let worker = Worker { journal: world.journal.clone(), care: Care::Forgetful };
-    let worker = tokio::spawn(worker.keep_working(world.client.clone()));
+    cluster.versions = is_mixed(seed).then(|| Random::new(seed ^ 0x7e25));
+    begin(&mut cluster, seed, &mut counts).await;
+    let worker = Worker { journal: cluster.journal.clone(), care: Care::Forgetful };
+    let worker = tokio::spawn(worker.keep_working(cluster.client.clone()));
     let runs = 6 + random.below(14);
-    let holders = holders(&world, seed);
-    let followers = followers(&world, seed, runs);
+    let holders = holders(&cluster, seed);
+    let followers = followers(&cluster, seed, runs);
     let hint_loss = seed.is_multiple_of(3).then(|| Random::new(!seed));
     let killer = is_loop(seed).then(|| Random::new(seed ^ 0xdead));
     let garbling = seed.is_multiple_of(4).then(|| Random::new(!seed ^ 0x6a4b));
     let phase = FaultPhase {
-        world: &mut world,
+        cluster: &mut cluster,
         random: &mut random,
         seed,
         counts: &mut counts,
@@ -93,31 +93,31 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     };
     phase.run(runs).await;
     holders.iter().for_each(tokio::task::JoinHandle::abort);
-    let unsettled = settle(&mut world, runs, &mut random).await;
-    let quiet_writes = quiet(&world).await;
+    let unsettled = settle(&mut cluster, runs, &mut random).await;
+    let quiet_writes = quiet(&cluster).await;
     worker.abort();
     followers.iter().for_each(tokio::task::JoinHandle::abort);
-    let facts = world.journal.read();
-    let evidence = gather(&world, facts, unsettled, quiet_writes).await;
+    let facts = cluster.journal.read();
+    let evidence = gather(&cluster, facts, unsettled, quiet_writes).await;
     let mut violations = check_all(&evidence);
     if seed.is_multiple_of(PREFLIGHT_EVERY) {
         violations.extend(crate::preflight::check(&evidence.logs).await);
     }
     violations.truncate(50);
-    for link in world.old_links.iter().chain(world.slots.iter().map(|slot| &slot.link)) {
+    for link in cluster.old_links.iter().chain(cluster.slots.iter().map(|slot| &slot.link)) {
         count(&mut counts, &link.calls());
     }
-    count(&mut counts, &world.client_link.calls());
+    count(&mut counts, &cluster.client_link.calls());
     let hash =
         evidence.logs.values().flat_map(|log| &log.records).fold(evidence.facts.hash, |hash, record| {
             crate::random::fold(&format!("{hash:x}{}", record.body))
         });
-    Outcome {
+    SeedOutcome {
         seed,
         hash,
         runs: evidence.logs.len(),
         calls: evidence.facts.calls,
-        simulated: world.journal.time().elapsed(),
+        simulated: cluster.journal.time().elapsed(),
         faults: counts,
         violations,
         late_effects: crate::check::late_effects(&evidence),
@@ -132,25 +132,25 @@ fn is_loop(seed: u64) -> bool {
 }
 
 /// Starts the first nodes and, in some seeds with crash loops, a run that crashes its node.
-async fn begin(world: &mut World, seed: u64, counts: &mut BTreeMap<&'static str, u64>) {
+async fn begin(cluster: &mut SimCluster, seed: u64, counts: &mut BTreeMap<&'static str, u64>) {
     if is_loop(seed) {
-        world.attempts_max = 3;
-        world.journal.loops();
+        cluster.attempts_max = 3;
+        cluster.journal.loops();
         counts.insert("crash_loop", 1);
     }
-    start_missing(world).await;
+    start_missing(cluster).await;
     if is_loop(seed) && seed.is_multiple_of(2) {
-        poison(world).await;
+        poison(cluster).await;
     }
 }
 
 /// Starts the programs that share a lock, two of them with the same name. They have their own random numbers, so that
 /// the rest of a seed does not depend on them.
-fn holders(world: &World, seed: u64) -> Vec<tokio::task::JoinHandle<()>> {
+fn holders(cluster: &SimCluster, seed: u64) -> Vec<tokio::task::JoinHandle<()>> {
     let holder = |(number, name)| {
         let holder = LockHolder {
-            client: world.client.clone(),
-            journal: world.journal.clone(),
+            client: cluster.client.clone(),
+            journal: cluster.journal.clone(),
             name,
             random: Random::new(seed ^ 0x10c4 ^ number),
         };
@@ -160,19 +160,19 @@ fn holders(world: &World, seed: u64) -> Vec<tokio::task::JoinHandle<()>> {
 }
 
 /// Starts followers of three of the runs.
-fn followers(world: &World, seed: u64, runs: u64) -> Vec<tokio::task::JoinHandle<()>> {
+fn followers(cluster: &SimCluster, seed: u64, runs: u64) -> Vec<tokio::task::JoinHandle<()>> {
     let follower = |number: usize| {
         let mut random = Random::new(seed ^ 0xf011 ^ (number as u64) << 32);
         let run = run_id(random.below(runs));
-        let client = world.client.clone();
-        let journal = world.journal.clone();
+        let client = cluster.client.clone();
+        let journal = cluster.journal.clone();
         tokio::spawn(RunFollower { number, client, journal, random }.keep_reading(run))
     };
     (0..3).map(follower).collect()
 }
 
 /// Chooses the fault rates. Each fault is off in some seeds, so that no fault hides another.
-fn draw_rates(random: &mut Random) -> Rates {
+fn draw_rates(random: &mut Random) -> FaultRates {
     let mut rate = |most: u64| {
         let drawn = random.below(most + 1);
         if random.percent(40) { 0 } else { u16::try_from(drawn).unwrap_or(0) }
@@ -185,7 +185,7 @@ fn draw_rates(random: &mut Random) -> Rates {
     let crash_before = rate(2);
     let crash_after = rate(2);
     let delay_max = Duration::from_millis(*random.pick(&[5, 50, 500, 3_000]).unwrap_or(&50));
-    Rates {
+    FaultRates {
         fail_before,
         lose_reply,
         crash_before,
@@ -200,14 +200,14 @@ fn draw_rates(random: &mut Random) -> Rates {
 fn count(counts: &mut BTreeMap<&'static str, u64>, calls: &[goldseam_store::faulty::Called]) {
     for call in calls {
         let kind = match call.fault {
-            Fault::Pass => continue,
-            Fault::FailBefore => "fail_before",
-            Fault::LoseReply => "lose_reply",
-            Fault::CrashBefore => "crash_before",
-            Fault::CrashAfter => "crash_after",
-            Fault::Delay(_) => "delay",
-            Fault::DelayPastReply(_) => "delay_past_reply",
-            Fault::Duplicate(_) => "duplicate",
+            CallFault::Pass => continue,
+            CallFault::FailBefore => "fail_before",
+            CallFault::LoseReply => "lose_reply",
+            CallFault::CrashBefore => "crash_before",
+            CallFault::CrashAfter => "crash_after",
+            CallFault::Delay(_) => "delay",
+            CallFault::DelayPastReply(_) => "delay_past_reply",
+            CallFault::Duplicate(_) => "duplicate",
         };
         *counts.entry(kind).or_default() += 1;
     }
@@ -215,7 +215,7 @@ fn count(counts: &mut BTreeMap<&'static str, u64>, calls: &[goldseam_store::faul
 
 /// The phase with faults.
 struct FaultPhase<'a> {
-    world: &'a mut World,
+    cluster: &'a mut SimCluster,
     random: &'a mut Random,
     seed: u64,
     counts: &'a mut BTreeMap<&'static str, u64>,
@@ -260,7 +260,7 @@ impl FaultPhase<'_> {
                 *self.counts.entry(what).or_default() += 1;
             }
             tokio::time::sleep(Duration::from_millis(self.random.below(500))).await;
-            self.world.remove_crashed();
+            self.cluster.remove_crashed();
         }
         for number in started..runs {
             self.send(Action::Start(number));
@@ -271,24 +271,24 @@ impl FaultPhase<'_> {
     }
 
     fn send(&mut self, action: Action) {
-        let client = outside_client(self.world);
+        let client = outside_client(self.cluster);
         let random = self.random.fork();
         self.actions.push(tokio::spawn(client.act(action, self.seed, random)));
     }
 
     fn end_faults(&mut self, turn: u64) {
-        let world = &mut *self.world;
+        let cluster = &mut *self.cluster;
         self.fault_ends.retain(|(when, index)| {
             if *when <= turn {
-                world.end_faults(*index);
+                cluster.end_faults(*index);
             }
             *when > turn
         });
     }
 
     /// Injects faults at these rates into a node, until the turn `until`.
-    fn inject_faults(&mut self, index: usize, rates: Rates, until: u64) {
-        self.world.inject_faults(index, rates);
+    fn inject_faults(&mut self, index: usize, rates: FaultRates, until: u64) {
+        self.cluster.inject_faults(index, rates);
         self.fault_ends.push((until, index));
     }
 
@@ -303,27 +303,27 @@ impl FaultPhase<'_> {
             return None;
         }
         let run = run_id(number);
-        let Row { summary, task, .. } = self.world.memory.head(&run).await.ok()??.row?;
+        let Row { summary, task, .. } = self.cluster.memory.head(&run).await.ok()??.row?;
         if row {
-            self.world.memory.lose_row(&run);
+            self.cluster.memory.lose_row(&run);
             return Some("lose_row");
         }
         if let Some(task) = summary.waits.iter().flat_map(|wait| &wait.tasks).next() {
-            self.world.memory.lose_task(task);
+            self.cluster.memory.lose_task(task);
             return Some("lose_remote_task");
         }
         let task = task?;
         if summary.owner.is_some() && summary.as_of.0 % 2 == 1 {
             return self.give_back(task).await;
         }
-        self.world.memory.lose_task(&task);
+        self.cluster.memory.lose_task(&task);
         Some("lose_task")
     }
 
     /// Puts the claimed advance task of a run back into its queue, as if its node had been declared dead. The same node
     /// may claim it again.
     async fn give_back(&self, id: TaskId) -> Option<&'static str> {
-        let store = &self.world.memory;
+        let store = &self.cluster.memory;
         let filter = TaskFilter { id: Some(id), limit: 1, ..TaskFilter::default() };
         let task = store.tasks(filter).await.ok()?.pop().filter(|task| task.state == TaskState::Claimed)?;
         let now = store.now().await.ok()?;
@@ -338,12 +338,12 @@ impl FaultPhase<'_> {
         if !killer.percent(40) {
             return;
         }
-        for index in 0..self.world.slots.len() {
-            if self.world.crash(index) {
+        for index in 0..self.cluster.slots.len() {
+            if self.cluster.crash(index) {
                 *self.counts.entry("crash").or_default() += 1;
             }
         }
-        start_missing(self.world).await;
+        start_missing(self.cluster).await;
     }
 
     /// Makes a hint unreadable in some seeds: a cached row or an advance task.
@@ -357,41 +357,41 @@ impl FaultPhase<'_> {
             return None;
         }
         let run = run_id(number);
-        let Row { task, .. } = self.world.memory.head(&run).await.ok()??.row?;
+        let Row { task, .. } = self.cluster.memory.head(&run).await.ok()??.row?;
         if row {
-            self.world.memory.garble_row(&run);
+            self.cluster.memory.garble_row(&run);
             return Some("garble_row");
         }
-        self.world.memory.garble_task(&task?).then_some("garble_task")
+        self.cluster.memory.garble_task(&task?).then_some("garble_task")
     }
 
     /// Injects a fault into a node. Returns none if the slot is empty or a node was started, which is not a fault.
     async fn node_fault(&mut self, turn: u64) -> Option<&'static str> {
-        let slots = self.world.slots.len();
+        let slots = self.cluster.slots.len();
         let index = usize::try_from(self.random.below(slots as u64)).unwrap_or(0);
-        let is_there = self.world.has_node(index);
-        let down = Rates { fail_before: 1_000, ..Rates::default() };
+        let is_there = self.cluster.has_node(index);
+        let down = FaultRates { fail_before: 1_000, ..FaultRates::default() };
         let what = match self.random.below(100) {
-            0..26 => self.world.crash(index).then_some("crash"),
+            0..26 => self.cluster.crash(index).then_some("crash"),
             26..54 => {
                 if !is_there {
-                    self.world.start(index).await;
+                    self.cluster.start(index).await;
                 }
                 return None;
             }
-            54..59 => self.world.leave(index).map(|_| "leave"),
+            54..59 => self.cluster.leave(index).map(|_| "leave"),
             59..62 => {
-                self.world.suspect(index);
+                self.cluster.suspect(index);
                 Some("suspect")
             }
             62..69 => {
-                let slow = Rates { delay: 1_000, delay_max: SILENCE_MAX * 4, ..Rates::default() };
+                let slow = FaultRates { delay: 1_000, delay_max: SILENCE_MAX * 4, ..FaultRates::default() };
                 let until = turn + 4 + self.random.below(30);
                 self.inject_faults(index, slow, until);
                 Some("slow")
             }
             69..77 => {
-                self.world.freeze(index);
+                self.cluster.freeze(index);
                 let until = turn + 1 + self.random.below(30);
                 self.fault_ends.push((until, index));
                 Some("freeze")
@@ -403,7 +403,7 @@ impl FaultPhase<'_> {
             }
             85..91 => {
                 let by = self.random.below(7_200_000).cast_signed() - 3_600_000;
-                self.world.set_clock(index, by);
+                self.cluster.set_clock(index, by);
                 Some("clock_jump")
             }
             _ => {
@@ -415,17 +415,17 @@ impl FaultPhase<'_> {
     }
 
     /// Makes the store fail for all nodes, and partly for the client.
-    fn outage(&mut self, turn: u64, down: Rates) {
-        for index in 0..self.world.slots.len() {
+    fn outage(&mut self, turn: u64, down: FaultRates) {
+        for index in 0..self.cluster.slots.len() {
             let until = turn + 2 + self.random.below(12);
             self.inject_faults(index, down, until);
         }
-        self.world.inject_client_faults(Rates { fail_before: 300, ..Rates::default() });
+        self.cluster.inject_client_faults(FaultRates { fail_before: 300, ..FaultRates::default() });
     }
 }
 
-fn outside_client(world: &World) -> OutsideClient {
-    OutsideClient { client: world.client.clone(), journal: world.journal.clone(), truth: world.store() }
+fn outside_client(cluster: &SimCluster) -> OutsideClient {
+    OutsideClient { client: cluster.client.clone(), journal: cluster.journal.clone(), truth: cluster.store() }
 }
 
 fn draw_action(random: &mut Random, started: u64) -> Option<Action> {
@@ -447,51 +447,51 @@ fn draw_action(random: &mut Random, started: u64) -> Option<Action> {
 }
 
 /// Starts the run that crashes its node.
-async fn poison(world: &World) {
+async fn poison(cluster: &SimCluster) {
     let Ok(run) = RunId::new(POISON) else { return };
     let input = payload(&serde_json::json!(1));
-    while world.client.start(POISON, &run, &input).await.is_err() {
+    while cluster.client.start(POISON, &run, &input).await.is_err() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 /// Starts a node in each empty slot.
-async fn start_missing(world: &mut World) {
-    for index in 0..world.slots.len() {
-        if !world.has_node(index) {
-            world.start(index).await;
+async fn start_missing(cluster: &mut SimCluster) {
+    for index in 0..cluster.slots.len() {
+        if !cluster.has_node(index) {
+            cluster.start(index).await;
         }
     }
 }
 
 /// Ends the faults and waits for the runs to end. Returns those that did not.
-async fn settle(world: &mut World, runs: u64, random: &mut Random) -> Vec<(RunId, Status)> {
-    deploy(world).await;
-    world.calm();
-    world.remove_crashed();
-    world.journal.line("calm");
-    start_missing(world).await;
-    let until = world.journal.time().elapsed() + CALM_MAX;
+async fn settle(cluster: &mut SimCluster, runs: u64, random: &mut Random) -> Vec<(RunId, Status)> {
+    deploy(cluster).await;
+    cluster.calm();
+    cluster.remove_crashed();
+    cluster.journal.line("calm");
+    start_missing(cluster).await;
+    let until = cluster.journal.time().elapsed() + CALM_MAX;
     loop {
         // Now only a poisonous run crashes nodes.
-        world.remove_crashed();
-        start_missing(world).await;
-        let open = unsettled(world).await;
-        if open.is_empty() || world.journal.time().elapsed() >= until {
-            trace_tasks(world, &open).await;
+        cluster.remove_crashed();
+        start_missing(cluster).await;
+        let open = unsettled(cluster).await;
+        if open.is_empty() || cluster.journal.time().elapsed() >= until {
+            trace_tasks(cluster, &open).await;
             return open;
         }
         for number in 0..runs {
-            help(world, number, random).await;
+            help(cluster, number, random).await;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 
 /// In mixed seeds, shuts all nodes down. The next ones have all versions.
-async fn deploy(world: &mut World) {
-    if world.versions.is_some() {
-        let leaving: Vec<_> = (0..world.slots.len()).filter_map(|index| world.leave(index)).collect();
+async fn deploy(cluster: &mut SimCluster) {
+    if cluster.versions.is_some() {
+        let leaving: Vec<_> = (0..cluster.slots.len()).filter_map(|index| cluster.leave(index)).collect();
         for left in leaving {
             drop(left.await);
         }
@@ -499,18 +499,18 @@ async fn deploy(world: &mut World) {
 }
 
 /// Adds the tasks of runs that did not end to the trace.
-async fn trace_tasks(world: &World, open: &[(RunId, Status)]) {
+async fn trace_tasks(cluster: &SimCluster, open: &[(RunId, Status)]) {
     for (run, status) in open {
         let filter = TaskFilter { run: Some(run.clone()), limit: u32::MAX, ..TaskFilter::default() };
-        for task in world.memory.tasks(filter).await.unwrap_or_default() {
-            world.journal.line(&format!("left {run} {status} {task:?}"));
+        for task in cluster.memory.tasks(filter).await.unwrap_or_default() {
+            cluster.journal.line(&format!("left {run} {status} {task:?}"));
         }
     }
 }
 
 /// Resumes, answers and signals a run, as a person would.
-async fn help(world: &World, number: u64, random: &mut Random) {
-    let outside = outside_client(world);
+async fn help(cluster: &SimCluster, number: u64, random: &mut Random) {
+    let outside = outside_client(cluster);
     let run = run_id(number);
     let Ok(summary) = outside.client.get(&run).await else { return };
     if summary.status == Status::Paused {
@@ -527,29 +527,34 @@ async fn help(world: &World, number: u64, random: &mut Random) {
     }
 }
 
-async fn unsettled(world: &World) -> Vec<(RunId, Status)> {
+async fn unsettled(cluster: &SimCluster) -> Vec<(RunId, Status)> {
     let filter = RunFilter { order: RunOrder::Oldest, limit: u32::MAX, ..RunFilter::default() };
-    let Ok(page) = world.memory.runs(filter).await else { return Vec::new() };
+    let Ok(page) = cluster.memory.runs(filter).await else { return Vec::new() };
     let unreadable: Vec<RunId> = page.unreadable.iter().filter_map(Unreadable::run).collect();
     let stopped = |row: &Row| row.summary.run.as_str() == POISON && row.summary.status == Status::Parked;
     let open = page.items.into_iter().filter(|row| !row.summary.status.is_terminal() && !stopped(row));
-    let lost = world.memory.rowless(None, u32::MAX).await.unwrap_or_default();
+    let lost = cluster.memory.rowless(None, u32::MAX).await.unwrap_or_default();
     let lost = lost.into_iter().chain(unreadable).map(|run| (run, Status::Queued));
     open.map(|row| (row.summary.run, row.summary.status)).chain(lost).collect()
 }
 
 /// Counts the writes in a period in which there is nothing to do.
-async fn quiet(world: &World) -> u64 {
+async fn quiet(cluster: &SimCluster) -> u64 {
     // Longer than a node needs to find claims that it holds without knowing.
     tokio::time::sleep(Duration::from_secs(40)).await;
-    let before = world.journal.writes();
+    let before = cluster.journal.writes();
     tokio::time::sleep(QUIET).await;
-    world.journal.writes() - before
+    cluster.journal.writes() - before
 }
 
-async fn gather(world: &World, facts: Facts, unsettled: Vec<(RunId, Status)>, quiet_writes: u64) -> Evidence {
-    let mut evidence = Evidence { facts, unsettled, quiet_writes, ..Evidence::default() };
+async fn gather(
+    cluster: &SimCluster,
+    facts: JournalFacts,
+    unsettled: Vec<(RunId, Status)>,
+    quiet_writes: u64,
+) -> SimEvidence {
+    let mut evidence = SimEvidence { facts, unsettled, quiet_writes, ..SimEvidence::default() };
     // The memory store never fails.
-    drop(evidence.read_logs(&*world.memory).await);
+    drop(evidence.read_logs(&*cluster.memory).await);
     evidence
 }

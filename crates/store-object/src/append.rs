@@ -10,11 +10,11 @@ use goldseam_core::task::Task;
 use goldseam_core::{BranchId, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Append, Head, Record, StoreError, TaskChange};
 
-use crate::clock::Moment;
+use crate::clock::MonotonicTime;
 use crate::http::later;
-use crate::inner::Inner;
+use crate::inner::BucketState;
 use crate::keys;
-use crate::log::{Appended, ReadRange};
+use crate::log::{AppendedBatch, ReadRange};
 use crate::row_cache::{DEFER_MAX, DeferredRow, NewRow, RowState, StoredRow};
 use crate::tasks::woken;
 
@@ -22,7 +22,7 @@ use crate::tasks::woken;
 #[derive(Clone)]
 struct Followup<'a> {
     run: &'a RunId,
-    appended: &'a Appended,
+    appended: &'a AppendedBatch,
     summary: Option<Summary>,
     /// The position after which the run begins or is reactivated, if it does.
     active: Option<Seq>,
@@ -34,7 +34,7 @@ impl Followup<'_> {
     }
 }
 
-impl Inner {
+impl BucketState {
     pub(crate) async fn append(self: &Arc<Self>, append: Append) -> Result<Seq, StoreError> {
         if append.bodies.is_empty() {
             return Err(StoreError::empty_append());
@@ -67,7 +67,7 @@ impl Inner {
         let followup = Followup { run: &run, appended: &appended, summary: summary.clone(), active };
         if let Err(error) = self.update_row_and_tasks(followup, tasks).await {
             tracing::warn!(%run, %error, "failed to update row and tasks after an append; retrying later");
-            let since = Moment::now();
+            let since = MonotonicTime::now();
             self.defer(&run, DeferredRow { summary, batch: appended.batch, unmade, wake, since });
         }
         self.watch.bump();
@@ -121,7 +121,7 @@ impl Inner {
                 batch: followup.appended.batch,
                 unmade: Vec::new(),
                 wake: None,
-                since: Moment::now(),
+                since: MonotonicTime::now(),
             };
             self.defer(followup.run, deferred);
             return Ok(());
@@ -289,7 +289,7 @@ struct OwnTask {
 }
 
 /// Writes deferred rows again and again, as long as there are any.
-fn schedule_deferred_writes(store: Weak<Inner>) {
+fn schedule_deferred_writes(store: Weak<BucketState>) {
     later(DEFER_MAX, async move {
         let Some(inner) = store.upgrade() else { return };
         let runs = inner.rows.due_deferred();
@@ -344,22 +344,23 @@ mod tests {
 
     use super::*;
     use crate::BucketStore;
-    use crate::bucket::Bucket;
-    use crate::clock::StoreClock;
+    use crate::bucket::BucketPrefix;
+    use crate::clock::BucketClock;
     use crate::request_counter::RequestCounter;
-    use crate::url::Requests;
+    use crate::url::RequestCost;
 
     /// A run with a claimed task. A signal is appended right after the release of the run, and changes the task first.
     #[tokio::test]
     async fn a_late_rest_keeps_the_poke_of_a_later_append() {
-        let bucket = Bucket::new(Arc::new(InMemory::new()), "test", Arc::new(RequestCounter::default()));
-        let clock = Arc::new(StoreClock::new(Some(ManualClock::default().clock())));
-        let store = BucketStore::on(bucket, clock, Requests::Free);
+        let bucket =
+            BucketPrefix::new(Arc::new(InMemory::new()), "test", Arc::new(RequestCounter::default()));
+        let clock = Arc::new(BucketClock::new(Some(ManualClock::default().clock())));
+        let store = BucketStore::on(bucket, clock, RequestCost::Free);
         let task = advance("r", "own-r").claimed("n1", at(0));
         store.append(Append { tasks: vec![create(task)], ..append_with_row("r", 0) }).await.unwrap();
         store.append(append_with("r", 1, Vec::new())).await.unwrap();
         let released = store.inner().logs.find(&store.inner().bucket, &run("r"), 0).await.unwrap().unwrap();
-        let released = Appended { end: released.end, batch: released.batch };
+        let released = AppendedBatch { end: released.end, batch: released.batch };
         let rest = || vec![TaskChange::Rest { task: task_id("own-r"), run_at: at(5_000_000) }];
         let resting = async || {
             let own = OwnTask { id: Some(task_id("own-r")), has_row: true };

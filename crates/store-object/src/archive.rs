@@ -3,26 +3,26 @@
 use async_trait::async_trait;
 use goldseam_store::{Archive, StoreError};
 
-use crate::bucket::{Bucket, Put, PutCondition};
+use crate::bucket::{BucketPrefix, Put, PutCondition};
 use crate::fault::damaged;
-use crate::open::Opening;
-use crate::url::Options;
+use crate::open::StoreOpening;
+use crate::url::BucketOptions;
 
 /// An archive in one prefix of a bucket. The prefix need not be empty, and may lie beside a store.
 #[derive(Debug)]
 pub struct BucketArchive {
-    bucket: Bucket,
+    bucket: BucketPrefix,
     place: String,
 }
 
 impl BucketArchive {
     /// Creates an archive. Sends no request.
-    pub fn new(options: &Options) -> Result<Self, StoreError> {
+    pub fn new(options: &BucketOptions) -> Result<Self, StoreError> {
         let place = match options.prefix.as_str() {
             "" => format!("s3://{}", options.bucket),
             prefix => format!("s3://{}/{prefix}", options.bucket),
         };
-        Ok(Self { bucket: Opening::new(options)?.bucket, place })
+        Ok(Self { bucket: StoreOpening::new(options)?.bucket, place })
     }
 }
 

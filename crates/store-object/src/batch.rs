@@ -15,7 +15,7 @@ const SHOWN_MAX: usize = 4_096;
 
 /// The header line of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Header {
+struct BatchHeader {
     batch: u64,
     first: Seq,
     /// The epoch of the writer, if it knew it.
@@ -33,7 +33,7 @@ struct Header {
 
 /// One object of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Batch {
+pub(crate) struct LogBatch {
     pub(crate) batch: u64,
     pub(crate) first: Seq,
     pub(crate) epoch: Option<Seq>,
@@ -44,7 +44,7 @@ pub(crate) struct Batch {
     pub(crate) kept: Option<u64>,
 }
 
-impl Batch {
+impl LogBatch {
     /// The first batch of a trimmed log, whose next batch is `first`. It prevents the log from beginning again.
     pub(crate) fn trimmed_to(first: &Self, write: String) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Batch {
 
     pub(crate) fn encode(&self) -> Bytes {
         let events = self.records.iter().map(|record| (record.seq, record.body.len())).collect();
-        let header = Header {
+        let header = BatchHeader {
             batch: self.batch,
             first: self.first,
             epoch: self.epoch,
@@ -95,7 +95,8 @@ impl Batch {
             .iter()
             .position(|byte| *byte == b'\n')
             .ok_or_else(|| damaged(key, "the header line is missing"))?;
-        let header: Header = serde_json::from_slice(&object[..line]).map_err(|error| damaged(key, error))?;
+        let header: BatchHeader =
+            serde_json::from_slice(&object[..line]).map_err(|error| damaged(key, error))?;
         let mut rest = &object[line + 1..];
         let mut records = Vec::with_capacity(header.events.len());
         for (seq, length) in header.events {
@@ -105,7 +106,7 @@ impl Batch {
             rest = rest.get(length + 1..).ok_or_else(truncated)?;
             records.push(Record { seq, body });
         }
-        let Header { batch, first, epoch, write, before, kept, .. } = header;
+        let BatchHeader { batch, first, epoch, write, before, kept, .. } = header;
         Ok(Self { batch, first, epoch, write, before, records, kept })
     }
 
@@ -118,7 +119,7 @@ impl Batch {
             format!("{}{text}", char::REPLACEMENT_CHARACTER)
         };
         let line = object.iter().position(|byte| *byte == b'\n').unwrap_or(object.len());
-        let header = serde_json::from_slice::<Header>(&object[..line]).ok();
+        let header = serde_json::from_slice::<BatchHeader>(&object[..line]).ok();
         let Some(header) = header.filter(|header| header.batch == batch && !header.events.is_empty()) else {
             let records = vec![Record { seq: end.next(), body: lost(object) }];
             return Self {
@@ -139,7 +140,7 @@ impl Batch {
             records.push(Record { seq, body: text.map_or_else(|| lost(body), str::to_owned) });
             rest = following.get(1..).unwrap_or_default();
         }
-        let Header { first, epoch, write, before, kept, .. } = header;
+        let BatchHeader { first, epoch, write, before, kept, .. } = header;
         Self { batch, first, epoch, write, before, records, kept }
     }
 }
@@ -148,9 +149,9 @@ impl Batch {
 mod tests {
     use super::*;
 
-    fn batch(bodies: &[&str]) -> Batch {
+    fn batch(bodies: &[&str]) -> LogBatch {
         let records = (5..).zip(bodies).map(|(seq, body)| Record { seq: Seq(seq), body: (*body).to_owned() });
-        Batch {
+        LogBatch {
             batch: 3,
             first: Seq(5),
             epoch: Some(Seq(2)),
@@ -165,7 +166,7 @@ mod tests {
     fn texts_survive_encoding() {
         for bodies in [&["a", "", "line\nline\n", "ä🏺"][..], &[""], &[]] {
             let batch = batch(bodies);
-            assert_eq!(Batch::decode("k", &batch.encode()).unwrap(), batch);
+            assert_eq!(LogBatch::decode("k", &batch.encode()).unwrap(), batch);
         }
     }
 
@@ -176,7 +177,7 @@ mod tests {
         let at = broken.windows(3).position(|text| text == b"abc").unwrap();
         broken[at] = 0xfc;
         let texts = |object: &[u8]| -> Vec<(u64, String)> {
-            let salvaged = Batch::salvage(object, 3, Seq(4));
+            let salvaged = LogBatch::salvage(object, 3, Seq(4));
             salvaged.records.into_iter().map(|record| (record.seq.0, record.body)).collect()
         };
         let (first, second) = ((5, "\u{fffd}\u{fffd}bc".to_owned()), (6, "def".to_owned()));
@@ -191,7 +192,7 @@ mod tests {
     fn a_truncated_object_is_damaged() {
         let whole = batch(&["abc", "def"]).encode();
         for length in 0..whole.len() {
-            assert!(Batch::decode("k", &whole[..length]).is_err(), "{length} bytes");
+            assert!(LogBatch::decode("k", &whole[..length]).is_err(), "{length} bytes");
         }
     }
 }

@@ -18,8 +18,8 @@ use object_store::{
 };
 use tokio::sync::Semaphore;
 
-use crate::clock::Moment;
-use crate::fault::{self, Failure, Verdict};
+use crate::clock::MonotonicTime;
+use crate::fault::{self, RequestFailure, RequestVerdict};
 use crate::http::ResponseObserver;
 use crate::request_counter::RequestCounter;
 
@@ -39,12 +39,12 @@ const ATTEMPTS_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The ETag and version of an object.
 #[derive(Debug, Clone)]
-pub(crate) struct Tag {
+pub(crate) struct ObjectTag {
     e_tag: Option<String>,
     version: Option<String>,
 }
 
-impl Tag {
+impl ObjectTag {
     /// Whether both certainly name the same content. Lists and responses may quote ETags differently.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let bare = |tag: &Self| tag.e_tag.as_deref().map(|tag| tag.trim_matches('"').to_owned());
@@ -73,17 +73,17 @@ impl Tag {
 
 /// A stored object.
 #[derive(Debug, Clone)]
-pub(crate) struct Object {
+pub(crate) struct StoredObject {
     pub(crate) body: Bytes,
-    pub(crate) tag: Tag,
+    pub(crate) tag: ObjectTag,
 }
 
 /// An entry of a list.
 #[derive(Debug, Clone)]
-pub(crate) struct Listed {
+pub(crate) struct ListedObject {
     /// Without the prefix of the store.
     pub(crate) key: String,
-    pub(crate) tag: Tag,
+    pub(crate) tag: ObjectTag,
     /// When the object was written, by the server's clock.
     pub(crate) modified: Millis,
 }
@@ -91,9 +91,9 @@ pub(crate) struct Listed {
 /// The outcome of a conditional put.
 #[derive(Debug)]
 pub(crate) enum Put {
-    Done(Tag),
+    Done(ObjectTag),
     /// The condition did not hold; this is stored instead.
-    Lost(Option<Object>),
+    Lost(Option<StoredObject>),
 }
 
 /// The condition of a put.
@@ -104,14 +104,14 @@ pub(crate) enum PutCondition {
     /// The object does not exist.
     Absent,
     /// The object has this tag.
-    Unchanged(Tag),
+    Unchanged(ObjectTag),
     /// The same for an object of another system: its content is not unique, so another writer may write equal bytes.
-    ForeignUnchanged(Tag),
+    ForeignUnchanged(ObjectTag),
 }
 
 /// A prefix of a bucket.
 #[derive(Clone)]
-pub(crate) struct Bucket {
+pub(crate) struct BucketPrefix {
     inner: Arc<dyn ObjectStore>,
     /// Empty, or ending in `/`.
     prefix: Arc<str>,
@@ -121,7 +121,7 @@ pub(crate) struct Bucket {
     observer: Option<Arc<ResponseObserver>>,
 }
 
-impl Bucket {
+impl BucketPrefix {
     pub(crate) fn new(inner: Arc<dyn ObjectStore>, prefix: &str, counter: Arc<RequestCounter>) -> Self {
         let prefix = match prefix.trim_matches('/') {
             "" => Arc::from(""),
@@ -157,24 +157,24 @@ impl Bucket {
     }
 
     /// Reads an object, if it exists.
-    pub(crate) async fn get(&self, key: &str) -> Result<Option<Object>, StoreError> {
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<StoredObject>, StoreError> {
         self.with_retries("reading an object", || self.get_once(key)).await
     }
 
-    async fn get_once(&self, key: &str) -> Result<Option<Object>, Error> {
+    async fn get_once(&self, key: &str) -> Result<Option<StoredObject>, Error> {
         let _permit = self.request_permit().await;
         self.counter.get(key);
         let got = match self.inner.get_opts(&self.path(key), GetOptions::default()).await {
             Ok(got) => got,
-            Err(error) if Failure::of(&error).verdict() == Verdict::Absent => return Ok(None),
+            Err(error) if RequestFailure::of(&error).verdict() == RequestVerdict::Absent => return Ok(None),
             Err(error) => return Err(error),
         };
-        let tag = Tag::of(&got.meta);
-        Ok(Some(Object { body: got.bytes().await?, tag }))
+        let tag = ObjectTag::of(&got.meta);
+        Ok(Some(StoredObject { body: got.bytes().await?, tag }))
     }
 
     /// Reads several objects concurrently. Returns them in order.
-    pub(crate) async fn get_all(&self, keys: Vec<String>) -> Result<Vec<Option<Object>>, StoreError> {
+    pub(crate) async fn get_all(&self, keys: Vec<String>) -> Result<Vec<Option<StoredObject>>, StoreError> {
         let gets = keys.into_iter().map(|key| async move { self.get(&key).await });
         futures_util::stream::iter(gets).buffered(CONCURRENT_GETS).try_collect().await
     }
@@ -185,11 +185,16 @@ impl Bucket {
         folder: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, StoreError> {
+    ) -> Result<Vec<ListedObject>, StoreError> {
         self.with_retries("listing objects", || self.list_once(folder, after, limit)).await
     }
 
-    async fn list_once(&self, folder: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, Error> {
+    async fn list_once(
+        &self,
+        folder: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ListedObject>, Error> {
         let _permit = self.request_permit().await;
         self.counter.list(folder);
         let prefix = self.path(folder);
@@ -200,11 +205,11 @@ impl Bucket {
         let mut stream = stream.take(limit);
         let mut listed = Vec::new();
         while let Some(meta) = stream.try_next().await? {
-            let tag = Tag::of(&meta);
+            let tag = ObjectTag::of(&meta);
             let modified = Millis(meta.last_modified.timestamp_millis());
             let path: String = meta.location.into();
             let Some(key) = path.strip_prefix(&*self.prefix) else { continue };
-            listed.push(Listed { key: key.to_owned(), tag, modified });
+            listed.push(ListedObject { key: key.to_owned(), tag, modified });
         }
         // Some servers list in no order.
         listed.sort_by(|a, b| a.key.cmp(&b.key));
@@ -212,16 +217,16 @@ impl Bucket {
     }
 
     /// Writes an object without a condition. Only for markers and beats, which decide nothing.
-    pub(crate) async fn put(&self, key: &str, body: Bytes) -> Result<Tag, StoreError> {
+    pub(crate) async fn put(&self, key: &str, body: Bytes) -> Result<ObjectTag, StoreError> {
         self.with_retries("writing an object", || self.put_once(key, body.clone(), PutMode::Overwrite)).await
     }
 
-    async fn put_once(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Tag, Error> {
+    async fn put_once(&self, key: &str, body: Bytes, mode: PutMode) -> Result<ObjectTag, Error> {
         let _permit = self.request_permit().await;
         self.counter.put(key);
         let options = PutOptions { mode, ..PutOptions::default() };
         let put = self.inner.put_opts(&self.path(key), body.into(), options).await?;
-        Ok(Tag { e_tag: put.e_tag, version: put.version })
+        Ok(ObjectTag { e_tag: put.e_tag, version: put.version })
     }
 
     /// Writes an object if `condition` holds. The content must be unique.
@@ -234,8 +239,8 @@ impl Bucket {
         let doing = "writing an object";
         let mode = match &condition {
             PutCondition::CreateOnce | PutCondition::Absent => PutMode::Create,
-            PutCondition::Unchanged(Tag { e_tag, version })
-            | PutCondition::ForeignUnchanged(Tag { e_tag, version }) => {
+            PutCondition::Unchanged(ObjectTag { e_tag, version })
+            | PutCondition::ForeignUnchanged(ObjectTag { e_tag, version }) => {
                 PutMode::Update(UpdateVersion { e_tag: e_tag.clone(), version: version.clone() })
             }
         };
@@ -246,22 +251,22 @@ impl Bucket {
         while attempts.next().await {
             let failure = match self.put_once(key, body.clone(), mode.clone()).await {
                 Ok(tag) => return Ok(Put::Done(tag)),
-                Err(error) => Failure::of(&error),
+                Err(error) => RequestFailure::of(&error),
             };
             match failure.verdict() {
                 // This attempt was not done, which says nothing about earlier ones.
-                Verdict::Refused if doubt => {
+                RequestVerdict::Refused if doubt => {
                     last = Some(failure);
                     break;
                 }
-                Verdict::Refused => return Err(failure.refused(doing)),
-                Verdict::Failed { done } => doubt |= done != Some(false),
-                Verdict::Condition | Verdict::Absent => {
+                RequestVerdict::Refused => return Err(failure.refused(doing)),
+                RequestVerdict::Failed { done } => doubt |= done != Some(false),
+                RequestVerdict::Condition | RequestVerdict::Absent => {
                     let found = self.get(key).await.map_err(|error| match doubt {
                         true => fault::unknown(doing, Box::new(error)),
                         false => error,
                     })?;
-                    let is_ours = |found: &&Object| {
+                    let is_ours = |found: &&StoredObject| {
                         found.body == body
                             && (doubt || !matches!(condition, PutCondition::ForeignUnchanged(_)))
                     };
@@ -308,7 +313,7 @@ impl Bucket {
         let _permit = self.request_permit().await;
         self.counter.delete(key);
         match self.inner.delete(&self.path(key)).await {
-            Err(error) if Failure::of(&error).verdict() != Verdict::Absent => Err(error),
+            Err(error) if RequestFailure::of(&error).verdict() != RequestVerdict::Absent => Err(error),
             _ => Ok(()),
         }
     }
@@ -324,12 +329,12 @@ impl Bucket {
         while attempts.next().await {
             let failure = match send().await {
                 Ok(answer) => return Ok(answer),
-                Err(error) => Failure::of(&error),
+                Err(error) => RequestFailure::of(&error),
             };
             match failure.verdict() {
                 // Another request for the same key is under way.
-                Verdict::Failed { .. } | Verdict::Condition => last = Some(failure),
-                Verdict::Refused | Verdict::Absent => return Err(failure.refused(doing)),
+                RequestVerdict::Failed { .. } | RequestVerdict::Condition => last = Some(failure),
+                RequestVerdict::Refused | RequestVerdict::Absent => return Err(failure.refused(doing)),
             }
         }
         Err(fault::busy(doing, last.map_or_else(|| "no answer".into(), Into::into)))
@@ -338,14 +343,14 @@ impl Bucket {
 
 /// The attempts of one request.
 struct Attempts {
-    begun: Moment,
+    begun: MonotonicTime,
     count: u32,
     backoff: Backoff,
 }
 
 impl Attempts {
     fn new() -> Self {
-        Self { begun: Moment::now(), count: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
+        Self { begun: MonotonicTime::now(), count: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
     }
 
     /// Pauses before every attempt but the first. Returns whether there is another attempt.
@@ -361,9 +366,9 @@ impl Attempts {
     }
 }
 
-impl fmt::Debug for Bucket {
+impl fmt::Debug for BucketPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Bucket({}/{})", self.inner, self.prefix)
+        write!(f, "BucketPrefix({}/{})", self.inner, self.prefix)
     }
 }
 

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use goldseam_core::{Hash, RunId, Seq};
-use goldseam_store::StoreError;
-use goldseam_store::check::{Fact, Migrated, Report};
+use goldseam_store::check::{Fact, Migrated, StoreReport};
+use goldseam_store::{OpenMode, StoreError};
 
-use crate::batch::Batch;
-use crate::bucket::{Bucket, CONCURRENT_GETS};
+use crate::batch::LogBatch;
+use crate::bucket::{BucketPrefix, CONCURRENT_GETS};
 use crate::fault;
 use crate::keys::{self, ActiveMarker, Part};
-use crate::open::{FORMAT, OpenMode, Opening};
+use crate::open::{FORMAT, StoreOpening};
 use crate::row_cache::StoredRow;
 use crate::soak_test::{self, SoakReport, shown};
-use crate::url::Options;
+use crate::url::BucketOptions;
 
 /// Most complaints that are reported.
 const COMPLAINTS_MAX: usize = 100;
@@ -27,17 +27,17 @@ const CHUNK: usize = 10_000;
 const PENDING_MAX: Duration = Duration::from_secs(600);
 
 /// Checks a prefix: races two writers at its server for two seconds, then reads everything. Changes nothing.
-pub async fn check(options: Options) -> Result<Report, StoreError> {
-    let opening = Opening::new(&options)?;
+pub async fn check(options: BucketOptions) -> Result<StoreReport, StoreError> {
+    let opening = StoreOpening::new(&options)?;
     // A check has no caller that retries.
     report(&options, &opening).await.map_err(|error| fault::at_opening(error, &options.place()))
 }
 
-async fn report(options: &Options, opening: &Opening) -> Result<Report, StoreError> {
+async fn report(options: &BucketOptions, opening: &StoreOpening) -> Result<StoreReport, StoreError> {
     let format = opening.format().await?;
     let bucket = &opening.bucket;
     let soak = soak_test::run(bucket).await?;
-    let mut found = Findings::default();
+    let mut found = CheckFindings::default();
     if format > 0 {
         found.scan(bucket).await?;
     }
@@ -61,7 +61,7 @@ async fn report(options: &Options, opening: &Opening) -> Result<Report, StoreErr
         0 => Ok(0),
         _ => count(bucket, folder).await,
     };
-    Ok(Report {
+    Ok(StoreReport {
         schema: i64::from(format),
         schema_latest: i64::from(FORMAT),
         facts,
@@ -75,7 +75,7 @@ async fn report(options: &Options, opening: &Opening) -> Result<Report, StoreErr
 }
 
 /// Creates a store in an empty prefix.
-pub async fn migrate(options: Options) -> Result<Migrated, StoreError> {
+pub async fn migrate(options: BucketOptions) -> Result<Migrated, StoreError> {
     let from = crate::open::prepare(&options, OpenMode::CreateOrMigrate).await?;
     Ok(Migrated { from: i64::from(from), to: i64::from(FORMAT) })
 }
@@ -97,7 +97,7 @@ fn soak_facts(soak: Option<&SoakReport>) -> Vec<(&'static str, Fact)> {
     ]
 }
 
-async fn count(bucket: &Bucket, folder: &str) -> Result<u64, StoreError> {
+async fn count(bucket: &BucketPrefix, folder: &str) -> Result<u64, StoreError> {
     let mut count = 0;
     let mut after: Option<String> = None;
     loop {
@@ -111,7 +111,7 @@ async fn count(bucket: &Bucket, folder: &str) -> Result<u64, StoreError> {
 }
 
 /// Counts old markers of runs that never began.
-async fn count_leftover_markers(opening: &Opening, runs: &HashSet<RunId>) -> Result<u64, StoreError> {
+async fn count_leftover_markers(opening: &StoreOpening, runs: &HashSet<RunId>) -> Result<u64, StoreError> {
     let now = opening.clock.now();
     let listed = opening.bucket.list(keys::ACTIVE, None, usize::MAX).await?;
     let left = listed.iter().filter(|entry| {
@@ -139,7 +139,7 @@ impl RunObjects {
 
 /// What a check found under `workflow/`.
 #[derive(Debug, Default)]
-struct Findings {
+struct CheckFindings {
     runs: HashSet<RunId>,
     events: u64,
     /// States of other systems.
@@ -147,9 +147,9 @@ struct Findings {
     complaints: Vec<String>,
 }
 
-impl Findings {
+impl CheckFindings {
     /// Checks all runs, one after the other: the keys of one run are adjacent.
-    async fn scan(&mut self, bucket: &Bucket) -> Result<(), StoreError> {
+    async fn scan(&mut self, bucket: &BucketPrefix) -> Result<(), StoreError> {
         let mut current: Option<RunObjects> = None;
         let mut after: Option<String> = None;
         loop {
@@ -182,7 +182,7 @@ impl Findings {
         }
     }
 
-    async fn run(&mut self, bucket: &Bucket, parts: Option<RunObjects>) -> Result<(), StoreError> {
+    async fn run(&mut self, bucket: &BucketPrefix, parts: Option<RunObjects>) -> Result<(), StoreError> {
         let Some(RunObjects { run, batches, state, strange }) = parts else { return Ok(()) };
         if batches.is_empty() {
             // Without a log of ours, the objects are not ours.
@@ -215,7 +215,7 @@ impl Findings {
     }
 
     /// Reads a log from its first batch to its last. Each batch must follow the previous one.
-    async fn log(&mut self, bucket: &Bucket, run: &RunId, batches: &[u64]) -> Result<(), StoreError> {
+    async fn log(&mut self, bucket: &BucketPrefix, run: &RunId, batches: &[u64]) -> Result<(), StoreError> {
         let gets = batches.iter().map(|batch| async move {
             let key = keys::batch(run, *batch);
             let found = bucket.get(&key).await?;
@@ -243,7 +243,7 @@ impl Findings {
             }
             end.batch = number;
             let hash = Hash::of(&found.body);
-            match Batch::decode(&key, &found.body) {
+            match LogBatch::decode(&key, &found.body) {
                 Ok(batch) => {
                     if let Some(complaint) = end.complaint_about(&batch) {
                         let what = format!("the log of run {run} is broken at batch {number}: {complaint}");
@@ -275,7 +275,7 @@ struct ChainEnd {
 
 impl ChainEnd {
     /// Describes the error of the next batch; none if it is correct.
-    fn complaint_about(&self, batch: &Batch) -> Option<String> {
+    fn complaint_about(&self, batch: &LogBatch) -> Option<String> {
         if batch.batch != self.batch {
             return Some(format!("its header names batch {}", batch.batch));
         }
@@ -298,6 +298,6 @@ impl ChainEnd {
 }
 
 /// Whether the prefix holds a store. Changes nothing.
-pub async fn is_there(options: &Options) -> Result<bool, StoreError> {
-    Ok(Opening::new(options)?.format().await? > 0)
+pub async fn exists(options: &BucketOptions) -> Result<bool, StoreError> {
+    Ok(StoreOpening::new(options)?.format().await? > 0)
 }

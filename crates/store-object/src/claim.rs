@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use goldseam_core::task::Task;
 use goldseam_core::{LaneName, Millis};
-use goldseam_store::{Claim, ClaimedTasks, StoreError};
+use goldseam_store::{ClaimRequest, ClaimedTasks, StoreError};
 
 use crate::bucket::CONCURRENT_GETS;
-use crate::inner::Inner;
+use crate::inner::BucketState;
 use crate::keys::{self, ReadyMarker, TaskMarker};
 use crate::records::Tagged;
 use crate::tasks::TaskWrite;
@@ -21,13 +21,13 @@ const PENDING_MAX: Duration = Duration::from_secs(600);
 
 /// A ready task as its marker describes it.
 #[derive(Debug, Clone)]
-struct Offer {
+struct OfferedTask {
     key: String,
     ready: ReadyMarker,
 }
 
 /// The outcome of an attempt to claim an offered task.
-enum Attempt {
+enum ClaimAttempt {
     Claimed(Box<Task>),
     /// Another task holds its lane.
     Blocked,
@@ -42,33 +42,33 @@ type BusyLanes = BTreeMap<LaneName, bool>;
 struct DueClaimed {
     tasks: Vec<Task>,
     /// Offers that were not needed.
-    left: Vec<Offer>,
+    left: Vec<OfferedTask>,
     busy: BusyLanes,
 }
 
-impl Inner {
-    pub(crate) async fn claim(&self, claim: &Claim) -> Result<ClaimedTasks, StoreError> {
+impl BucketState {
+    pub(crate) async fn claim(&self, claim: &ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         let pools: BTreeSet<String> = claim.pools.iter().map(|pool| keys::short_hash("pool", pool)).collect();
         let kind = claim.kind.as_ref().map(|kind| keys::short_hash("kind", kind));
         let is_wanted = |ready: &ReadyMarker| {
             pools.contains(&ready.pool_hash) && kind.as_ref().is_none_or(|kind| ready.kind_hash == *kind)
         };
         let markers = self.ready_index.markers(&self.bucket, self.markers_age_max()).await?;
-        let mut offers: Vec<Offer> = markers
+        let mut offers: Vec<OfferedTask> = markers
             .into_iter()
             .filter_map(|(key, marker)| match marker {
-                TaskMarker::Ready(ready) if is_wanted(&ready) => Some(Offer { key, ready }),
+                TaskMarker::Ready(ready) if is_wanted(&ready) => Some(OfferedTask { key, ready }),
                 _ => None,
             })
             .collect();
         offers.sort_by(|a, b| {
-            let order = |offer: &Offer| (Reverse(offer.ready.priority), offer.ready.run_at);
+            let order = |offer: &OfferedTask| (Reverse(offer.ready.priority), offer.ready.run_at);
             order(a).cmp(&order(b)).then_with(|| a.ready.task.cmp(&b.ready.task))
         });
         let (due, waiting): (Vec<_>, Vec<_>) =
             offers.into_iter().partition(|offer| offer.ready.run_at <= claim.now);
         let DueClaimed { tasks, left, mut busy } = self.claim_due(claim, due).await?;
-        let mut rest: Vec<Offer> = left.into_iter().chain(waiting).collect();
+        let mut rest: Vec<OfferedTask> = left.into_iter().chain(waiting).collect();
         rest.sort_by_key(|offer| offer.ready.run_at);
         let mut next_due = None;
         for offer in rest {
@@ -86,7 +86,11 @@ impl Inner {
 
     /// The task that a marker offers, if it can still be claimed. Reads it only if this process does not remember it,
     /// and removes a stale marker.
-    async fn offered(&self, claim: &Claim, offer: &Offer) -> Result<Option<Tagged<Task>>, StoreError> {
+    async fn offered(
+        &self,
+        claim: &ClaimRequest,
+        offer: &OfferedTask,
+    ) -> Result<Option<Tagged<Task>>, StoreError> {
         let key = keys::task(&offer.ready.task);
         let is_behind = |task: &Tagged<Task>| task.record.version < offer.ready.version;
         let found = match self.tasks.last_seen(&key).filter(|seen| !is_behind(seen)) {
@@ -121,13 +125,13 @@ impl Inner {
     }
 
     /// Claims due tasks, best first, several concurrently, but at most one of each lane.
-    async fn claim_due(&self, claim: &Claim, due: Vec<Offer>) -> Result<DueClaimed, StoreError> {
+    async fn claim_due(&self, claim: &ClaimRequest, due: Vec<OfferedTask>) -> Result<DueClaimed, StoreError> {
         let mut tasks: Vec<Task> = Vec::new();
         let mut busy = BusyLanes::new();
         let mut due = due.into_iter().peekable();
         while tasks.len() < claim.limit as usize && due.peek().is_some() {
             let room = (claim.limit as usize - tasks.len()).min(CONCURRENT_GETS);
-            let mut now: Vec<Offer> = Vec::new();
+            let mut now: Vec<OfferedTask> = Vec::new();
             let mut lanes: BTreeSet<LaneName> = BTreeSet::new();
             while now.len() < room
                 && let Some(offer) = due.peek()
@@ -148,12 +152,12 @@ impl Inner {
             let attempts = join_all(now.iter().map(|offer| self.try_claim(claim, offer))).await;
             for (offer, attempt) in now.into_iter().zip(attempts) {
                 match attempt {
-                    Ok(Attempt::Claimed(task)) => {
+                    Ok(ClaimAttempt::Claimed(task)) => {
                         busy.extend(offer.ready.lane.map(|lane| (lane, true)));
                         tasks.push(*task);
                     }
-                    Ok(Attempt::Blocked) => busy.extend(offer.ready.lane.map(|lane| (lane, true))),
-                    Ok(Attempt::Gone) => {}
+                    Ok(ClaimAttempt::Blocked) => busy.extend(offer.ready.lane.map(|lane| (lane, true))),
+                    Ok(ClaimAttempt::Gone) => {}
                     // Skip an unreadable record; `unreadable` names it.
                     Err(error @ StoreError::Damaged { .. }) => {
                         tracing::debug!(%error, "skipped an unreadable task");
@@ -168,17 +172,17 @@ impl Inner {
         Ok(DueClaimed { tasks, left: due.collect(), busy })
     }
 
-    async fn try_claim(&self, claim: &Claim, offer: &Offer) -> Result<Attempt, StoreError> {
-        let Some(found) = self.offered(claim, offer).await? else { return Ok(Attempt::Gone) };
+    async fn try_claim(&self, claim: &ClaimRequest, offer: &OfferedTask) -> Result<ClaimAttempt, StoreError> {
+        let Some(found) = self.offered(claim, offer).await? else { return Ok(ClaimAttempt::Gone) };
         let claimed = found.record.clone().claimed(&claim.owner, claim.now);
         match self.write_task(&claimed, Some(&found)).await? {
-            TaskWrite::Done => Ok(Attempt::Claimed(Box::new(claimed))),
-            TaskWrite::Rival(_) => Ok(Attempt::Blocked),
+            TaskWrite::Done => Ok(ClaimAttempt::Claimed(Box::new(claimed))),
+            TaskWrite::Rival(_) => Ok(ClaimAttempt::Blocked),
             TaskWrite::Lost(stored) => {
                 if stored.is_none_or(|stored| stored.record.version > offer.ready.version) {
                     self.drop_marker(&offer.key).await;
                 }
-                Ok(Attempt::Gone)
+                Ok(ClaimAttempt::Gone)
             }
         }
     }

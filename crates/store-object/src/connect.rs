@@ -7,22 +7,22 @@ use goldseam_store::StoreError;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, S3ConditionalPut};
 use object_store::{BackoffConfig, ClientConfigKey, RetryConfig, StaticCredentialProvider};
 
-use crate::bucket::Bucket;
-use crate::clock::StoreClock;
+use crate::bucket::BucketPrefix;
+use crate::clock::BucketClock;
 use crate::fault;
 use crate::http::{Connector, ResponseObserver};
 use crate::request_counter::RequestCounter;
-use crate::url::{Options, check_endpoint};
+use crate::url::{BucketOptions, check_endpoint};
 
 /// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Creates the bucket of these options. Sends no request.
 pub(crate) fn connect(
-    options: &Options,
-    clock: Arc<StoreClock>,
+    options: &BucketOptions,
+    clock: Arc<BucketClock>,
     counter: Arc<RequestCounter>,
-) -> Result<Bucket, StoreError> {
+) -> Result<BucketPrefix, StoreError> {
     let observer = Arc::new(ResponseObserver::new(clock, Arc::clone(&counter)));
     let mut builder = AmazonS3Builder::from_env();
     if let Some(endpoint) = &options.endpoint {
@@ -72,11 +72,11 @@ pub(crate) fn connect(
         .with_http_connector(Connector { observer: Arc::clone(&observer), imds_v1_fallback })
         .build()
         .map_err(|error| misconfigured(options, &fault::message(&error)))?;
-    Ok(Bucket::new(Arc::new(s3), &options.prefix, counter).with_observer(observer))
+    Ok(BucketPrefix::new(Arc::new(s3), &options.prefix, counter).with_observer(observer))
 }
 
 /// The refusal of a URL that contradicts the environment or itself.
-fn misconfigured(options: &Options, why: &str) -> StoreError {
+fn misconfigured(options: &BucketOptions, why: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0206",
         what: format!("cannot use s3://{}/{}: {why}", options.bucket, options.prefix),

@@ -16,7 +16,7 @@ const MESSAGE_MAX: usize = 300;
 
 /// What an error means for its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RequestVerdict {
     /// The condition of a put did not hold, or the server says so.
     Condition,
     /// The object does not exist.
@@ -32,7 +32,7 @@ pub(crate) enum Verdict {
 
 /// The kind of a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Nature {
+enum FailureKind {
     /// The condition of a put did not hold, or another request for the key is under way.
     Condition,
     /// The object does not exist.
@@ -67,18 +67,18 @@ enum Nature {
 
 /// Why a request failed: its kind and a message.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    nature: Nature,
+pub(crate) struct RequestFailure {
+    kind: FailureKind,
     message: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for RequestFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl StdError for Failure {}
+impl StdError for RequestFailure {}
 
 /// A response that is not a success.
 #[derive(Debug, Clone)]
@@ -101,26 +101,26 @@ impl ErrorResponse {
         Self { status, code: part("Code"), message, region }
     }
 
-    fn nature(&self) -> Nature {
-        if let Some(nature) = self.nature_of_code() {
-            return nature;
+    fn kind(&self) -> FailureKind {
+        if let Some(kind) = self.kind_of_code() {
+            return kind;
         }
         match self.status {
-            304 | 409 | 412 => Nature::Condition,
-            307 | 408 => Nature::Unsent,
-            300..=399 => Nature::Elsewhere(self.region.clone()),
-            401 => Nature::Keys,
-            403 => Nature::Rights,
-            404 => Nature::Absent,
-            405 | 501 => Nature::Unable,
-            429 => Nature::Throttled,
-            507 => Nature::Full,
-            500..=599 => Nature::Lost,
-            _ => Nature::Odd,
+            304 | 409 | 412 => FailureKind::Condition,
+            307 | 408 => FailureKind::Unsent,
+            300..=399 => FailureKind::Elsewhere(self.region.clone()),
+            401 => FailureKind::Keys,
+            403 => FailureKind::Rights,
+            404 => FailureKind::Absent,
+            405 | 501 => FailureKind::Unable,
+            429 => FailureKind::Throttled,
+            507 => FailureKind::Full,
+            500..=599 => FailureKind::Lost,
+            _ => FailureKind::Odd,
         }
     }
 
-    fn nature_of_code(&self) -> Option<Nature> {
+    fn kind_of_code(&self) -> Option<FailureKind> {
         Some(match self.code.as_str() {
             "SlowDown"
             | "SlowDownRead"
@@ -128,12 +128,12 @@ impl ErrorResponse {
             | "Throttling"
             | "ThrottlingException"
             | "TooManyRequests"
-            | "RequestLimitExceeded" => Nature::Throttled,
+            | "RequestLimitExceeded" => FailureKind::Throttled,
             "RequestTimeout"
             | "IncompleteBody"
             | "BadDigest"
             | "XAmzContentSHA256Mismatch"
-            | "XAmzContentChecksumMismatch" => Nature::Unsent,
+            | "XAmzContentChecksumMismatch" => FailureKind::Unsent,
             "InvalidAccessKeyId"
             | "SignatureDoesNotMatch"
             | "ExpiredToken"
@@ -141,15 +141,15 @@ impl ErrorResponse {
             | "TokenRefreshRequired"
             | "InvalidSecurity"
             | "NotSignedUp"
-            | "AccountProblem" => Nature::Keys,
-            "RequestTimeTooSkewed" | "RequestExpired" => Nature::Skewed,
-            "NoSuchBucket" | "InvalidBucketName" => Nature::NoBucket,
+            | "AccountProblem" => FailureKind::Keys,
+            "RequestTimeTooSkewed" | "RequestExpired" => FailureKind::Skewed,
+            "NoSuchBucket" | "InvalidBucketName" => FailureKind::NoBucket,
             "PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => {
-                Nature::Elsewhere(self.region.clone())
+                FailureKind::Elsewhere(self.region.clone())
             }
-            "NotImplemented" | "MethodNotAllowed" => Nature::Unable,
+            "NotImplemented" | "MethodNotAllowed" => FailureKind::Unable,
             "QuotaExceeded" | "XMinioStorageFull" | "InsufficientStorage" | "InsufficientCapacity" => {
-                Nature::Full
+                FailureKind::Full
             }
             _ => return None,
         })
@@ -204,82 +204,86 @@ pub(crate) fn message(error: &(dyn StdError + 'static)) -> String {
     causes(error).last().map(|cause| shortened(&cause.to_string())).unwrap_or_default()
 }
 
-impl Failure {
+impl RequestFailure {
     pub(crate) fn of(error: &Error) -> Self {
         for cause in causes(error) {
             if let Some(response) = cause.downcast_ref::<ErrorResponse>() {
-                return Self { nature: response.nature(), message: shortened(&response.to_string()) };
+                return Self { kind: response.kind(), message: shortened(&response.to_string()) };
             }
             if let Some(no_keys) = cause.downcast_ref::<NoKeys>() {
-                return Self { nature: Nature::NoKeys, message: shortened(&no_keys.0) };
+                return Self { kind: FailureKind::NoKeys, message: shortened(&no_keys.0) };
             }
         }
         let transport = causes(error).find_map(|cause| cause.downcast_ref::<HttpError>());
-        let nature = match (error, transport.map(HttpError::kind)) {
+        let kind = match (error, transport.map(HttpError::kind)) {
             (Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. }, _) => {
-                Nature::Condition
+                FailureKind::Condition
             }
-            (Error::NotFound { .. }, _) => Nature::Absent,
-            (Error::PermissionDenied { .. }, _) => Nature::Rights,
-            (Error::Unauthenticated { .. }, _) => Nature::Keys,
-            (Error::NotSupported { .. } | Error::NotImplemented { .. }, _) => Nature::Unable,
-            (Error::InvalidPath { .. }, _) => Nature::Foreign,
-            (_, Some(HttpErrorKind::Connect)) => Nature::Unsent,
-            (Error::Generic { .. } | Error::JoinError { .. }, _) => Nature::Lost,
-            _ => Nature::Odd,
+            (Error::NotFound { .. }, _) => FailureKind::Absent,
+            (Error::PermissionDenied { .. }, _) => FailureKind::Rights,
+            (Error::Unauthenticated { .. }, _) => FailureKind::Keys,
+            (Error::NotSupported { .. } | Error::NotImplemented { .. }, _) => FailureKind::Unable,
+            (Error::InvalidPath { .. }, _) => FailureKind::Foreign,
+            (_, Some(HttpErrorKind::Connect)) => FailureKind::Unsent,
+            (Error::Generic { .. } | Error::JoinError { .. }, _) => FailureKind::Lost,
+            _ => FailureKind::Odd,
         };
-        Self { nature, message: message(error) }
+        Self { kind, message: message(error) }
     }
 
-    pub(crate) fn verdict(&self) -> Verdict {
-        match self.nature {
-            Nature::Condition => Verdict::Condition,
-            Nature::Absent => Verdict::Absent,
-            Nature::Throttled | Nature::Unsent | Nature::NoKeys => Verdict::Failed { done: Some(false) },
-            Nature::Lost => Verdict::Failed { done: None },
-            _ => Verdict::Refused,
+    pub(crate) fn verdict(&self) -> RequestVerdict {
+        match self.kind {
+            FailureKind::Condition => RequestVerdict::Condition,
+            FailureKind::Absent => RequestVerdict::Absent,
+            FailureKind::Throttled | FailureKind::Unsent | FailureKind::NoKeys => {
+                RequestVerdict::Failed { done: Some(false) }
+            }
+            FailureKind::Lost => RequestVerdict::Failed { done: None },
+            _ => RequestVerdict::Refused,
         }
     }
 
     /// The error of a request that would be refused again.
     pub(crate) fn refused(self, doing: &'static str) -> StoreError {
-        let Self { nature, message } = self;
-        let (code, what, hint) = match &nature {
-            Nature::Full => return StoreError::Full { doing, source: message.into() },
-            Nature::Keys => (
+        let Self { kind, message } = self;
+        let (code, what, hint) = match &kind {
+            FailureKind::Full => return StoreError::Full { doing, source: message.into() },
+            FailureKind::Keys => (
                 "GS0217",
                 "the server rejects these access keys",
                 "check access_key_id and secret_access_key in the URL, or AWS_ACCESS_KEY_ID, \
                  AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; session keys expire",
             ),
-            Nature::NoKeys => (
+            FailureKind::NoKeys => (
                 "GS0217",
                 "there are no access keys for the bucket",
                 "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, run on a machine with a role, or put access_key_id \
                  and secret_access_key into the URL",
             ),
-            Nature::NoBucket | Nature::Absent => (
+            FailureKind::NoBucket | FailureKind::Absent => (
                 "GS0218",
                 "the bucket does not exist",
                 "create it, or check bucket, endpoint and region in the URL",
             ),
-            Nature::Rights => (
+            FailureKind::Rights => (
                 "GS0219",
                 "these access keys lack a permission in the bucket",
                 "allow s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket",
             ),
-            Nature::Unable => ("GS0220", "the server lacks a feature that the store needs", CONDITIONS_HINT),
-            Nature::Skewed => (
+            FailureKind::Unable => {
+                ("GS0220", "the server lacks a feature that the store needs", CONDITIONS_HINT)
+            }
+            FailureKind::Skewed => (
                 "GS0221",
                 "this machine's clock is too far from the server's",
                 "correct this machine's clock, for example with NTP",
             ),
-            Nature::Foreign => (
+            FailureKind::Foreign => (
                 "GS0222",
                 "the prefix holds objects of another program",
                 "use another prefix, as in s3://BUCKET/ANOTHER",
             ),
-            Nature::Elsewhere(region) => {
+            FailureKind::Elsewhere(region) => {
                 let hint = match region {
                     Some(region) => format!("write region={region} in the URL"),
                     None => "check region and endpoint in the URL: the bucket is elsewhere".to_owned(),
@@ -320,9 +324,9 @@ pub(crate) fn at_opening(error: StoreError, place: &str) -> StoreError {
     let (StoreError::Busy { source, doing } | StoreError::Unknown { source, doing }) = error else {
         return error;
     };
-    match source.downcast::<Failure>() {
-        Ok(failure) if failure.nature == Nature::NoKeys => failure.refused(doing),
-        Ok(failure) if failure.nature == Nature::Throttled => StoreError::Refused {
+    match source.downcast::<RequestFailure>() {
+        Ok(failure) if failure.kind == FailureKind::NoKeys => failure.refused(doing),
+        Ok(failure) if failure.kind == FailureKind::Throttled => StoreError::Refused {
             code: "GS0205",
             what: format!("the server of {place} is overloaded: {failure}"),
             hint: "try again later; nothing was changed".to_owned(),
@@ -360,12 +364,12 @@ mod tests {
         Error::Generic { store: "S3", source: source.into() }
     }
 
-    fn verdict(status: u16, code: &str) -> Verdict {
-        Failure::of(&error(status, code)).verdict()
+    fn verdict(status: u16, code: &str) -> RequestVerdict {
+        RequestFailure::of(&error(status, code)).verdict()
     }
 
     fn code(status: u16, name: &str) -> &'static str {
-        match Failure::of(&error(status, name)).refused("writing an object") {
+        match RequestFailure::of(&error(status, name)).refused("writing an object") {
             StoreError::Refused { code, what, hint } => {
                 assert!(!format!("{what} {hint}").contains("s3cret"), "{what}");
                 code
@@ -378,10 +382,14 @@ mod tests {
     fn a_request_counts_as_not_done_only_if_the_server_says_so() {
         for (status, code) in [(503, "SlowDown"), (429, ""), (400, "RequestTimeout"), (400, "IncompleteBody")]
         {
-            assert_eq!(verdict(status, code), Verdict::Failed { done: Some(false) }, "{status} {code}");
+            assert_eq!(
+                verdict(status, code),
+                RequestVerdict::Failed { done: Some(false) },
+                "{status} {code}"
+            );
         }
         for (status, code) in [(500, "InternalError"), (502, ""), (503, ""), (504, "")] {
-            assert_eq!(verdict(status, code), Verdict::Failed { done: None }, "{status} {code}");
+            assert_eq!(verdict(status, code), RequestVerdict::Failed { done: None }, "{status} {code}");
         }
         for (kind, done) in [
             (HttpErrorKind::Connect, Some(false)),
@@ -393,18 +401,18 @@ mod tests {
         ] {
             let source = HttpError::new(kind, std::io::Error::other("gone"));
             let error = Error::Generic { store: "S3", source: source.into() };
-            assert_eq!(Failure::of(&error).verdict(), Verdict::Failed { done }, "{kind:?}");
+            assert_eq!(RequestFailure::of(&error).verdict(), RequestVerdict::Failed { done }, "{kind:?}");
         }
     }
 
     #[test]
     fn tells_a_failed_condition_from_a_refusal() {
         for (status, code) in [(412, "PreconditionFailed"), (409, "ConditionalRequestConflict"), (409, "")] {
-            assert_eq!(verdict(status, code), Verdict::Condition, "{status} {code}");
+            assert_eq!(verdict(status, code), RequestVerdict::Condition, "{status} {code}");
         }
-        assert_eq!(verdict(404, "NoSuchKey"), Verdict::Absent);
-        assert_eq!(verdict(404, ""), Verdict::Absent);
-        assert_eq!(verdict(404, "NoSuchBucket"), Verdict::Refused);
+        assert_eq!(verdict(404, "NoSuchKey"), RequestVerdict::Absent);
+        assert_eq!(verdict(404, ""), RequestVerdict::Absent);
+        assert_eq!(verdict(404, "NoSuchBucket"), RequestVerdict::Refused);
     }
 
     #[test]
@@ -425,20 +433,20 @@ mod tests {
             (400, "AuthorizationHeaderMalformed", "GS0223"),
             (400, "", "GS0223"),
         ] {
-            assert_eq!(verdict(status, name), Verdict::Refused, "{status} {name}");
+            assert_eq!(verdict(status, name), RequestVerdict::Refused, "{status} {name}");
             assert_eq!(code(status, name), expected, "{status} {name}");
         }
-        let full = Failure::of(&error(507, "")).refused("writing an object");
+        let full = RequestFailure::of(&error(507, "")).refused("writing an object");
         assert!(matches!(full, StoreError::Full { .. }), "{full:?}");
-        let elsewhere = Failure::of(&error(301, "PermanentRedirect")).refused("reading an object");
+        let elsewhere = RequestFailure::of(&error(301, "PermanentRedirect")).refused("reading an object");
         assert!(matches!(elsewhere, StoreError::Refused { hint, .. } if hint.contains("region=eu-west-1")));
     }
 
     #[test]
     fn missing_keys_are_busy_but_refused_while_opening() {
         let source = HttpError::new(HttpErrorKind::Connect, NoKeys("no keys".to_owned()));
-        let failure = Failure::of(&Error::Generic { store: "S3", source: source.into() });
-        assert_eq!(failure.verdict(), Verdict::Failed { done: Some(false) });
+        let failure = RequestFailure::of(&Error::Generic { store: "S3", source: source.into() });
+        assert_eq!(failure.verdict(), RequestVerdict::Failed { done: Some(false) });
         let error = at_opening(busy("reading an object", failure.into()), "there");
         assert!(matches!(error, StoreError::Refused { code: "GS0217", .. }), "{error:?}");
         let error = at_opening(unknown("writing an object", "no response".into()), "bucket \"b\"");

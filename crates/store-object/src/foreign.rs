@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use goldseam_core::RunId;
 use goldseam_store::{ForeignState, ForeignStates, Page, RecordKind, StoreError, Unreadable, Written};
 
-use crate::bucket::{Object, Put, PutCondition, Tag};
-use crate::inner::Inner;
+use crate::bucket::{ObjectTag, Put, PutCondition, StoredObject};
+use crate::inner::BucketState;
 use crate::keys;
 use crate::row_cache::StoredRow;
 
 #[async_trait]
-impl ForeignStates for Inner {
+impl ForeignStates for BucketState {
     async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
         let ids = self.scans.foreign_ids(&self.bucket).await?;
         let mut rest = ids.into_iter().filter(|id| after.is_none_or(|after| id.as_str() > after));
@@ -40,7 +40,7 @@ impl ForeignStates for Inner {
         let key = keys::state(id);
         match self
             .bucket
-            .put_if(&key, body.to_owned().into(), PutCondition::ForeignUnchanged(Tag::named(version)))
+            .put_if(&key, body.to_owned().into(), PutCondition::ForeignUnchanged(ObjectTag::named(version)))
             .await?
         {
             Put::Done(_) => Ok(Written::Done),
@@ -53,7 +53,7 @@ impl ForeignStates for Inner {
 }
 
 /// The state of another system; none if the object is ours. A state that is not text cannot be healed.
-fn foreign_state(id: RunId, found: Object) -> Result<Option<ForeignState>, Unreadable> {
+fn foreign_state(id: RunId, found: StoredObject) -> Result<Option<ForeignState>, Unreadable> {
     let key = keys::state(&id);
     let text = std::str::from_utf8(&found.body).map(str::to_owned);
     let body = text.map_err(|error| Unreadable::new(RecordKind::Row, id.as_str(), error))?;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use goldseam_core::RunId;
 use goldseam_store::StoreError;
 
-use crate::bucket::{Bucket, Tag};
-use crate::clock::Moment;
+use crate::bucket::{BucketPrefix, ObjectTag};
+use crate::clock::MonotonicTime;
 use crate::keys::{self, Part};
 
 /// A scan of at most this number of pages is repeated for every caller.
@@ -38,7 +38,7 @@ pub(crate) struct FullScans {
 /// What a scan found.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    at: Moment,
+    at: MonotonicTime,
     pub(crate) pages: usize,
     /// Runs with a log and without a state.
     pub(crate) rowless: BTreeSet<RunId>,
@@ -47,7 +47,7 @@ pub(crate) struct Scan {
     /// Names of states that are not valid run ids; at most [`INVALID_NAMES_MAX`].
     pub(crate) invalid_names: Vec<String>,
     /// The tag of each state; only of foreign states if the scan is not cheap.
-    states: HashMap<RunId, Tag>,
+    states: HashMap<RunId, ObjectTag>,
 }
 
 impl FullScans {
@@ -68,7 +68,7 @@ impl FullScans {
     }
 
     /// Whether a recent scan found the state of a run with this tag.
-    pub(crate) fn saw_recently(&self, run: &RunId, tag: &Tag) -> bool {
+    pub(crate) fn saw_recently(&self, run: &RunId, tag: &ObjectTag) -> bool {
         self.last()
             .as_ref()
             .filter(|scan| scan.at.elapsed() < RECENT)
@@ -84,11 +84,11 @@ impl FullScans {
     }
 
     /// Scans `workflow/`, or returns the last scan if a new one would cost too much.
-    pub(crate) async fn scan(&self, bucket: &Bucket) -> Result<Arc<Scan>, StoreError> {
+    pub(crate) async fn scan(&self, bucket: &BucketPrefix) -> Result<Arc<Scan>, StoreError> {
         if let Some(scan) = self.last_if_expensive() {
             return Ok(scan);
         }
-        let at = Moment::now();
+        let at = MonotonicTime::now();
         let listed = bucket.list(keys::WORKFLOWS, None, usize::MAX).await?;
         let pages = listed.len() / PAGE + 1;
         let mut parts: BTreeMap<RunId, (bool, bool)> = BTreeMap::new();
@@ -123,7 +123,7 @@ impl FullScans {
     }
 
     /// States without a log, without those that are settled and unchanged.
-    pub(crate) async fn foreign_ids(&self, bucket: &Bucket) -> Result<BTreeSet<RunId>, StoreError> {
+    pub(crate) async fn foreign_ids(&self, bucket: &BucketPrefix) -> Result<BTreeSet<RunId>, StoreError> {
         let scan = self.scan(bucket).await?;
         let mut settled = self.settled();
         settled.retain(|run, _| scan.foreign.contains(run));

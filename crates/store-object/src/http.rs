@@ -14,7 +14,7 @@ use object_store::client::{
 };
 use tokio::runtime::{Builder, Handle};
 
-use crate::clock::{Moment, StoreClock};
+use crate::clock::{BucketClock, MonotonicTime};
 use crate::fault::{self, ErrorResponse, NoKeys};
 use crate::request_counter::RequestCounter;
 
@@ -51,14 +51,14 @@ pub(crate) fn later(span: Duration, work: impl Future<Output = ()> + Send + 'sta
 /// Learns the time, the latency and the name of a server from its responses.
 #[derive(Debug)]
 pub(crate) struct ResponseObserver {
-    clock: Arc<StoreClock>,
+    clock: Arc<BucketClock>,
     counter: Arc<RequestCounter>,
     round_trips: Mutex<RoundTrips>,
     server: OnceLock<String>,
 }
 
 impl ResponseObserver {
-    pub(crate) fn new(clock: Arc<StoreClock>, counter: Arc<RequestCounter>) -> Self {
+    pub(crate) fn new(clock: Arc<BucketClock>, counter: Arc<RequestCounter>) -> Self {
         Self { clock, counter, round_trips: Mutex::new(RoundTrips::default()), server: OnceLock::new() }
     }
 
@@ -72,7 +72,7 @@ impl ResponseObserver {
         self.server.get().map(String::as_str)
     }
 
-    fn observe(&self, response: &HttpResponse, sent: Moment) {
+    fn observe(&self, response: &HttpResponse, sent: MonotonicTime) {
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         if let Some(second) = header("date").and_then(second) {
             self.clock.observe(second, sent);
@@ -95,7 +95,7 @@ fn second(date: &str) -> Option<i64> {
 struct RoundTrips {
     average: Option<Duration>,
     /// The longest of the current window, and when the window began.
-    longest: Option<(Duration, Moment)>,
+    longest: Option<(Duration, MonotonicTime)>,
     /// The longest of the previous window.
     before: Duration,
 }
@@ -106,7 +106,7 @@ impl RoundTrips {
         self.rotate();
         match &mut self.longest {
             Some((longest, _)) => *longest = trip.max(*longest),
-            None => self.longest = Some((trip, Moment::now())),
+            None => self.longest = Some((trip, MonotonicTime::now())),
         }
     }
 
@@ -165,7 +165,7 @@ impl HttpService for ObservedClient {
         if request.uri().query().is_some_and(|query| query.contains("continuation-token=")) {
             self.observer.counter.list("the next page");
         }
-        let sent = Moment::now();
+        let sent = MonotonicTime::now();
         let response = self.inner.execute(request).await;
         self.observer.round_trips.lock().unwrap_or_else(PoisonError::into_inner).record(sent.elapsed());
         let response = response.map_err(mark_connect_error)?;
@@ -225,7 +225,7 @@ mod tests {
     use object_store::{ObjectStoreExt, RetryConfig};
 
     use super::*;
-    use crate::fault::{Failure, Verdict};
+    use crate::fault::{RequestFailure, RequestVerdict};
 
     #[test]
     fn the_estimate_is_the_longest_recent_round_trip() {
@@ -243,8 +243,8 @@ mod tests {
     }
 
     /// The failure of a request whose keys come from this address.
-    async fn failure_with_keys_from(endpoint: &str) -> Failure {
-        let observer = Arc::new(ResponseObserver::new(Arc::new(StoreClock::new(None)), Arc::default()));
+    async fn failure_with_keys_from(endpoint: &str) -> RequestFailure {
+        let observer = Arc::new(ResponseObserver::new(Arc::new(BucketClock::new(None)), Arc::default()));
         let s3 = AmazonS3Builder::new()
             .with_bucket_name("bucket")
             .with_metadata_endpoint(endpoint)
@@ -252,13 +252,13 @@ mod tests {
             .with_http_connector(Connector { observer, imds_v1_fallback: false })
             .build()
             .unwrap();
-        Failure::of(&s3.get(&"k".into()).await.unwrap_err())
+        RequestFailure::of(&s3.get(&"k".into()).await.unwrap_err())
     }
 
     #[tokio::test]
     async fn sends_no_request_without_keys() {
         let failure = failure_with_keys_from("http://127.0.0.1:1").await;
-        assert_eq!(failure.verdict(), Verdict::Failed { done: Some(false) });
+        assert_eq!(failure.verdict(), RequestVerdict::Failed { done: Some(false) });
         let expected = "the environment has no access keys, and 127.0.0.1 provides none: ";
         assert!(failure.to_string().starts_with(expected), "{failure}");
     }

@@ -6,7 +6,7 @@ use goldseam_store::StoreError;
 
 use crate::bucket::{Put, PutCondition};
 use crate::fault::busy;
-use crate::inner::Inner;
+use crate::inner::BucketState;
 use crate::keys;
 use crate::records::{RecordWrite, decode, encode};
 
@@ -24,7 +24,7 @@ pub(crate) enum KeyOwner {
     Rival(Box<Task>),
 }
 
-impl Inner {
+impl BucketState {
     /// Takes the key of a live task that does not have it yet.
     pub(crate) async fn take_key(&self, task: &Task, old: Option<&Task>) -> Result<KeyOwner, StoreError> {
         let Some(text) = task.key.as_deref().filter(|_| task.state.is_live()) else {

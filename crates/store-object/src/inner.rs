@@ -1,44 +1,44 @@
-//! [`Inner`]: everything that the operations of a store share.
+//! [`BucketState`]: everything that the operations of a store share.
 
 use std::sync::Arc;
 
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 
-use crate::beats::Beat;
-use crate::bucket::Bucket;
-use crate::clock::StoreClock;
+use crate::beats::NodeBeat;
+use crate::bucket::BucketPrefix;
+use crate::clock::BucketClock;
 use crate::full_scan::FullScans;
 use crate::keys;
 use crate::lane_table::UnclaimedLanes;
-use crate::log::Logs;
+use crate::log::LogTable;
 use crate::ready_index::ReadyIndex;
 use crate::records::Records;
 use crate::row_cache::RowCache;
-use crate::url::Requests;
-use crate::watch::Watch;
+use crate::url::RequestCost;
+use crate::watch::BucketWatch;
 use crate::write_ids::WriteIds;
 
 /// A bucket with everything that this process remembers of it.
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) bucket: Bucket,
-    pub(crate) clock: Arc<StoreClock>,
-    pub(crate) requests: Requests,
+pub(crate) struct BucketState {
+    pub(crate) bucket: BucketPrefix,
+    pub(crate) clock: Arc<BucketClock>,
+    pub(crate) requests: RequestCost,
     pub(crate) write_ids: Arc<WriteIds>,
-    pub(crate) watch: Watch,
-    pub(crate) logs: Logs,
+    pub(crate) watch: BucketWatch,
+    pub(crate) logs: LogTable,
     pub(crate) rows: RowCache,
     pub(crate) tasks: Records<Task>,
     pub(crate) locks: Records<Lock>,
     pub(crate) unclaimed_lanes: UnclaimedLanes,
-    pub(crate) nodes: Records<Beat>,
+    pub(crate) nodes: Records<NodeBeat>,
     pub(crate) ready_index: ReadyIndex,
     pub(crate) scans: FullScans,
 }
 
-impl Inner {
-    pub(crate) fn new(bucket: Bucket, clock: Arc<StoreClock>, requests: Requests) -> Self {
+impl BucketState {
+    pub(crate) fn new(bucket: BucketPrefix, clock: Arc<BucketClock>, requests: RequestCost) -> Self {
         let write_ids = Arc::new(WriteIds::new());
         Self {
             tasks: Records::new(keys::TASKS, &bucket, &write_ids),
@@ -48,8 +48,8 @@ impl Inner {
             clock,
             requests,
             write_ids,
-            watch: Watch::new(),
-            logs: Logs::default(),
+            watch: BucketWatch::new(),
+            logs: LogTable::default(),
             rows: RowCache::default(),
             unclaimed_lanes: UnclaimedLanes::default(),
             ready_index: ReadyIndex::default(),

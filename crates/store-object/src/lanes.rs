@@ -11,11 +11,11 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LaneName, TaskId};
 use goldseam_store::StoreError;
 
-use crate::bucket::{Object, Put, PutCondition};
+use crate::bucket::{Put, PutCondition, StoredObject};
 use crate::fault::busy;
-use crate::inner::Inner;
+use crate::inner::BucketState;
 use crate::keys;
-use crate::lane_table::Lane;
+use crate::lane_table::LaneRecord;
 use crate::records::{decode, encode};
 use crate::tasks::{TaskWrite, lane_held};
 
@@ -24,7 +24,7 @@ const UNCLAIMED_MAX: Duration = Duration::from_secs(5);
 /// Most attempts to take a lane against concurrent writers.
 const RACES_MAX: u32 = 20;
 
-impl Inner {
+impl BucketState {
     /// Takes the lane of a task that is about to be claimed. Returns the task that holds it instead.
     pub(crate) async fn take_lane(&self, task: &Task) -> Result<Option<Task>, StoreError> {
         let Some(lane) = lane_held(task) else { return Ok(None) };
@@ -34,7 +34,7 @@ impl Inner {
             let condition = match &found {
                 None => PutCondition::Absent,
                 Some(object) => {
-                    let held: Lane = decode(&key, &object.body)?;
+                    let held: LaneRecord = decode(&key, &object.body)?;
                     match held.holder {
                         Some(holder) if holder == task.id => return Ok(None),
                         Some(holder) => {
@@ -47,7 +47,7 @@ impl Inner {
                     PutCondition::Unchanged(object.tag.clone())
                 }
             };
-            let mine = Lane { holder: Some(task.id.clone()) };
+            let mine = LaneRecord { holder: Some(task.id.clone()) };
             match self.bucket.put_if(&key, encode(&mine, &self.write_ids), condition).await? {
                 Put::Done(_) => {
                     self.unclaimed_lanes.remove(lane);
@@ -64,7 +64,7 @@ impl Inner {
         &self,
         lane: &LaneName,
         holder: &TaskId,
-        found: &Object,
+        found: &StoredObject,
     ) -> Result<Option<Task>, StoreError> {
         let key = keys::task(holder);
         let Some(held) = self.tasks.get(&key).await? else { return Ok(None) };
@@ -98,11 +98,11 @@ impl Inner {
     async fn clear_lane(&self, lane: &LaneName, holder: &TaskId) -> Result<(), StoreError> {
         let key = keys::lane(lane);
         let Some(found) = self.bucket.get(&key).await? else { return Ok(()) };
-        let held: Lane = decode(&key, &found.body)?;
+        let held: LaneRecord = decode(&key, &found.body)?;
         if held.holder.as_ref() != Some(holder) {
             return Ok(());
         }
-        let free = encode(&Lane { holder: None }, &self.write_ids);
+        let free = encode(&LaneRecord { holder: None }, &self.write_ids);
         self.bucket.put_if(&key, free, PutCondition::Unchanged(found.tag)).await.map(drop)
     }
 
@@ -111,7 +111,7 @@ impl Inner {
         let key = keys::lane(lane);
         let Some(found) = self.bucket.get(&key).await? else { return Ok(false) };
         // An unreadable lane may be held: it counts as busy, and other lanes are not affected.
-        let Ok(held) = decode::<Lane>(&key, &found.body) else { return Ok(true) };
+        let Ok(held) = decode::<LaneRecord>(&key, &found.body) else { return Ok(true) };
         let Some(holder) = held.holder else { return Ok(false) };
         Ok(self.lane_holder(lane, &holder, &found).await?.is_some())
     }

@@ -72,7 +72,7 @@ mod watch;
 mod write_ids;
 
 pub use archive::BucketArchive;
-pub use check::{check, is_there, migrate};
-pub use request_counter::Tally;
+pub use check::{check, exists, migrate};
+pub use request_counter::RequestCounts;
 pub use store::BucketStore;
-pub use url::{Options, Requests};
+pub use url::{BucketOptions, RequestCost};

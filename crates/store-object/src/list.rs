@@ -6,9 +6,9 @@ use futures_util::future::try_join_all;
 use goldseam_core::{Millis, RunId};
 use goldseam_store::{Cursor, Page, RecordKind, Row, RunFilter, RunOrder, StoreError, Unreadable};
 
-use crate::bucket::{CONCURRENT_GETS, Listed};
+use crate::bucket::{CONCURRENT_GETS, ListedObject};
 use crate::full_scan::CHEAP_PAGES_MAX;
-use crate::inner::Inner;
+use crate::inner::BucketState;
 use crate::keys::{self, ActiveMarker, RunMarker};
 use crate::row_cache::RowState;
 
@@ -25,16 +25,16 @@ struct Chunk {
 }
 
 /// A run of a list; an error says why its row is unreadable.
-struct Entry {
+struct ListedEntry {
     cursor: Cursor,
     row: Result<Row, String>,
 }
 
-impl Inner {
+impl BucketState {
     pub(crate) async fn list_runs(&self, filter: &RunFilter) -> Result<Page<Row>, StoreError> {
         let after = filter.cursor()?;
         self.write_all_deferred().await?;
-        let mut found: Vec<Entry> = Vec::new();
+        let mut found: Vec<ListedEntry> = Vec::new();
         let enough = filter.limit as usize + 1;
         let mut from = None;
         loop {
@@ -56,7 +56,7 @@ impl Inner {
         found.truncate(filter.limit as usize);
         let next = found.last().filter(|_| has_more).map(|entry| entry.cursor.to_string());
         let mut page = Page { next, ..Page::default() };
-        for Entry { cursor, row } in found {
+        for ListedEntry { cursor, row } in found {
             match row {
                 Ok(row) => page.items.push(row),
                 Err(reason) => {
@@ -72,7 +72,7 @@ impl Inner {
         &self,
         filter: &RunFilter,
         markers: &[&RunMarker],
-        found: &mut Vec<Entry>,
+        found: &mut Vec<ListedEntry>,
     ) -> Result<(), StoreError> {
         // Only a sweep lists active runs from the oldest to the newest; other callers get the current rows.
         let rows = markers.iter().map(async |marker| match filter.order {
@@ -85,13 +85,13 @@ impl Inner {
                 RowState::Row(stored) => {
                     let Some(cursor) = Cursor::of(&stored.row, filter.order) else { continue };
                     if cursor.at == marker.at && filter.selects(&stored.row) {
-                        found.push(Entry { cursor, row: Ok(stored.row) });
+                        found.push(ListedEntry { cursor, row: Ok(stored.row) });
                     }
                 }
                 // Only the marker describes the run.
                 RowState::Unreadable(reason) => {
-                    let cursor = Cursor { by: filter.order.moment(), at: marker.at, run: marker.run.clone() };
-                    found.push(Entry { cursor, row: Err(reason) });
+                    let cursor = Cursor { by: filter.order.key(), at: marker.at, run: marker.run.clone() };
+                    found.push(ListedEntry { cursor, row: Err(reason) });
                 }
             }
         }
@@ -134,7 +134,7 @@ impl Inner {
             }
             RunOrder::Oldest => {
                 let listed = self.bucket.list(keys::RUNS, None, usize::MAX).await?;
-                let parse = |entry: &Listed| RunMarker::parse(keys::RUNS, &entry.key);
+                let parse = |entry: &ListedObject| RunMarker::parse(keys::RUNS, &entry.key);
                 let mut markers: Vec<RunMarker> = listed.iter().filter_map(parse).collect();
                 markers.sort_by(|a, b| (a.at, &a.run).cmp(&(b.at, &b.run)));
                 Ok(Chunk { markers, next: None })
@@ -219,7 +219,7 @@ impl Inner {
     async fn remove_stale_active_markers(&self) -> Result<(), StoreError> {
         let listed = self.bucket.list(keys::ACTIVE, None, usize::MAX).await?;
         let now = self.clock.now();
-        let old: Vec<(ActiveMarker, &Listed)> = listed
+        let old: Vec<(ActiveMarker, &ListedObject)> = listed
             .iter()
             .filter(|entry| now.since(entry.modified) > PENDING_MAX)
             .filter_map(|entry| Some((ActiveMarker::parse(&entry.key)?, entry)))

@@ -4,11 +4,11 @@ use goldseam_core::LockName;
 use goldseam_core::lock::Lock;
 use goldseam_store::{Expect, LockFilter, StoreError, Unreadable, Written};
 
-use crate::inner::Inner;
+use crate::inner::BucketState;
 use crate::keys;
 use crate::records::{RecordWrite, Tagged};
 
-impl Inner {
+impl BucketState {
     pub(crate) async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
         let key = keys::lock(&lock.name);
         let mut before = match expect {

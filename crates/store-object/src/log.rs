@@ -7,8 +7,8 @@ use futures_util::future::try_join_all;
 use goldseam_core::{Hash, RunId, Seq};
 use goldseam_store::{Append, Record, StoreError};
 
-use crate::batch::Batch;
-use crate::bucket::{Bucket, CONCURRENT_GETS, Put, PutCondition};
+use crate::batch::LogBatch;
+use crate::bucket::{BucketPrefix, CONCURRENT_GETS, Put, PutCondition};
 use crate::keys::{self, Part};
 
 /// Most logs whose ends are remembered.
@@ -38,7 +38,7 @@ impl LogIndex {
         Self { batch: 0, end: Seq::ZERO, hash: Hash::ZERO, batch_by_first: BTreeMap::new() }
     }
 
-    fn record(&mut self, batch: &Batch, hash: Hash) {
+    fn record(&mut self, batch: &LogBatch, hash: Hash) {
         if self.batch_by_first.len() >= POSITIONS_MAX {
             self.batch_by_first.clear();
         }
@@ -62,7 +62,7 @@ impl LogIndex {
 
 /// The logs of all runs.
 #[derive(Debug, Default)]
-pub(crate) struct Logs {
+pub(crate) struct LogTable {
     indexes: Mutex<HashMap<RunId, LogIndex>>,
     batches: Mutex<BatchCache>,
 }
@@ -70,12 +70,12 @@ pub(crate) struct Logs {
 /// Batches that this process has written or read. Batches never change, so none is read twice.
 #[derive(Debug, Default)]
 struct BatchCache {
-    all: HashMap<String, (Arc<Batch>, Hash)>,
+    all: HashMap<String, (Arc<LogBatch>, Hash)>,
     bytes: usize,
 }
 
 impl BatchCache {
-    fn keep(&mut self, key: String, batch: Arc<Batch>, hash: Hash) {
+    fn keep(&mut self, key: String, batch: Arc<LogBatch>, hash: Hash) {
         let bytes = batch.records.iter().map(|record| record.body.len()).sum::<usize>() + KEPT_EACH;
         if self.bytes + bytes > KEPT_MAX {
             *self = Self::default();
@@ -104,12 +104,12 @@ pub(crate) struct ReadRange {
 
 /// Where a log ends after an append.
 #[derive(Debug)]
-pub(crate) struct Appended {
+pub(crate) struct AppendedBatch {
     pub(crate) end: Seq,
     pub(crate) batch: u64,
 }
 
-impl Logs {
+impl LogTable {
     fn index(&self, run: &RunId) -> Option<LogIndex> {
         self.indexes.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
     }
@@ -143,22 +143,22 @@ impl Logs {
         *self.batches.lock().unwrap_or_else(PoisonError::into_inner) = BatchCache::default();
     }
 
-    fn kept(&self, key: &str) -> Option<(Arc<Batch>, Hash)> {
+    fn kept(&self, key: &str) -> Option<(Arc<LogBatch>, Hash)> {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).all.get(key).cloned()
     }
 
-    fn keep(&self, key: String, batch: Arc<Batch>, hash: Hash) {
+    fn keep(&self, key: String, batch: Arc<LogBatch>, hash: Hash) {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).keep(key, batch, hash);
     }
 
     /// Appends if the log ends at exactly `append.after`. `hint` names a batch that the row knows.
     pub(crate) async fn append(
         &self,
-        bucket: &Bucket,
+        bucket: &BucketPrefix,
         append: &Append,
         write: String,
         hint: impl AsyncFnOnce() -> Result<u64, StoreError>,
-    ) -> Result<Appended, StoreError> {
+    ) -> Result<AppendedBatch, StoreError> {
         let run = &append.run;
         let log = match self.index(run) {
             Some(log) if log.end == append.after => log,
@@ -176,7 +176,7 @@ impl Logs {
         };
         let first = append.after.next();
         let records = (first.0..).map(Seq).zip(&append.bodies);
-        let batch = Batch {
+        let batch = LogBatch {
             batch: log.batch + 1,
             first,
             epoch: append.row.as_ref().map(|row| row.epoch).filter(|epoch| *epoch > Seq::ZERO),
@@ -193,7 +193,7 @@ impl Logs {
                 let mut log = log;
                 log.record(&batch, hash);
                 self.keep(key, Arc::new(batch), hash);
-                let appended = Appended { end: log.end, batch: log.batch };
+                let appended = AppendedBatch { end: log.end, batch: log.batch };
                 self.remember(run, log);
                 Ok(appended)
             }
@@ -211,7 +211,7 @@ impl Logs {
     /// Finds the current end of a log, beginning at batch `hint`; none without a log.
     pub(crate) async fn find(
         &self,
-        bucket: &Bucket,
+        bucket: &BucketPrefix,
         run: &RunId,
         hint: u64,
     ) -> Result<Option<LogIndex>, StoreError> {
@@ -253,7 +253,12 @@ impl Logs {
     }
 
     /// Reads from the last batch of `log` to the end.
-    async fn forward(&self, bucket: &Bucket, run: &RunId, mut log: LogIndex) -> Result<LogIndex, StoreError> {
+    async fn forward(
+        &self,
+        bucket: &BucketPrefix,
+        run: &RunId,
+        mut log: LogIndex,
+    ) -> Result<LogIndex, StoreError> {
         let mut next = log.batch + 1;
         while let Some((batch, hash)) = self.get(bucket, run, next).await? {
             log.record(&batch, hash);
@@ -268,19 +273,19 @@ impl Logs {
     /// Returns a batch, if it exists.
     pub(crate) async fn get(
         &self,
-        bucket: &Bucket,
+        bucket: &BucketPrefix,
         run: &RunId,
         batch: u64,
-    ) -> Result<Option<(Arc<Batch>, Hash)>, StoreError> {
+    ) -> Result<Option<(Arc<LogBatch>, Hash)>, StoreError> {
         let key = keys::batch(run, batch);
         if let Some(kept) = self.kept(&key) {
             return Ok(Some(kept));
         }
         let Some(found) = bucket.get(&key).await? else { return Ok(None) };
-        let read = match Batch::decode(&key, &found.body) {
+        let read = match LogBatch::decode(&key, &found.body) {
             Ok(read) if read.batch == batch => read,
             // A damaged batch shows as damaged events, and the log continues after it.
-            _ => Batch::salvage(&found.body, batch, self.end_before(bucket, run, batch).await?),
+            _ => LogBatch::salvage(&found.body, batch, self.end_before(bucket, run, batch).await?),
         };
         let (read, hash) = (Arc::new(read), Hash::of(&found.body));
         self.keep(key, Arc::clone(&read), hash);
@@ -288,7 +293,7 @@ impl Logs {
     }
 
     /// The last position before this batch.
-    async fn end_before(&self, bucket: &Bucket, run: &RunId, batch: u64) -> Result<Seq, StoreError> {
+    async fn end_before(&self, bucket: &BucketPrefix, run: &RunId, batch: u64) -> Result<Seq, StoreError> {
         for earlier in (1..batch).rev() {
             if let Some((before, _)) = Box::pin(self.get(bucket, run, earlier)).await?
                 && !before.records.is_empty()
@@ -302,7 +307,7 @@ impl Logs {
     /// Reads records. A missing batch before an existing one is a gap.
     pub(crate) async fn read(
         &self,
-        bucket: &Bucket,
+        bucket: &BucketPrefix,
         run: &RunId,
         range: ReadRange,
         hint: impl AsyncFnOnce() -> Result<u64, StoreError>,
@@ -347,7 +352,7 @@ impl Logs {
     /// Finds the batch that holds `seq`, or one before it, by bisection between the nearest known batches.
     pub(crate) async fn search(
         &self,
-        bucket: &Bucket,
+        bucket: &BucketPrefix,
         run: &RunId,
         log: &mut LogIndex,
         seq: Seq,

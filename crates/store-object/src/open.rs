@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::Millis;
-use goldseam_store::StoreError;
+use goldseam_store::{OpenMode, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{Bucket, Put, PutCondition, Tag};
-use crate::clock::StoreClock;
+use crate::bucket::{BucketPrefix, ObjectTag, Put, PutCondition};
+use crate::clock::BucketClock;
 use crate::connect::connect;
 use crate::fault::{self, damaged};
 use crate::keys::{self, Part};
 use crate::probe::{self, FOLDER};
 use crate::request_counter::RequestCounter;
-use crate::url::Options;
+use crate::url::BucketOptions;
 use crate::write_ids::WriteIds;
 
 /// The object that marks a prefix as a store.
@@ -37,15 +37,6 @@ const PROBE_REWRITE: Duration = Duration::from_secs(3_600);
 /// Keys listed at a time.
 const CHUNK: usize = 1_000;
 
-/// What to do with a prefix that holds no store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OpenMode {
-    /// Create the store.
-    CreateOrMigrate,
-    /// Refuse, and change nothing.
-    RequireCurrent,
-}
-
 /// `goldseam.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Manifest {
@@ -60,28 +51,31 @@ struct Manifest {
 
 /// A prefix that is being opened.
 #[derive(Debug)]
-pub(crate) struct Opening {
-    pub(crate) bucket: Bucket,
-    pub(crate) clock: Arc<StoreClock>,
+pub(crate) struct StoreOpening {
+    pub(crate) bucket: BucketPrefix,
+    pub(crate) clock: Arc<BucketClock>,
     place: String,
 }
 
 /// Opens a store. Returns its bucket and its clock.
-pub(crate) async fn open(options: &Options, mode: OpenMode) -> Result<(Bucket, Arc<StoreClock>), StoreError> {
-    let opening = Opening::new(options)?;
+pub(crate) async fn open(
+    options: &BucketOptions,
+    mode: OpenMode,
+) -> Result<(BucketPrefix, Arc<BucketClock>), StoreError> {
+    let opening = StoreOpening::new(options)?;
     opening.within(OPEN_TIMEOUT, opening.prepare(mode)).await?;
     Ok((opening.bucket, opening.clock))
 }
 
 /// Creates a store if the prefix holds none. Returns the format before, 0 without a store.
-pub(crate) async fn prepare(options: &Options, mode: OpenMode) -> Result<u32, StoreError> {
-    let opening = Opening::new(options)?;
+pub(crate) async fn prepare(options: &BucketOptions, mode: OpenMode) -> Result<u32, StoreError> {
+    let opening = StoreOpening::new(options)?;
     opening.within(OPEN_TIMEOUT, opening.prepare(mode)).await
 }
 
-impl Opening {
-    pub(crate) fn new(options: &Options) -> Result<Self, StoreError> {
-        let clock = Arc::new(StoreClock::new(options.clock.clone()));
+impl StoreOpening {
+    pub(crate) fn new(options: &BucketOptions) -> Result<Self, StoreError> {
+        let clock = Arc::new(BucketClock::new(options.clock.clone()));
         let bucket = connect(options, Arc::clone(&clock), Arc::new(RequestCounter::default()))?;
         Ok(Self { bucket, clock, place: options.place() })
     }
@@ -139,7 +133,7 @@ impl Opening {
         Ok(self.within(OPEN_TIMEOUT, found).await?.map_or(0, |(manifest, _)| manifest.format))
     }
 
-    async fn identify(&self) -> Result<Option<(Manifest, Tag)>, StoreError> {
+    async fn identify(&self) -> Result<Option<(Manifest, ObjectTag)>, StoreError> {
         let found = self.within(FIRST_TIMEOUT, self.manifest()).await?;
         if !self.clock.is_set() {
             return Err(StoreError::Refused {
@@ -167,7 +161,7 @@ impl Opening {
         })
     }
 
-    async fn manifest(&self) -> Result<Option<(Manifest, Tag)>, StoreError> {
+    async fn manifest(&self) -> Result<Option<(Manifest, ObjectTag)>, StoreError> {
         #[derive(Deserialize)]
         struct Any {
             format: u32,
@@ -244,7 +238,7 @@ impl Opening {
 
     /// Writes into the manifest that the server was probed. If another process does so at the same time, its write is
     /// enough.
-    async fn renew(&self, manifest: &Manifest, tag: Tag) -> Result<(), StoreError> {
+    async fn renew(&self, manifest: &Manifest, tag: ObjectTag) -> Result<(), StoreError> {
         if !self.is_fresh(manifest, PROBE_REWRITE) {
             self.bucket
                 .put_if(MANIFEST, self.content(manifest.made_at), PutCondition::Unchanged(tag))

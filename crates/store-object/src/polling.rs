@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::inner::Inner;
-use crate::url::Requests;
+use crate::inner::BucketState;
+use crate::url::RequestCost;
 
 /// Pause between two polls.
 const POLL_EVERY: Duration = Duration::from_millis(1_000);
@@ -14,12 +14,12 @@ const POLL_FREE_EVERY: Duration = Duration::from_millis(50);
 /// How long after a change the store counts as busy.
 const BUSY: Duration = Duration::from_secs(3);
 
-impl Inner {
+impl BucketState {
     fn poll_every(&self) -> Duration {
         match self.requests {
-            Requests::Free => POLL_FREE_EVERY,
-            Requests::Paid if self.watch.idle_for() < BUSY => POLL_BUSY_EVERY,
-            Requests::Paid => POLL_EVERY,
+            RequestCost::Free => POLL_FREE_EVERY,
+            RequestCost::Paid if self.watch.idle_for() < BUSY => POLL_BUSY_EVERY,
+            RequestCost::Paid => POLL_EVERY,
         }
     }
 
@@ -31,8 +31,8 @@ impl Inner {
     /// Waits until the mark is not `seen`.
     pub(crate) async fn changed(&self, seen: u64) -> u64 {
         tokio::select! {
-            mark = self.watch.differs(seen) => mark,
-            () = self.poll() => *self.watch.mark.borrow(),
+            mark = self.watch.mark.differs(seen) => mark,
+            () = self.poll() => self.watch.mark.current(),
         }
     }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use goldseam_core::Millis;
 use goldseam_store::StoreError;
 
-use crate::bucket::{Bucket, Put, PutCondition, Tag};
+use crate::bucket::{BucketPrefix, ObjectTag, Put, PutCondition};
 use crate::fault;
 use crate::write_ids::WriteIds;
 
@@ -30,7 +30,7 @@ pub(crate) struct ProbeResult {
 }
 
 /// Proves with nine requests that the server enforces conditional writes.
-pub(crate) async fn probe(bucket: &Bucket) -> Result<ProbeResult, StoreError> {
+pub(crate) async fn probe(bucket: &BucketPrefix) -> Result<ProbeResult, StoreError> {
     let mut result = probe_once(bucket).await;
     for _ in 1..ATTEMPTS_MAX {
         // A race with an unknown outcome proves nothing.
@@ -42,7 +42,7 @@ pub(crate) async fn probe(bucket: &Bucket) -> Result<ProbeResult, StoreError> {
     result
 }
 
-async fn probe_once(bucket: &Bucket) -> Result<ProbeResult, StoreError> {
+async fn probe_once(bucket: &BucketPrefix) -> Result<ProbeResult, StoreError> {
     let probe = ProbeObjects::new(bucket);
     let raced = probe.key("raced");
     let missing = probe.key("missing");
@@ -63,7 +63,7 @@ async fn probe_once(bucket: &Bucket) -> Result<ProbeResult, StoreError> {
 }
 
 /// Removes objects of probes that were interrupted.
-pub(crate) async fn remove_leftovers(bucket: &Bucket, now: Millis) -> Result<(), StoreError> {
+pub(crate) async fn remove_leftovers(bucket: &BucketPrefix, now: Millis) -> Result<(), StoreError> {
     for leftover in bucket.list(FOLDER, None, LEFTOVERS_MAX).await? {
         if now.since(leftover.modified) > PROBE_MAX {
             bucket.delete(&leftover.key).await?;
@@ -75,13 +75,13 @@ pub(crate) async fn remove_leftovers(bucket: &Bucket, now: Millis) -> Result<(),
 /// The objects of one probe.
 #[derive(Debug)]
 pub(crate) struct ProbeObjects<'a> {
-    pub(crate) bucket: &'a Bucket,
+    pub(crate) bucket: &'a BucketPrefix,
     write_ids: WriteIds,
     folder: String,
 }
 
 impl<'a> ProbeObjects<'a> {
-    pub(crate) fn new(bucket: &'a Bucket) -> Self {
+    pub(crate) fn new(bucket: &'a BucketPrefix) -> Self {
         let write_ids = WriteIds::new();
         Self { bucket, folder: format!("{FOLDER}{}/", write_ids.next()), write_ids }
     }
@@ -102,7 +102,7 @@ impl<'a> ProbeObjects<'a> {
 
     /// Lets two writers write the same object under the same condition. Exactly one may succeed, and its content must
     /// be stored.
-    pub(crate) async fn race(&self, key: &str, condition: PutCondition) -> Result<Tag, StoreError> {
+    pub(crate) async fn race(&self, key: &str, condition: PutCondition) -> Result<ObjectTag, StoreError> {
         let left = self.content();
         let right = self.content();
         let writes = (
@@ -125,7 +125,7 @@ impl<'a> ProbeObjects<'a> {
     }
 
     /// Updates a missing object, which must fail.
-    async fn update_missing(&self, key: &str, tag: Tag) -> Result<(), StoreError> {
+    async fn update_missing(&self, key: &str, tag: ObjectTag) -> Result<(), StoreError> {
         match self.bucket.put_if(key, self.content(), PutCondition::Unchanged(tag)).await? {
             Put::Lost(None) => Ok(()),
             _ => Err(broken("an update of a missing object succeeded")),
@@ -168,7 +168,7 @@ mod tests {
     #[tokio::test]
     async fn a_probe_takes_nine_requests_and_leaves_nothing() {
         let counter = Arc::new(RequestCounter::default());
-        let bucket = Bucket::new(Arc::new(InMemory::new()), "p", Arc::clone(&counter));
+        let bucket = BucketPrefix::new(Arc::new(InMemory::new()), "p", Arc::clone(&counter));
         probe(&bucket).await.unwrap();
         let counts = counter.counts();
         assert_eq!((counts.puts, counts.gets, counts.lists, counts.deletes), (5, 3, 0, 1));

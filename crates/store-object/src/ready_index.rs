@@ -10,8 +10,8 @@ use std::time::Duration;
 use goldseam_core::Millis;
 use goldseam_store::StoreError;
 
-use crate::bucket::Bucket;
-use crate::clock::Moment;
+use crate::bucket::BucketPrefix;
+use crate::clock::MonotonicTime;
 use crate::keys::{self, TaskMarker};
 
 /// How old a list of the tasks that are due later may be: no task that is due within a minute is listed there.
@@ -37,11 +37,11 @@ struct OwnChange {
 #[derive(Debug, Default)]
 struct Folder {
     markers: Markers,
-    listed: Option<Moment>,
+    listed: Option<MonotonicTime>,
     /// Own changes during a list, which may not show them; none while no list is under way.
     during_list: Option<Vec<OwnChange>>,
     /// Markers without their tasks, and since when they are skipped.
-    skipped: BTreeMap<String, Moment>,
+    skipped: BTreeMap<String, MonotonicTime>,
 }
 
 impl Folder {
@@ -99,7 +99,7 @@ impl ReadyIndex {
     /// All markers except the skipped ones. Lists them again if the last list is older than `age_max`.
     pub(crate) async fn markers(
         &self,
-        bucket: &Bucket,
+        bucket: &BucketPrefix,
         age_max: Duration,
     ) -> Result<Vec<(String, TaskMarker)>, StoreError> {
         self.refresh(bucket, age_max).await?;
@@ -116,7 +116,7 @@ impl ReadyIndex {
 
     /// Skips a marker for a moment: its task does not exist, or is not yet as the marker says.
     pub(crate) fn skip(&self, key: &str) {
-        self.folder(key).skipped.insert(key.to_owned(), Moment::now());
+        self.folder(key).skipped.insert(key.to_owned(), MonotonicTime::now());
     }
 
     /// When this marker was written; never, if this process wrote it or it is unknown.
@@ -125,7 +125,7 @@ impl ReadyIndex {
     }
 
     /// Lists the folders whose last list is too old. Returns whether there are new markers.
-    pub(crate) async fn refresh(&self, bucket: &Bucket, age_max: Duration) -> Result<bool, StoreError> {
+    pub(crate) async fn refresh(&self, bucket: &BucketPrefix, age_max: Duration) -> Result<bool, StoreError> {
         let _only_list = self.listing.lock().await;
         let mut has_new = false;
         if !self.folder(keys::NOW).is_fresh(age_max) {
@@ -137,9 +137,9 @@ impl ReadyIndex {
         Ok(has_new)
     }
 
-    async fn list(&self, bucket: &Bucket, name: &str, limit: usize) -> Result<bool, StoreError> {
+    async fn list(&self, bucket: &BucketPrefix, name: &str, limit: usize) -> Result<bool, StoreError> {
         self.folder(name).during_list = Some(Vec::new());
-        let at = Moment::now();
+        let at = MonotonicTime::now();
         let listed = bucket.list(name, None, limit).await?;
         let mut folder = self.folder(name);
         let mut markers: Markers = listed

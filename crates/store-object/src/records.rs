@@ -11,8 +11,8 @@ use goldseam_store::StoreError;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{Bucket, Listed, Object, Put, PutCondition, Tag};
-use crate::clock::Moment;
+use crate::bucket::{BucketPrefix, ListedObject, ObjectTag, Put, PutCondition, StoredObject};
+use crate::clock::MonotonicTime;
 use crate::fault::damaged;
 use crate::write_ids::WriteIds;
 
@@ -39,24 +39,24 @@ impl Versioned for Lock {
 }
 
 #[derive(Serialize)]
-struct Written<'a, T> {
+struct EncodedRecord<'a, T> {
     write: String,
     record: &'a T,
 }
 
 #[derive(Deserialize)]
-struct Read<T> {
+struct DecodedRecord<T> {
     record: T,
 }
 
 /// Encodes a record as an object that is unlike any other because of its write-id.
 pub(crate) fn encode<T: Serialize>(record: &T, write_ids: &WriteIds) -> Bytes {
-    serde_json::to_vec(&Written { write: write_ids.next(), record }).unwrap_or_default().into()
+    serde_json::to_vec(&EncodedRecord { write: write_ids.next(), record }).unwrap_or_default().into()
 }
 
 /// Decodes an object that [`encode`] made.
 pub(crate) fn decode<T: DeserializeOwned>(key: &str, object: &[u8]) -> Result<T, StoreError> {
-    let read: Read<T> = serde_json::from_slice(object).map_err(|error| damaged(key, error))?;
+    let read: DecodedRecord<T> = serde_json::from_slice(object).map_err(|error| damaged(key, error))?;
     Ok(read.record)
 }
 
@@ -64,11 +64,11 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &str, object: &[u8]) -> Result<T,
 #[derive(Debug, Clone)]
 pub(crate) struct Tagged<T> {
     pub(crate) record: T,
-    pub(crate) tag: Tag,
+    pub(crate) tag: ObjectTag,
 }
 
 impl<T: Versioned> Tagged<T> {
-    fn read(key: &str, object: Object) -> Result<Self, StoreError> {
+    fn read(key: &str, object: StoredObject) -> Result<Self, StoreError> {
         Ok(Self { record: decode(key, &object.body)?, tag: object.tag })
     }
 }
@@ -83,14 +83,14 @@ pub(crate) enum RecordWrite<T> {
 /// The tags of a folder at the time of a list.
 #[derive(Debug)]
 struct ListedTags {
-    at: Moment,
-    tags: HashMap<String, Tag>,
+    at: MonotonicTime,
+    tags: HashMap<String, ObjectTag>,
 }
 
 /// An object that could not be decoded.
 #[derive(Debug)]
 struct UnreadableObject {
-    tag: Tag,
+    tag: ObjectTag,
     reason: String,
 }
 
@@ -98,7 +98,7 @@ struct UnreadableObject {
 #[derive(Debug)]
 pub(crate) struct Records<T> {
     folder: &'static str,
-    bucket: Bucket,
+    bucket: BucketPrefix,
     write_ids: Arc<WriteIds>,
     known: Mutex<HashMap<String, Tagged<T>>>,
     /// Objects that could not be decoded when they were last read.
@@ -108,7 +108,7 @@ pub(crate) struct Records<T> {
 }
 
 impl<T: Versioned> Records<T> {
-    pub(crate) fn new(folder: &'static str, bucket: &Bucket, write_ids: &Arc<WriteIds>) -> Self {
+    pub(crate) fn new(folder: &'static str, bucket: &BucketPrefix, write_ids: &Arc<WriteIds>) -> Self {
         Self {
             folder,
             bucket: bucket.clone(),
@@ -158,7 +158,7 @@ impl<T: Versioned> Records<T> {
     }
 
     /// Decodes an object. Remembers an unreadable one as unreadable, and returns none.
-    fn read(&self, key: &str, object: Option<Object>) -> Option<Tagged<T>> {
+    fn read(&self, key: &str, object: Option<StoredObject>) -> Option<Tagged<T>> {
         let mut unreadable = self.unreadable_objects();
         let Some(object) = object else {
             unreadable.remove(key);
@@ -270,7 +270,7 @@ impl<T: Versioned> Records<T> {
     /// All readable records in order of their keys: one list, and one read of each record that changed since the last
     /// list.
     pub(crate) async fn all(&self) -> Result<Vec<T>, StoreError> {
-        let at = Moment::now();
+        let at = MonotonicTime::now();
         let listed = self.bucket.list(self.folder, None, usize::MAX).await?;
         let is_small = listed.len() < LISTED_MAX;
         let tags = || listed.iter().map(|entry| (entry.key.clone(), entry.tag.clone())).collect();
@@ -291,12 +291,12 @@ impl<T: Versioned> Records<T> {
     }
 
     /// The keys whose objects this process has not read in their current form.
-    fn changed(&self, listed: &[Listed]) -> Vec<String> {
+    fn changed(&self, listed: &[ListedObject]) -> Vec<String> {
         let known = self.known();
         let mut unreadable = self.unreadable_objects();
         let existing: HashSet<&str> = listed.iter().map(|entry| entry.key.as_str()).collect();
         unreadable.retain(|key, _| existing.contains(key.as_str()));
-        let is_known = |key: &str, tag: &Tag| {
+        let is_known = |key: &str, tag: &ObjectTag| {
             known.get(key).is_some_and(|seen| seen.tag.is(tag))
                 || unreadable.get(key).is_some_and(|seen| seen.tag.is(tag))
         };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Numbers of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct RequestCounts {
     /// Writes.
     pub puts: u64,
     /// Writes that are beats of nodes; `puts` includes them.
@@ -17,7 +17,7 @@ pub struct Tally {
     pub deletes: u64,
 }
 
-impl Tally {
+impl RequestCounts {
     /// The number of all requests.
     pub fn all(&self) -> u64 {
         self.puts + self.gets + self.lists + self.deletes
@@ -70,8 +70,8 @@ impl RequestCounter {
         self.deletes.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn counts(&self) -> Tally {
-        Tally {
+    pub(crate) fn counts(&self) -> RequestCounts {
+        RequestCounts {
             puts: self.puts.load(Ordering::Relaxed),
             beats: self.beats.load(Ordering::Relaxed),
             gets: self.gets.load(Ordering::Relaxed),

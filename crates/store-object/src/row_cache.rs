@@ -12,8 +12,8 @@ use goldseam_core::{Millis, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Row, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{Object, Tag};
-use crate::clock::Moment;
+use crate::bucket::{ObjectTag, StoredObject};
+use crate::clock::MonotonicTime;
 use crate::fault::damaged;
 
 /// Longest delay of a row that only says that its run is running.
@@ -25,7 +25,7 @@ const FORMAT: u32 = 1;
 
 /// The content of `state.json`.
 #[derive(Debug, Serialize, Deserialize)]
-struct State<'a> {
+struct StateObject<'a> {
     /// Identifies the object as ours: other systems keep their states under the same names.
     goldseam: u32,
     id: Cow<'a, RunId>,
@@ -47,17 +47,17 @@ pub(crate) struct StoredRow {
     pub(crate) row: Row,
     pub(crate) batch: u64,
     pub(crate) active: Seq,
-    pub(crate) tag: Tag,
+    pub(crate) tag: ObjectTag,
 }
 
 impl StoredRow {
     /// Decodes a `state.json`; none if another system wrote it.
-    pub(crate) fn read(key: &str, object: Object) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn read(key: &str, object: StoredObject) -> Result<Option<Self>, StoreError> {
         #[derive(Deserialize)]
         struct Signature {
             goldseam: Option<u32>,
         }
-        let state: State<'static> = match serde_json::from_slice(&object.body) {
+        let state: StateObject<'static> = match serde_json::from_slice(&object.body) {
             Ok(state) => state,
             Err(error) => match serde_json::from_slice::<Signature>(&object.body) {
                 Ok(Signature { goldseam: None }) => return Ok(None),
@@ -74,7 +74,7 @@ impl StoredRow {
 
     /// The object of a row, unlike any other object because of its write-id.
     pub(crate) fn encode(row: &Row, batch: u64, active: Seq, write: String) -> Bytes {
-        let state = State {
+        let state = StateObject {
             goldseam: FORMAT,
             id: Cow::Borrowed(&row.summary.run),
             status: row.summary.status,
@@ -131,7 +131,7 @@ pub(crate) struct DeferredRow {
     pub(crate) unmade: Vec<Task>,
     /// When the run's advance task must be due, if waking it failed.
     pub(crate) wake: Option<Millis>,
-    pub(crate) since: Moment,
+    pub(crate) since: MonotonicTime,
 }
 
 /// The rows that this process remembers, and those that it has deferred.

@@ -10,7 +10,7 @@ use goldseam_store::{Expect, Row, StoreError, Written};
 
 use crate::bucket::{CONCURRENT_GETS, Put, PutCondition};
 use crate::fault::{busy, damaged};
-use crate::inner::Inner;
+use crate::inner::BucketState;
 use crate::keys::{self, ActiveMarker, RunMarker};
 use crate::row_cache::{DeferredRow, NewRow, RowState, StoredRow};
 use crate::tasks::woken;
@@ -18,7 +18,7 @@ use crate::tasks::woken;
 /// Most attempts to write a row against concurrent writers.
 const RACES_MAX: u32 = 50;
 
-impl Inner {
+impl BucketState {
     /// Reads the row; none if it does not exist, is unreadable, or belongs to another system.
     pub(crate) async fn row(&self, run: &RunId) -> Result<Option<StoredRow>, StoreError> {
         Ok(self.read_row(run).await?.row())

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use goldseam_store::StoreError;
 
-use crate::bucket::{Bucket, Put, PutCondition};
-use crate::clock::Moment;
+use crate::bucket::{BucketPrefix, Put, PutCondition};
+use crate::clock::MonotonicTime;
 use crate::probe::{self, ProbeObjects, broken};
 
 /// How long creates race, and then updates.
@@ -40,7 +40,7 @@ impl Latencies {
         &mut self,
         doing: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         let done = doing.await?;
         self.0.push(begun.elapsed());
         Ok(done)
@@ -68,7 +68,7 @@ impl fmt::Display for Latencies {
 }
 
 /// Tests a server for about two seconds. Returns none if these access keys may not write.
-pub(crate) async fn run(bucket: &Bucket) -> Result<Option<SoakReport>, StoreError> {
+pub(crate) async fn run(bucket: &BucketPrefix) -> Result<Option<SoakReport>, StoreError> {
     let versioned = match probe::probe(bucket).await {
         Ok(result) => result.versioned,
         Err(StoreError::Refused { code: "GS0219", .. }) => return Ok(None),
@@ -106,7 +106,7 @@ async fn measure(probe: &ProbeObjects<'_>, versioned: bool) -> Result<SoakReport
 
 /// Lets two writers create one object after the other.
 async fn creates(probe: &ProbeObjects<'_>) -> Result<u64, StoreError> {
-    let begun = Moment::now();
+    let begun = MonotonicTime::now();
     let mut races = 0;
     while begun.elapsed() < SPAN && races < RACES_MAX {
         let key = probe.key(&format!("raced/{races}"));
@@ -120,7 +120,7 @@ async fn creates(probe: &ProbeObjects<'_>) -> Result<u64, StoreError> {
 async fn updates(probe: &ProbeObjects<'_>) -> Result<u64, StoreError> {
     let key = probe.key("counter");
     probe.bucket.put_if(&key, counted(probe, 0), PutCondition::Absent).await?;
-    let begun = Moment::now();
+    let begun = MonotonicTime::now();
     let (left, right) =
         futures_util::future::join(count(probe, &key, begun), count(probe, &key, begun)).await;
     let acknowledged = left? + right?;
@@ -134,7 +134,7 @@ async fn updates(probe: &ProbeObjects<'_>) -> Result<u64, StoreError> {
 }
 
 /// Increments the counter until the time is up. Returns the number of acknowledged increments.
-async fn count(probe: &ProbeObjects<'_>, key: &str, begun: Moment) -> Result<u64, StoreError> {
+async fn count(probe: &ProbeObjects<'_>, key: &str, begun: MonotonicTime) -> Result<u64, StoreError> {
     let mut acknowledged = 0;
     while begun.elapsed() < SPAN && acknowledged < RACES_MAX {
         let Some(found) = probe.bucket.get(key).await? else {

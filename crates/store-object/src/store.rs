@@ -7,31 +7,32 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen, Pace, Page,
-    Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen,
+    OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskFilter, Unreadable,
+    Written,
 };
 
-use crate::bucket::Bucket;
-use crate::clock::StoreClock;
-use crate::inner::Inner;
-use crate::open::{self, OpenMode};
-use crate::request_counter::Tally;
-use crate::url::{self, Options, Requests};
+use crate::bucket::BucketPrefix;
+use crate::clock::BucketClock;
+use crate::inner::BucketState;
+use crate::open;
+use crate::request_counter::RequestCounts;
+use crate::url::{self, BucketOptions, RequestCost};
 
 /// A store in one prefix of a bucket. Share it in an `Arc`.
 #[derive(Debug)]
 pub struct BucketStore {
-    inner: Arc<Inner>,
+    inner: Arc<BucketState>,
 }
 
 impl BucketStore {
     /// Opens a store, and creates it if the prefix is empty.
-    pub async fn open(options: Options) -> Result<Self, StoreError> {
+    pub async fn open(options: BucketOptions) -> Result<Self, StoreError> {
         Self::open_with(options, OpenMode::CreateOrMigrate).await
     }
 
     /// Opens a store. Refuses a prefix without one, and changes nothing there.
-    pub async fn open_current(options: Options) -> Result<Self, StoreError> {
+    pub async fn open_current(options: BucketOptions) -> Result<Self, StoreError> {
         Self::open_with(options, OpenMode::RequireCurrent).await
     }
 
@@ -40,22 +41,22 @@ impl BucketStore {
         Self::open(url::parse(text)?).await
     }
 
-    async fn open_with(options: Options, mode: OpenMode) -> Result<Self, StoreError> {
+    async fn open_with(options: BucketOptions, mode: OpenMode) -> Result<Self, StoreError> {
         let (bucket, clock) = open::open(&options, mode).await?;
         Ok(Self::on(bucket, clock, options.requests))
     }
 
-    pub(crate) fn on(bucket: Bucket, clock: Arc<StoreClock>, requests: Requests) -> Self {
-        Self { inner: Arc::new(Inner::new(bucket, clock, requests)) }
+    pub(crate) fn on(bucket: BucketPrefix, clock: Arc<BucketClock>, requests: RequestCost) -> Self {
+        Self { inner: Arc::new(BucketState::new(bucket, clock, requests)) }
     }
 
     /// The number of requests that this store has sent.
-    pub fn tally(&self) -> Tally {
+    pub fn request_counts(&self) -> RequestCounts {
         self.inner.bucket.counter().counts()
     }
 
     #[cfg(feature = "testing")]
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
+    pub(crate) fn inner(&self) -> &Arc<BucketState> {
         &self.inner
     }
 }
@@ -82,7 +83,7 @@ impl Store for BucketStore {
         self.inner.put_task(task, expect).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         self.inner.claim(&claim).await
     }
 
@@ -143,10 +144,10 @@ impl Store for BucketStore {
         Some(&*self.inner)
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> StorePace {
         match self.inner.requests {
-            Requests::Paid => Pace::remote(self.inner.bucket.round_trip()),
-            Requests::Free => Pace::default(),
+            RequestCost::Paid => StorePace::remote(self.inner.bucket.round_trip()),
+            RequestCost::Free => StorePace::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use goldseam_core::{LaneName, Millis, TaskId};
 use goldseam_store::{Expect, StoreError, TaskFilter, Written};
 
 use crate::idempotency_keys::KeyOwner;
-use crate::inner::Inner;
+use crate::inner::BucketState;
 use crate::keys::{self, TaskMarker};
 use crate::records::{RecordWrite, Tagged};
 
@@ -23,7 +23,7 @@ pub(crate) enum TaskWrite {
     Rival(Task),
 }
 
-impl Inner {
+impl BucketState {
     pub(crate) async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
         let key = keys::task(&task.id);
         let lost = |found: Option<Tagged<Task>>| Ok(Written::Lost(found.map(|found| found.record)));

@@ -11,17 +11,17 @@ use async_trait::async_trait;
 use goldseam_conformance::damage::{Garble, Target};
 use goldseam_conformance::{Capabilities, Damage, Fixture};
 use goldseam_core::{RunId, Seq, TaskId};
-use goldseam_store::{Clock, ManualClock};
+use goldseam_store::{ClockFn, ManualClock};
 use object_store::memory::InMemory;
 
 use crate::BucketStore;
-use crate::batch::Batch;
-use crate::bucket::{Bucket, Object};
-use crate::clock::StoreClock;
-use crate::inner::Inner;
+use crate::batch::LogBatch;
+use crate::bucket::{BucketPrefix, StoredObject};
+use crate::clock::BucketClock;
+use crate::inner::BucketState;
 use crate::keys::{self, Part};
 use crate::request_counter::RequestCounter;
-use crate::url::{self, Options, Requests};
+use crate::url::{self, BucketOptions, RequestCost};
 
 /// What object storage offers: rows follow their events, and only beats show that a process is alive.
 pub const CAPABILITIES: Capabilities = Capabilities { atomic_rows: false, manual_clock: true, pulse: false };
@@ -33,15 +33,15 @@ pub async fn fixture() -> Fixture {
 }
 
 /// A store in memory, with this clock.
-pub async fn fixture_on(clock: Clock) -> Fixture {
+pub async fn fixture_on(clock: ClockFn) -> Fixture {
     let capabilities = Capabilities { manual_clock: false, ..CAPABILITIES };
     in_memory(clock, ManualClock::default()).with(capabilities)
 }
 
-fn in_memory(clock: Clock, moved: ManualClock) -> Fixture {
-    let bucket = Bucket::new(Arc::new(InMemory::new()), "test", Arc::new(RequestCounter::default()));
-    let clock = Arc::new(StoreClock::new(Some(clock)));
-    around(BucketStore::on(bucket, clock, Requests::Free), moved)
+fn in_memory(clock: ClockFn, moved: ManualClock) -> Fixture {
+    let bucket = BucketPrefix::new(Arc::new(InMemory::new()), "test", Arc::new(RequestCounter::default()));
+    let clock = Arc::new(BucketClock::new(Some(clock)));
+    around(BucketStore::on(bucket, clock, RequestCost::Free), moved)
 }
 
 /// A store under a new prefix on the shared SeaweedFS, with a manual clock.
@@ -60,7 +60,7 @@ pub async fn fixture_on_moto() -> Fixture {
 pub async fn on_server(url: &str) -> Fixture {
     let clock = ManualClock::default();
     let options = url::parse(url).unwrap();
-    let options = Options { clock: Some(clock.clock()), requests: Requests::Free, ..options };
+    let options = BucketOptions { clock: Some(clock.clock()), requests: RequestCost::Free, ..options };
     around(BucketStore::open(options).await.unwrap(), clock).with(CAPABILITIES)
 }
 
@@ -68,7 +68,7 @@ pub async fn on_server(url: &str) -> Fixture {
 pub async fn fixture_on_servers_clock() -> Fixture {
     let bucket = goldseam_testbed::seaweedfs::shared().unwrap();
     let options = url::parse(&bucket.url(&fresh_prefix())).unwrap();
-    let options = Options { requests: Requests::Free, ..options };
+    let options = BucketOptions { requests: RequestCost::Free, ..options };
     let capabilities = Capabilities { manual_clock: false, ..CAPABILITIES };
     around(BucketStore::open(options).await.unwrap(), ManualClock::default()).with(capabilities)
 }
@@ -79,28 +79,28 @@ pub fn fresh_prefix() -> String {
 }
 
 fn around(store: BucketStore, moved: ManualClock) -> Fixture {
-    let saboteur = Saboteur { bucket: store.inner().bucket.clone(), store: Arc::clone(store.inner()) };
+    let saboteur = BucketSaboteur { bucket: store.inner().bucket.clone(), store: Arc::clone(store.inner()) };
     Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(saboteur))
 }
 
 /// Changes objects past the store, and makes the store forget them: tests of healing are about stored objects, and a
 /// process that starts remembers none.
 #[derive(Debug)]
-pub struct Saboteur {
-    bucket: Bucket,
-    store: Arc<Inner>,
+pub struct BucketSaboteur {
+    bucket: BucketPrefix,
+    store: Arc<BucketState>,
 }
 
-impl Saboteur {
-    async fn get(&self, key: &str) -> Option<Object> {
+impl BucketSaboteur {
+    async fn get(&self, key: &str) -> Option<StoredObject> {
         self.bucket.get(key).await.unwrap()
     }
 
     /// The batch of a log that holds this event.
-    async fn batch_with(&self, run: &RunId, seq: Seq) -> (String, Batch) {
+    async fn batch_with(&self, run: &RunId, seq: Seq) -> (String, LogBatch) {
         for entry in self.bucket.list(&keys::log(run), None, usize::MAX).await.unwrap() {
             let found = self.get(&entry.key).await.unwrap();
-            let batch = Batch::decode(&entry.key, &found.body).unwrap();
+            let batch = LogBatch::decode(&entry.key, &found.body).unwrap();
             if batch.records.iter().any(|record| record.seq == seq) {
                 return (entry.key, batch);
             }
@@ -119,7 +119,7 @@ impl Saboteur {
 }
 
 #[async_trait]
-impl Damage for Saboteur {
+impl Damage for BucketSaboteur {
     async fn lose_row(&self, run: &RunId) {
         self.bucket.delete(&keys::state(run)).await.unwrap();
         self.store.forget_all();

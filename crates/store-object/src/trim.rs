@@ -8,13 +8,13 @@ use futures_util::future::try_join_all;
 use goldseam_core::{RunId, Seq};
 use goldseam_store::StoreError;
 
-use crate::batch::Batch;
+use crate::batch::LogBatch;
 use crate::bucket::{CONCURRENT_GETS, Put, PutCondition};
 use crate::fault::busy;
-use crate::inner::Inner;
+use crate::inner::BucketState;
 use crate::keys::{self, Part};
 
-impl Inner {
+impl BucketState {
     pub(crate) async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
         let hint = self.cached_row(run).await?.map_or(0, |row| row.batch);
         let Some(mut log) = self.logs.find(&self.bucket, run, hint).await? else { return Ok(()) };
@@ -32,18 +32,18 @@ impl Inner {
         Ok(())
     }
 
-    async fn trim_to(&self, run: &RunId, first: &Batch) -> Result<(), StoreError> {
+    async fn trim_to(&self, run: &RunId, first: &LogBatch) -> Result<(), StoreError> {
         if first.batch == 1 {
             return Ok(());
         }
         let key = keys::batch(run, 1);
         let found = self.bucket.get(&key).await?;
         let is_trimmed = match &found {
-            Some(found) => Batch::decode(&key, &found.body)?.kept.is_some(),
+            Some(found) => LogBatch::decode(&key, &found.body)?.kept.is_some(),
             None => false,
         };
         if !is_trimmed {
-            let pointer = Batch::trimmed_to(first, self.write_ids.next()).encode();
+            let pointer = LogBatch::trimmed_to(first, self.write_ids.next()).encode();
             let condition = found.map_or(PutCondition::Absent, |found| PutCondition::Unchanged(found.tag));
             let put = self.bucket.put_if(&key, pointer, condition).await;
             self.logs.drop_batch(&key);

@@ -9,16 +9,16 @@ use goldseam_core::task::Task;
 use goldseam_store::{Page, RecordKind, StoreError, Unreadable};
 
 use crate::bucket::CONCURRENT_GETS;
-use crate::inner::Inner;
+use crate::inner::BucketState;
 use crate::keys::{self, Part};
-use crate::lane_table::Lane;
+use crate::lane_table::LaneRecord;
 use crate::records::decode;
 use crate::row_cache::RowState;
 
 /// Folders of objects that name the task that has a key or holds a lane.
 const INDEXES: [&str; 2] = ["key/", "lane/"];
 
-impl Inner {
+impl BucketState {
     pub(crate) async fn unreadable(&self, kind: RecordKind) -> Result<Page<Unreadable>, StoreError> {
         let named = |found: Vec<(String, String)>| {
             found.into_iter().map(|(name, reason)| Unreadable::new(kind, name, reason)).collect()
@@ -77,7 +77,7 @@ impl Inner {
 
 fn decode_index(folder: &str, key: &str, object: &[u8]) -> Result<(), StoreError> {
     match folder {
-        "lane/" => decode::<Lane>(key, object).map(drop),
+        "lane/" => decode::<LaneRecord>(key, object).map(drop),
         _ => decode::<Task>(key, object).map(drop),
     }
 }

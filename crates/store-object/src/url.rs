@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use goldseam_store::{Clock, StoreError, shown_url};
+use goldseam_store::{ClockFn, StoreError, shown_url};
 use percent_encoding::percent_decode_str;
 
 /// Default timeout of a request. After it, the outcome is unknown.
@@ -17,7 +17,7 @@ const OPTION_NAMES: &str =
 
 /// The address of a bucket, and how to use it.
 #[derive(Clone)]
-pub struct Options {
+pub struct BucketOptions {
     /// The name of the bucket.
     pub bucket: String,
     /// The prefix of the store, without `/` at its ends. It may be empty.
@@ -27,20 +27,20 @@ pub struct Options {
     /// The region of the bucket; by default the environment's.
     pub region: Option<String>,
     /// Access keys; by default the environment's.
-    pub(crate) keys: Option<Keys>,
+    pub(crate) keys: Option<AccessKeys>,
     /// Whether data may cross a network unencrypted.
     pub insecure: bool,
     /// Whether requests cost money.
-    pub requests: Requests,
+    pub requests: RequestCost,
     /// Timeout of a request.
     pub call_timeout: Duration,
     /// A clock that replaces the server's.
-    pub clock: Option<Clock>,
+    pub clock: Option<ClockFn>,
 }
 
 /// Whether requests cost money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Requests {
+pub enum RequestCost {
     /// They do: an idle node sends fewer than two per second, and sees changes of other nodes after a second.
     #[default]
     Paid,
@@ -50,15 +50,15 @@ pub enum Requests {
 
 /// Access keys.
 #[derive(Clone)]
-pub(crate) struct Keys {
+pub(crate) struct AccessKeys {
     pub(crate) id: String,
     pub(crate) secret: String,
     pub(crate) token: Option<String>,
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for BucketOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("BucketOptions")
             .field("bucket", &self.bucket)
             .field("prefix", &self.prefix)
             .field("endpoint", &self.endpoint)
@@ -67,7 +67,7 @@ impl fmt::Debug for Options {
     }
 }
 
-impl Options {
+impl BucketOptions {
     /// The address for messages, without keys.
     pub(crate) fn place(&self) -> String {
         let folder = match self.prefix.as_str() {
@@ -87,7 +87,7 @@ pub fn is_ours(url: &str) -> bool {
 }
 
 /// Parses a URL.
-pub fn parse(url: &str) -> Result<Options, StoreError> {
+pub fn parse(url: &str) -> Result<BucketOptions, StoreError> {
     let Some(rest) = url.strip_prefix("s3://") else {
         return Err(refused(url, "it does not begin with s3://"));
     };
@@ -101,7 +101,7 @@ pub fn parse(url: &str) -> Result<Options, StoreError> {
     if let Some(endpoint) = &named.endpoint {
         check_endpoint(endpoint, named.insecure).map_err(|why| refused(url, &why))?;
     }
-    Ok(Options {
+    Ok(BucketOptions {
         bucket: check_bucket(bucket).map_err(|why| refused(url, &why))?,
         prefix: check_prefix(prefix).map_err(|why| refused(url, &why))?,
         endpoint: named.endpoint,
@@ -123,7 +123,7 @@ struct UrlOptions {
     secret: Option<String>,
     token: Option<String>,
     insecure: bool,
-    requests: Requests,
+    requests: RequestCost,
 }
 
 impl UrlOptions {
@@ -145,8 +145,8 @@ impl UrlOptions {
             "session_token" => &mut self.token,
             "requests" => {
                 self.requests = match value.as_str() {
-                    "paid" => Requests::Paid,
-                    "free" => Requests::Free,
+                    "paid" => RequestCost::Paid,
+                    "free" => RequestCost::Free,
                     _ => {
                         return Err(format!(
                             "unknown value requests={value:?}: write requests=paid or requests=free"
@@ -170,9 +170,9 @@ impl UrlOptions {
         }
     }
 
-    fn keys(&mut self) -> Result<Option<Keys>, String> {
+    fn keys(&mut self) -> Result<Option<AccessKeys>, String> {
         match (self.id.take(), self.secret.take(), self.token.take()) {
-            (Some(id), Some(secret), token) => Ok(Some(Keys { id, secret, token })),
+            (Some(id), Some(secret), token) => Ok(Some(AccessKeys { id, secret, token })),
             (None, None, None) => Ok(None),
             (None, _, _) => Err("secret_access_key or session_token is set without access_key_id".to_owned()),
             (_, None, _) => Err("access_key_id is set without secret_access_key".to_owned()),

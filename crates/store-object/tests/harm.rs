@@ -6,7 +6,7 @@
 use goldseam_conformance::make::{advance, append, append_with, append_with_row, create, run, task_id};
 use goldseam_core::task::Task;
 use goldseam_core::{BranchId, Millis, RunId, Seq, Status};
-use goldseam_fake_s3::{FakeS3, Fault, Op};
+use goldseam_fake_s3::{FakeS3, RequestFault, RequestKind};
 use goldseam_store::{Append, Store, StoreError, TaskChange, TaskFilter};
 use goldseam_store_object::BucketStore;
 
@@ -77,8 +77,8 @@ async fn row_and_tasks_that_failed_after_an_append_follow_later() {
     let store = open(&fake).await;
     let hints = ["/state.json", "/task/"];
     fake.script(move |request| {
-        let is_hint = request.op == Op::Put && hints.iter().any(|hint| request.key.contains(hint));
-        is_hint.then(Fault::internal)
+        let is_hint = request.op == RequestKind::Put && hints.iter().any(|hint| request.key.contains(hint));
+        is_hint.then(RequestFault::internal)
     });
     let tasks = vec![create(advance("r", "own"))];
     let append = Append { tasks, ..append_with_row("r", 0) };
@@ -87,7 +87,9 @@ async fn row_and_tasks_that_failed_after_an_append_follow_later() {
     let done = |key: &str| {
         fake.wait_for_log(|log| {
             log.iter().any(|line| {
-                line.request.op == Op::Put && line.request.key.ends_with(key) && line.status == Some(200)
+                line.request.op == RequestKind::Put
+                    && line.request.key.ends_with(key)
+                    && line.status == Some(200)
             })
         })
     };
@@ -102,12 +104,16 @@ async fn a_failed_wake_up_is_repeated_later() {
     let store = open(&fake).await;
     let tasks = vec![create(Task { run_at: Millis::NEVER, ..advance("r", "own") })];
     store.append(Append { tasks, ..append_with_row("r", 0) }).await.unwrap();
-    fake.script(|request| (request.op == Op::Put && request.key.contains("/task/")).then(Fault::internal));
+    fake.script(|request| {
+        (request.op == RequestKind::Put && request.key.contains("/task/")).then(RequestFault::internal)
+    });
     store.append(append_with("r", 1, vec![TaskChange::Wake { at: Millis(1) }])).await.unwrap();
     fake.clear_faults();
     fake.forget_log();
     let is_woken = |line: &goldseam_fake_s3::Logged| {
-        line.request.op == Op::Put && line.request.key.ends_with("/task/own") && line.status == Some(200)
+        line.request.op == RequestKind::Put
+            && line.request.key.ends_with("/task/own")
+            && line.status == Some(200)
     };
     assert!(fake.wait_for_log(|log| log.iter().any(is_woken)));
     let found = TaskFilter { id: Some(task_id("own")), limit: 1, ..TaskFilter::default() };
@@ -128,7 +134,9 @@ async fn a_run_reactivated_before_its_row_ends_keeps_a_marker() {
     let first = markers(&fake);
     assert_eq!(first.len(), 1);
     assert!(reviver.head(&run("r")).await.unwrap().is_some());
-    fake.script(|request| (request.op == Op::Put && request.key.ends_with("state.json")).then(Fault::denied));
+    fake.script(|request| {
+        (request.op == RequestKind::Put && request.key.ends_with("state.json")).then(RequestFault::denied)
+    });
     let mut ended = append_with_row("r", 1);
     ended.row.as_mut().unwrap().status = Status::Completed;
     finisher.append(ended).await.unwrap();

@@ -12,14 +12,14 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_postgres::types::Type;
 
-use crate::clock::Moment;
-use crate::connection::Connection;
-use crate::fault::Fault;
-use crate::rows::RowText;
+use crate::clock::MonotonicTime;
+use crate::connection::PgConnection;
+use crate::fault::PgFault;
+use crate::rows::PgRowText;
 use crate::sql::{column, sql_int};
 use crate::tasks::TaskRow;
 use crate::write_context::WriteContext;
-use crate::writer::{Group, WaitingJob};
+use crate::writer::{JobGroup, WaitingJob};
 
 const APPEND: &str = "SELECT ends, clock FROM goldseam.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
@@ -34,7 +34,7 @@ const TRIM: &str = "DELETE FROM goldseam.events AS e USING goldseam.runs AS r WH
     AND e.seq < $2 AND EXISTS (SELECT 1 FROM goldseam.events AS f WHERE f.rid = r.rid AND f.seq = $2)";
 
 /// Removes the events before position `first`, if that event exists.
-pub(crate) async fn trim(connection: &Connection, run: &RunId, first: Seq) -> Result<(), StoreError> {
+pub(crate) async fn trim(connection: &PgConnection, run: &RunId, first: Seq) -> Result<(), StoreError> {
     let first = sql_int(first.0);
     let values = [(&run.as_str() as _, Type::TEXT), (&first as _, Type::INT8)];
     connection.query(TRIM, &values).await.map(drop).map_err(|fault| fault.to_error("trimming a log"))
@@ -42,9 +42,9 @@ pub(crate) async fn trim(connection: &Connection, run: &RunId, first: Seq) -> Re
 
 /// An append whose row and changes are already encoded.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PgAppend {
     append: Append,
-    row: Option<RowText>,
+    row: Option<PgRowText>,
     effect: TaskEffect,
 }
 
@@ -60,12 +60,12 @@ enum TaskEffect {
     Changes(Value),
 }
 
-impl Prepared {
+impl PgAppend {
     pub(crate) fn new(mut append: Append, now: Millis) -> Result<Self, StoreError> {
         if append.bodies.is_empty() {
             return Err(StoreError::empty_append());
         }
-        let row = append.row.take().map(RowText::new).transpose()?;
+        let row = append.row.take().map(PgRowText::new).transpose()?;
         let tasks = std::mem::take(&mut append.tasks);
         let effect = match tasks.as_slice() {
             [] => TaskEffect::None,
@@ -102,7 +102,7 @@ fn json(value: &impl Serialize) -> Result<Value, StoreError> {
 /// A change as the SQL function takes it.
 #[derive(Serialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
-enum Change {
+enum TaskChangeArg {
     Create { task: Box<TaskRow>, advance: bool },
     Rest { id: String, at: i64 },
     Wake { at: i64 },
@@ -115,15 +115,15 @@ fn changes(tasks: &[TaskChange], now: Millis) -> Result<Value, StoreError> {
     let flat = tasks.iter().map(|change| {
         Ok(match change {
             TaskChange::Create(task) => {
-                Change::Create { advance: task.is_advance(), task: Box::new(TaskRow::of(task, now)?) }
+                TaskChangeArg::Create { advance: task.is_advance(), task: Box::new(TaskRow::of(task, now)?) }
             }
-            TaskChange::Rest { task, run_at } => Change::Rest { id: text(task), at: run_at.0 },
-            TaskChange::Wake { at } => Change::Wake { at: at.0 },
-            TaskChange::Cancel { task } => Change::Cancel { id: text(task) },
-            TaskChange::Remove { task } => Change::Remove { id: text(task) },
+            TaskChange::Rest { task, run_at } => TaskChangeArg::Rest { id: text(task), at: run_at.0 },
+            TaskChange::Wake { at } => TaskChangeArg::Wake { at: at.0 },
+            TaskChange::Cancel { task } => TaskChangeArg::Cancel { id: text(task) },
+            TaskChange::Remove { task } => TaskChangeArg::Remove { id: text(task) },
         })
     });
-    json(&flat.collect::<Result<Vec<Change>, StoreError>>()?)
+    json(&flat.collect::<Result<Vec<TaskChangeArg>, StoreError>>()?)
 }
 
 /// Writes groups of appends.
@@ -131,24 +131,24 @@ fn changes(tasks: &[TaskChange], now: Millis) -> Result<Value, StoreError> {
 pub(crate) struct Appends(pub(crate) Arc<WriteContext>);
 
 #[async_trait]
-impl Group for Appends {
-    type Job = Prepared;
+impl JobGroup for Appends {
+    type Job = PgAppend;
     type Answer = Seq;
 
     fn sort(&self, jobs: &mut [WaitingJob<Self>]) {
         jobs.sort_by(|left, right| left.job.append.run.cmp(&right.job.append.run));
     }
 
-    fn exclusive_key(job: &Prepared) -> Option<&str> {
+    fn exclusive_key(job: &PgAppend) -> Option<&str> {
         // The next append of the run expects the end that this one creates.
         Some(job.append.run.as_str())
     }
 
     async fn write(
         &self,
-        connection: &Connection,
-        jobs: &[&Prepared],
-    ) -> Result<Vec<Result<Seq, StoreError>>, Fault> {
+        connection: &PgConnection,
+        jobs: &[&PgAppend],
+    ) -> Result<Vec<Result<Seq, StoreError>>, PgFault> {
         if let [job] = jobs
             && job.is_single_event()
             && connection.keeps_statements()
@@ -156,13 +156,13 @@ impl Group for Appends {
         {
             return Ok(vec![Ok(job.end())]);
         }
-        let sent = Moment::now();
+        let sent = MonotonicTime::now();
         let context = &self.0;
         let now = context.clock.now().0;
         let nodes = context.nodes();
-        let logs = Logs::of(jobs);
-        let tasks = Tasks::of(jobs);
-        let rows = Rows::of(jobs);
+        let logs = EventColumns::of(jobs);
+        let tasks = TaskColumns::of(jobs);
+        let rows = RowColumns::of(jobs);
         let values = [
             (&now as _, Type::INT8),
             (&nodes as _, Type::TEXT_ARRAY),
@@ -188,9 +188,9 @@ impl Group for Appends {
             (&rows.tags as _, Type::JSONB_ARRAY),
         ];
         let answer = connection.query(APPEND, &values).await?;
-        let row = answer.first().ok_or_else(|| Fault::Damaged("the append returned no row".to_owned()))?;
+        let row = answer.first().ok_or_else(|| PgFault::Damaged("the append returned no row".to_owned()))?;
         context.clock.observe(column(row, 1)?, sent);
-        context.watch.bump();
+        context.mark.bump();
         let ends: Option<Vec<Option<i64>>> = column(row, 0)?;
         Ok(match ends {
             None => jobs.iter().map(|job| Ok(job.end())).collect(),
@@ -201,8 +201,8 @@ impl Group for Appends {
 
 impl Appends {
     /// Appends one event. Returns whether it was inserted; if not, the general statement finds out why.
-    async fn write_one(&self, connection: &Connection, job: &Prepared) -> Result<bool, Fault> {
-        let sent = Moment::now();
+    async fn write_one(&self, connection: &PgConnection, job: &PgAppend) -> Result<bool, PgFault> {
+        let sent = MonotonicTime::now();
         let after = sql_int(job.append.after.0);
         let values = [
             (&job.append.run.as_str() as _, Type::TEXT),
@@ -212,12 +212,12 @@ impl Appends {
         let answer = connection.query(APPEND_ONE, &values).await?;
         let Some(row) = answer.first() else { return Ok(false) };
         self.0.clock.observe(column(row, 0)?, sent);
-        self.0.watch.bump();
+        self.0.mark.bump();
         Ok(true)
     }
 }
 
-fn outcome(job: &Prepared, end: Option<i64>) -> Result<Seq, StoreError> {
+fn outcome(job: &PgAppend, end: Option<i64>) -> Result<Seq, StoreError> {
     match end {
         None => Ok(job.end()),
         Some(end) => Err(StoreError::Conflict { end: Seq(end.unsigned_abs()) }),
@@ -226,7 +226,7 @@ fn outcome(job: &Prepared, end: Option<i64>) -> Result<Seq, StoreError> {
 
 /// The events of a group: the first of each append, and the others with the numbers of their appends.
 #[derive(Default)]
-struct Logs<'a> {
+struct EventColumns<'a> {
     runs: Vec<&'a str>,
     afters: Vec<i64>,
     firsts: Vec<&'a str>,
@@ -235,8 +235,8 @@ struct Logs<'a> {
     rest: Vec<&'a str>,
 }
 
-impl<'a> Logs<'a> {
-    fn of(jobs: &[&'a Prepared]) -> Self {
+impl<'a> EventColumns<'a> {
+    fn of(jobs: &[&'a PgAppend]) -> Self {
         let mut logs = Self::default();
         for (number, job) in (1..).zip(jobs) {
             let after = sql_int(job.append.after.0);
@@ -254,20 +254,20 @@ impl<'a> Logs<'a> {
 }
 
 /// One element for each append of a group; empty if no append has one.
-fn column_of<'a, T>(jobs: &[&'a Prepared], get: impl Fn(&'a Prepared) -> Option<T>) -> Vec<Option<T>> {
+fn column_of<'a, T>(jobs: &[&'a PgAppend], get: impl Fn(&'a PgAppend) -> Option<T>) -> Vec<Option<T>> {
     let all: Vec<Option<T>> = jobs.iter().map(|job| get(job)).collect();
     if all.iter().all(Option::is_none) { Vec::new() } else { all }
 }
 
 /// The changes of tasks of a group.
-struct Tasks<'a> {
+struct TaskColumns<'a> {
     created: Vec<Option<&'a Value>>,
     removed: Vec<Option<&'a str>>,
     changes: Vec<Option<&'a Value>>,
 }
 
-impl<'a> Tasks<'a> {
-    fn of(jobs: &[&'a Prepared]) -> Self {
+impl<'a> TaskColumns<'a> {
+    fn of(jobs: &[&'a PgAppend]) -> Self {
         Self {
             created: column_of(jobs, |job| {
                 if let TaskEffect::CreateOwn(task) = &job.effect { Some(task) } else { None }
@@ -283,7 +283,7 @@ impl<'a> Tasks<'a> {
 }
 
 /// The rows of a group, by column.
-struct Rows<'a> {
+struct RowColumns<'a> {
     texts: Vec<Option<&'a str>>,
     workflows: Vec<Option<&'a str>>,
     statuses: Vec<Option<&'a str>>,
@@ -296,9 +296,9 @@ struct Rows<'a> {
     tags: Vec<Option<&'a Value>>,
 }
 
-impl<'a> Rows<'a> {
-    fn of(jobs: &[&'a Prepared]) -> Self {
-        fn all<'a, T>(jobs: &[&'a Prepared], get: impl Fn(&'a RowText) -> Option<T>) -> Vec<Option<T>> {
+impl<'a> RowColumns<'a> {
+    fn of(jobs: &[&'a PgAppend]) -> Self {
+        fn all<'a, T>(jobs: &[&'a PgAppend], get: impl Fn(&'a PgRowText) -> Option<T>) -> Vec<Option<T>> {
             column_of(jobs, |job| job.row.as_ref().and_then(&get))
         }
         Self {

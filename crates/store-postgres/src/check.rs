@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use goldseam_store::StoreError;
-use goldseam_store::check::{Fact, Migrated, Report};
+use goldseam_store::check::{Fact, Migrated, StoreReport};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::connection::Target;
-use crate::fault::Fault;
+use crate::connection::ConnectionTarget;
+use crate::fault::PgFault;
 use crate::migrate::{self, ask};
 use crate::open;
 use crate::sql::column;
-use crate::url::Options;
+use crate::url::PostgresOptions;
 
 /// Most complaints that are reported.
 const COMPLAINTS_MAX: i64 = 100;
@@ -33,8 +33,8 @@ const GAPS: &str = "SELECT coalesce(r.id, '(unknown)'), l.count, l.last FROM (\
             AND strpos(e.body, '\"event\":{\"type\":\"run.pruned\"') > 0)) LIMIT $1";
 
 /// Checks a schema. Reads all of it, and changes nothing.
-pub async fn check(options: Options) -> Result<Report, StoreError> {
-    let target = Target::new(options)?;
+pub async fn check(options: PostgresOptions) -> Result<StoreReport, StoreError> {
+    let target = ConnectionTarget::new(options)?;
     let (client, _guard) = open::dedicated(&target).await?;
     let (_, schema) = migrate::identify(&client, &target).await?;
     let report = async {
@@ -45,7 +45,7 @@ pub async fn check(options: Options) -> Result<Report, StoreError> {
             ("synchronous_commit", Fact::Text(column(&about, 1)?)),
             ("bytes", Fact::Number(column::<i64>(&about, 2)?.unsigned_abs())),
         ];
-        let empty = Report {
+        let empty = StoreReport {
             schema,
             schema_latest: migrate::latest(),
             facts,
@@ -62,24 +62,24 @@ pub async fn check(options: Options) -> Result<Report, StoreError> {
         let counts = one(ask(&client, &target, COUNTS, &[]).await?)?;
         let count = |index| column::<i64>(&counts, index).map(i64::unsigned_abs);
         let gaps = ask(&client, &target, GAPS, &[(&COMPLAINTS_MAX, Type::INT8)]).await?;
-        Ok(Report {
+        Ok(StoreReport {
             runs: count(0)?,
             events: count(1)?,
             tasks: count(2)?,
             locks: count(3)?,
             nodes: count(4)?,
-            complaints: gaps.iter().map(complaint).collect::<Result<_, Fault>>()?,
+            complaints: gaps.iter().map(complaint).collect::<Result<_, PgFault>>()?,
             ..empty
         })
     };
-    report.await.map_err(|fault: Fault| fault.to_read_error())
+    report.await.map_err(|fault: PgFault| fault.to_read_error())
 }
 
-fn one(rows: Vec<Row>) -> Result<Row, Fault> {
-    rows.into_iter().next().ok_or_else(|| Fault::Damaged("the server returned no row".to_owned()))
+fn one(rows: Vec<Row>) -> Result<Row, PgFault> {
+    rows.into_iter().next().ok_or_else(|| PgFault::Damaged("the server returned no row".to_owned()))
 }
 
-fn complaint(row: &Row) -> Result<String, Fault> {
+fn complaint(row: &Row) -> Result<String, PgFault> {
     let run: String = column(row, 0)?;
     let count: i64 = column(row, 1)?;
     let end: i64 = column(row, 2)?;
@@ -87,8 +87,8 @@ fn complaint(row: &Row) -> Result<String, Fault> {
 }
 
 /// Migrates a schema, or creates it.
-pub async fn migrate(options: Options) -> Result<Migrated, StoreError> {
-    let target = Arc::new(Target::new(options)?);
+pub async fn migrate(options: PostgresOptions) -> Result<Migrated, StoreError> {
+    let target = Arc::new(ConnectionTarget::new(options)?);
     let (client, _guard) = open::dedicated(&target).await?;
     let from = migrate::apply(&client, &target).await?;
     Ok(Migrated { from, to: migrate::latest() })

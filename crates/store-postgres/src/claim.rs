@@ -1,22 +1,25 @@
 //! Claims: due tasks, highest priority first, at most one claimed task per lane. An SQL function does all of it.
 
 use goldseam_core::Millis;
-use goldseam_store::{Claim, ClaimedTasks, StoreError};
+use goldseam_store::{ClaimRequest, ClaimedTasks, StoreError};
 use tokio_postgres::types::Type;
 
-use crate::connection::Connection;
-use crate::fault::Fault;
+use crate::connection::PgConnection;
+use crate::fault::PgFault;
 use crate::sql::column;
 use crate::tasks::TaskRow;
 
 const CLAIM: &str = "SELECT claimed, next_due FROM goldseam.claim($1, $2, $3, $4, $5)";
 
 /// Claims due tasks.
-pub(crate) async fn claim(connection: &Connection, claim: &Claim) -> Result<ClaimedTasks, StoreError> {
+pub(crate) async fn claim(
+    connection: &PgConnection,
+    claim: &ClaimRequest,
+) -> Result<ClaimedTasks, StoreError> {
     take(connection, claim).await.map_err(|fault| fault.to_error("claiming"))
 }
 
-async fn take(connection: &Connection, claim: &Claim) -> Result<ClaimedTasks, Fault> {
+async fn take(connection: &PgConnection, claim: &ClaimRequest) -> Result<ClaimedTasks, PgFault> {
     let mut pools = claim.pools.clone();
     pools.sort_unstable();
     pools.dedup();
@@ -29,7 +32,7 @@ async fn take(connection: &Connection, claim: &Claim) -> Result<ClaimedTasks, Fa
         (&claim.now.0 as _, Type::INT8),
     ];
     let answer = connection.query(CLAIM, &values).await?;
-    let row = answer.first().ok_or_else(|| Fault::Damaged("the claim returned no row".to_owned()))?;
+    let row = answer.first().ok_or_else(|| PgFault::Damaged("the claim returned no row".to_owned()))?;
     let texts: Vec<String> = column(row, 0)?;
     let mut tasks = Vec::with_capacity(texts.len());
     for text in texts {

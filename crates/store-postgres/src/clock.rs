@@ -8,27 +8,27 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam_core::Millis;
-use goldseam_store::Clock;
-pub(crate) use goldseam_store::clock::Moment;
+use goldseam_store::ClockFn;
+pub(crate) use goldseam_store::clock::MonotonicTime;
 
 /// A time of the database, and when this process received it.
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     time: i64,
-    at: Moment,
+    at: MonotonicTime,
 }
 
 /// A clock that never goes back.
-pub(crate) struct StoreClock {
+pub(crate) struct PgClock {
     /// A clock that replaces the database's.
-    injected: Option<Clock>,
+    injected: Option<ClockFn>,
     anchor: Mutex<Anchor>,
     latest: AtomicI64,
 }
 
-impl StoreClock {
-    pub(crate) fn new(injected: Option<Clock>) -> Self {
-        let anchor = Anchor { time: 0, at: Moment::now() };
+impl PgClock {
+    pub(crate) fn new(injected: Option<ClockFn>) -> Self {
+        let anchor = Anchor { time: 0, at: MonotonicTime::now() };
         Self { injected, anchor: Mutex::new(anchor), latest: AtomicI64::new(0) }
     }
 
@@ -52,12 +52,12 @@ impl StoreClock {
 
     /// Learns the time of the database from a call that was sent at `sent`; the middle of the call is the best guess.
     /// Returns the time for callers.
-    pub(crate) fn observe(&self, time: i64, sent: Moment) -> Millis {
+    pub(crate) fn observe(&self, time: i64, sent: MonotonicTime) -> Millis {
         if self.injected.is_some() {
             return self.now();
         }
         let half = milliseconds(sent.elapsed() / 2);
-        let anchor = Anchor { time: time.saturating_add(half), at: Moment::now() };
+        let anchor = Anchor { time: time.saturating_add(half), at: MonotonicTime::now() };
         *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = anchor;
         self.at_least(time)
     }
@@ -71,8 +71,8 @@ fn milliseconds(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
-impl fmt::Debug for StoreClock {
+impl fmt::Debug for PgClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("StoreClock").field(&self.now()).finish()
+        f.debug_tuple("PgClock").field(&self.now()).finish()
     }
 }

@@ -19,13 +19,13 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::clock::Moment;
-use crate::fault::{Failure, Fault, Nature};
+use crate::clock::MonotonicTime;
+use crate::fault::{PgFailure, PgFailureKind, PgFault};
 use crate::tls;
-use crate::url::{Options, SCHEMA_DEFAULT};
+use crate::url::{PostgresOptions, SCHEMA_DEFAULT};
 
 /// Values of a statement with their types, which saves the round trip that would ask for the types.
-pub(crate) type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+pub(crate) type TypedValues<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
 /// Most attempts of one call.
 const ATTEMPTS_MAX: u32 = 6;
@@ -48,28 +48,28 @@ const LIVENESS_SETTINGS: &str = "-c jit=off -c default_transaction_isolation=rea
     -c tcp_user_timeout=5000 -c idle_session_timeout=0";
 
 /// The server, database and schema of connections.
-pub(crate) struct Target {
-    pub(crate) options: Options,
+pub(crate) struct ConnectionTarget {
+    pub(crate) options: PostgresOptions,
     tls: Option<MakeRustlsConnect>,
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for ConnectionTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("ConnectionTarget").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
 /// The purpose of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum SessionRole {
     /// Statements, perhaps through a pooler.
     Work,
     /// Locks of nodes; never through a pooler.
     Liveness,
 }
 
-impl Target {
-    pub(crate) fn new(options: Options) -> Result<Self, StoreError> {
+impl ConnectionTarget {
+    pub(crate) fn new(options: PostgresOptions) -> Result<Self, StoreError> {
         let tls = match options.config.get_ssl_mode() {
             SslMode::Disable => None,
             _ => Some(tls::connector(options.root_cert.as_deref())?),
@@ -85,12 +85,12 @@ impl Target {
         }
     }
 
-    fn config(&self, role: Role) -> Config {
+    fn config(&self, role: SessionRole) -> Config {
         let mut config = self.options.config.clone();
         let settings = match role {
-            Role::Liveness => LIVENESS_SETTINGS,
-            Role::Work if self.options.pooler => return config,
-            Role::Work => SETTINGS,
+            SessionRole::Liveness => LIVENESS_SETTINGS,
+            SessionRole::Work if self.options.pooler => return config,
+            SessionRole::Work => SETTINGS,
         };
         let settings = [settings, config.get_options().unwrap_or_default()].join(" ");
         config
@@ -99,7 +99,7 @@ impl Target {
             .keepalives_interval(Duration::from_secs(2));
         config.keepalives_retries(3).tcp_user_timeout(Duration::from_secs(10));
         match (&self.options.direct, role) {
-            (Some((host, port)), Role::Liveness) => past_pooler(&config, host, *port),
+            (Some((host, port)), SessionRole::Liveness) => past_pooler(&config, host, *port),
             _ => config,
         }
     }
@@ -113,14 +113,14 @@ impl Target {
     /// Opens a connection and serves it until it ends. Passes notifications to `on_message`, and none at the end.
     pub(crate) async fn connect<F>(
         &self,
-        role: Role,
+        role: SessionRole,
         on_message: F,
-    ) -> Result<(Client, ConnectionGuard), Fault>
+    ) -> Result<(Client, ConnectionGuard), PgFault>
     where
         F: FnMut(Option<Notification>) + Send + 'static,
     {
         let config = self.config(role);
-        let failed = |error: tokio_postgres::Error| Fault::connecting(&error, self.options.pooler);
+        let failed = |error: tokio_postgres::Error| PgFault::connecting(&error, self.options.pooler);
         let limit = self.connect_limit();
         let connecting = async {
             match &self.tls {
@@ -176,8 +176,8 @@ fn past_pooler(config: &Config, host: &str, port: u16) -> Config {
     direct
 }
 
-fn unreachable_server(message: String) -> Fault {
-    Fault::Unreachable(Failure { nature: Nature::Passing, message })
+fn unreachable_server(message: String) -> PgFault {
+    PgFault::Unreachable(PgFailure { kind: PgFailureKind::Passing, message })
 }
 
 /// Ends the connection when it is dropped.
@@ -215,22 +215,22 @@ where
 
 /// An open connection.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct OpenSession {
     client: Client,
     prepared: Option<Mutex<HashMap<String, Statement>>>,
     timeout: Duration,
     _guard: ConnectionGuard,
 }
 
-impl Session {
-    fn new(client: Client, guard: ConnectionGuard, options: &Options) -> Self {
+impl OpenSession {
+    fn new(client: Client, guard: ConnectionGuard, options: &PostgresOptions) -> Self {
         // Behind a pooler, the next transaction may have a session without the prepared statement.
         let prepared = (!options.pooler).then(Mutex::default);
         Self { client, prepared, timeout: options.call_timeout, _guard: guard }
     }
 
     /// Runs a statement once.
-    async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
+    async fn query(&self, sql: &str, values: TypedValues<'_>) -> Result<Vec<Row>, PgFault> {
         let asking = async {
             let Some(prepared) = &self.prepared else { return self.client.query_typed(sql, values).await };
             let known = prepared.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();
@@ -242,15 +242,15 @@ impl Session {
             self.client.query(&statement, &bare).await
         };
         match tokio::time::timeout(self.timeout, asking).await {
-            Ok(answer) => answer.map_err(|error| Fault::answering(&error)),
-            Err(_) => Err(Fault::Lost(format!("no answer within {:?}", self.timeout))),
+            Ok(answer) => answer.map_err(|error| PgFault::answering(&error)),
+            Err(_) => Err(PgFault::Lost(format!("no answer within {:?}", self.timeout))),
         }
     }
 
     async fn prepare(
         &self,
         sql: &str,
-        values: Values<'_>,
+        values: TypedValues<'_>,
         prepared: &Mutex<HashMap<String, Statement>>,
     ) -> Result<Statement, tokio_postgres::Error> {
         let types: Vec<Type> = values.iter().map(|(_, kind)| kind.clone()).collect();
@@ -265,21 +265,21 @@ impl Session {
 }
 
 /// A connection that is opened when needed, and opened again when lost.
-pub(crate) struct Connection {
-    target: Arc<Target>,
+pub(crate) struct PgConnection {
+    target: Arc<ConnectionTarget>,
     /// The runtime that serves the connection: the runtime of a caller may end before it.
     runtime: Handle,
-    session: tokio::sync::Mutex<Option<Arc<Session>>>,
+    session: tokio::sync::Mutex<Option<Arc<OpenSession>>>,
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for PgConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").finish_non_exhaustive()
+        f.debug_struct("PgConnection").finish_non_exhaustive()
     }
 }
 
-impl Connection {
-    pub(crate) fn new(target: Arc<Target>, runtime: Handle) -> Self {
+impl PgConnection {
+    pub(crate) fn new(target: Arc<ConnectionTarget>, runtime: Handle) -> Self {
         Self { target, runtime, session: tokio::sync::Mutex::default() }
     }
 
@@ -288,7 +288,7 @@ impl Connection {
         !self.target.options.pooler
     }
 
-    async fn session(&self) -> Result<Arc<Session>, Fault> {
+    async fn session(&self) -> Result<Arc<OpenSession>, PgFault> {
         // Callers wait here while another caller opens the connection, one after the other.
         let limit = self.target.connect_limit();
         let Ok(mut current) = tokio::time::timeout(limit, self.session.lock()).await else {
@@ -298,17 +298,17 @@ impl Connection {
             return Ok(Arc::clone(session));
         }
         let target = Arc::clone(&self.target);
-        let connecting = self.runtime.spawn(async move { target.connect(Role::Work, drop).await });
+        let connecting = self.runtime.spawn(async move { target.connect(SessionRole::Work, drop).await });
         let (client, guard) = match connecting.await {
             Ok(opened) => opened?,
             Err(_) => return Err(unreachable_server("the runtime of this store has shut down".to_owned())),
         };
-        let session = Arc::new(Session::new(client, guard, &self.target.options));
+        let session = Arc::new(OpenSession::new(client, guard, &self.target.options));
         *current = Some(Arc::clone(&session));
         Ok(session)
     }
 
-    async fn drop_session(&self, lost: &Arc<Session>) {
+    async fn drop_session(&self, lost: &Arc<OpenSession>) {
         let mut current = self.session.lock().await;
         if current.as_ref().is_some_and(|session| Arc::ptr_eq(session, lost)) {
             *current = None;
@@ -316,24 +316,24 @@ impl Connection {
     }
 
     /// Runs a statement. Repeats it a few times if the server certainly did nothing, unless it took long.
-    pub(crate) async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
+    pub(crate) async fn query(&self, sql: &str, values: TypedValues<'_>) -> Result<Vec<Row>, PgFault> {
         self.with_retries(sql, values, |fault| fault.may_pass()).await
     }
 
     /// Runs a statement that changes nothing. Repeats it after a lost response too.
-    pub(crate) async fn read(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, StoreError> {
-        let again = |fault: &Fault| fault.may_pass() || matches!(fault, Fault::Lost(_));
+    pub(crate) async fn read(&self, sql: &str, values: TypedValues<'_>) -> Result<Vec<Row>, StoreError> {
+        let again = |fault: &PgFault| fault.may_pass() || matches!(fault, PgFault::Lost(_));
         self.with_retries(sql, values, again).await.map_err(|fault| fault.to_read_error())
     }
 
     async fn with_retries(
         &self,
         sql: &str,
-        values: Values<'_>,
-        again: impl Fn(&Fault) -> bool,
-    ) -> Result<Vec<Row>, Fault> {
+        values: TypedValues<'_>,
+        again: impl Fn(&PgFault) -> bool,
+    ) -> Result<Vec<Row>, PgFault> {
         let sql = self.target.sql(sql);
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         let mut attempts = 0;
         let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
         loop {
@@ -351,7 +351,7 @@ impl Connection {
         }
     }
 
-    async fn once(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
+    async fn once(&self, sql: &str, values: TypedValues<'_>) -> Result<Vec<Row>, PgFault> {
         let session = self.session().await?;
         let answer = session.query(sql, values).await;
         if let Err(fault) = &answer
@@ -366,33 +366,38 @@ impl Connection {
 /// An open liveness session.
 #[derive(Debug)]
 pub(crate) struct LivenessSession {
-    session: Session,
-    since: Moment,
+    session: OpenSession,
+    since: MonotonicTime,
     is_first: bool,
     lost: Notify,
 }
 
 impl LivenessSession {
-    pub(crate) fn new(client: Client, guard: ConnectionGuard, is_first: bool, options: &Options) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        guard: ConnectionGuard,
+        is_first: bool,
+        options: &PostgresOptions,
+    ) -> Self {
         let timeout = options.call_timeout.min(LIVENESS_TIMEOUT);
-        let session = Session { timeout, ..Session::new(client, guard, options) };
-        Self { session, since: Moment::now(), is_first, lost: Notify::new() }
+        let session = OpenSession { timeout, ..OpenSession::new(client, guard, options) };
+        Self { session, since: MonotonicTime::now(), is_first, lost: Notify::new() }
     }
 
-    pub(crate) async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
+    pub(crate) async fn query(&self, sql: &str, values: TypedValues<'_>) -> Result<Vec<Row>, PgFault> {
         let answer = self.session.query(sql, values).await;
-        if answer.as_ref().is_err_and(Fault::ends_session) {
+        if answer.as_ref().is_err_and(PgFault::ends_session) {
             self.lost.notify_one();
         }
         answer
     }
 
     /// Runs statements without values and results.
-    pub(crate) async fn execute(&self, sql: &str) -> Result<(), Fault> {
+    pub(crate) async fn execute(&self, sql: &str) -> Result<(), PgFault> {
         let limit = self.session.timeout;
         match tokio::time::timeout(limit, self.session.client.batch_execute(sql)).await {
-            Ok(answer) => answer.map_err(|error| Fault::answering(&error)),
-            Err(_) => Err(Fault::Lost(format!("no answer within {limit:?}"))),
+            Ok(answer) => answer.map_err(|error| PgFault::answering(&error)),
+            Err(_) => Err(PgFault::Lost(format!("no answer within {limit:?}"))),
         }
     }
 

@@ -10,27 +10,27 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// Why a call failed.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum PgFault {
     /// There was no connection, so nothing was sent.
-    Unreachable(Failure),
+    Unreachable(PgFailure),
     /// The statement was sent, but no response came.
     Lost(String),
     /// The server refused the statement, which had no effect.
-    Refused(Failure),
+    Refused(PgFailure),
     /// A record cannot be decoded.
     Damaged(String),
 }
 
 /// The error of the server, or of the connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    pub(crate) nature: Nature,
+pub(crate) struct PgFailure {
+    pub(crate) kind: PgFailureKind,
     pub(crate) message: String,
 }
 
 /// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Nature {
+pub(crate) enum PgFailureKind {
     /// Transient: a deadlock, a server that starts.
     Passing,
     /// Another transaction held a lock for longer than the lock timeout.
@@ -57,7 +57,7 @@ pub(crate) enum Nature {
     Other,
 }
 
-impl Nature {
+impl PgFailureKind {
     /// Classifies an error by its code.
     fn of(state: &SqlState) -> Self {
         let passing = [
@@ -116,19 +116,21 @@ pub(crate) fn message(error: &tokio_postgres::Error) -> String {
     message
 }
 
-impl Fault {
+impl PgFault {
     /// The fault of a failed connection attempt. `pooled` says whether the URL names a pooler.
     pub(crate) fn connecting(error: &tokio_postgres::Error, pooled: bool) -> Self {
-        let nature = match error.as_db_error() {
+        let kind = match error.as_db_error() {
             // Postgres itself accepts our startup message.
-            Some(db_error) if *db_error.code() == SqlState::PROTOCOL_VIOLATION && !pooled => Nature::Shared,
-            Some(db_error) => Nature::of(db_error.code()),
-            None if is_about_certificates(error) => Nature::Certificate,
+            Some(db_error) if *db_error.code() == SqlState::PROTOCOL_VIOLATION && !pooled => {
+                PgFailureKind::Shared
+            }
+            Some(db_error) => PgFailureKind::of(db_error.code()),
+            None if is_about_certificates(error) => PgFailureKind::Certificate,
             // The driver found that the URL lacks a password.
-            None if message(error).contains("password") => Nature::Login,
-            None => Nature::Passing,
+            None if message(error).contains("password") => PgFailureKind::Login,
+            None => PgFailureKind::Passing,
         };
-        Self::Unreachable(Failure { nature, message: message(error) })
+        Self::Unreachable(PgFailure { kind, message: message(error) })
     }
 
     /// The fault of a statement that was sent.
@@ -138,13 +140,13 @@ impl Fault {
             // An error rolls back the transaction of the statement. A fatal error may come after the commit, and so may
             // the error of a pooler that lost its connection.
             Some(db_error) if !is_fatal(db_error) && !db_error.code().code().starts_with("08") => {
-                Self::Refused(Failure { nature: Nature::of(db_error.code()), message })
+                Self::Refused(PgFailure { kind: PgFailureKind::of(db_error.code()), message })
             }
             Some(_) => Self::Lost(message),
             None if error.is_closed() || error.source().is_some_and(|cause| cause.is::<std::io::Error>()) => {
                 Self::Lost(message)
             }
-            None => Self::Refused(Failure { nature: Nature::Other, message }),
+            None => Self::Refused(PgFailure { kind: PgFailureKind::Other, message }),
         }
     }
 
@@ -158,7 +160,10 @@ impl Fault {
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable(failure) | Self::Refused(failure) => {
-                matches!(failure.nature, Nature::Passing | Nature::Crowded | Nature::ReadOnly)
+                matches!(
+                    failure.kind,
+                    PgFailureKind::Passing | PgFailureKind::Crowded | PgFailureKind::ReadOnly
+                )
             }
             Self::Lost(_) | Self::Damaged(_) => false,
         }
@@ -166,14 +171,14 @@ impl Fault {
 
     /// Whether no connection is left.
     pub(crate) fn is_crowded(&self) -> bool {
-        matches!(self, Self::Unreachable(failure) if failure.nature == Nature::Crowded)
+        matches!(self, Self::Unreachable(failure) if failure.kind == PgFailureKind::Crowded)
     }
 
     /// Whether the connection is unusable after it.
     pub(crate) fn ends_session(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Lost(_) => true,
-            Self::Refused(failure) => failure.nature == Nature::ReadOnly,
+            Self::Refused(failure) => failure.kind == PgFailureKind::ReadOnly,
             Self::Damaged(_) => false,
         }
     }
@@ -196,46 +201,46 @@ impl Fault {
     }
 }
 
-impl Failure {
+impl PgFailure {
     fn to_error(&self, doing: &'static str) -> StoreError {
         let message = &self.message;
         let source = || message.clone().into();
-        let (code, what, hint) = match self.nature {
-            Nature::Passing | Nature::Held | Nature::Crowded => {
+        let (code, what, hint) = match self.kind {
+            PgFailureKind::Passing | PgFailureKind::Held | PgFailureKind::Crowded => {
                 return StoreError::Busy { doing, source: source() };
             }
-            Nature::ReadOnly => {
+            PgFailureKind::ReadOnly => {
                 let source = format!("{message}; is this a standby, or is a failover in progress?").into();
                 return StoreError::Busy { doing, source };
             }
-            Nature::Full => return StoreError::Full { doing, source: source() },
-            Nature::Other => return StoreError::Damaged { detail: message.clone() },
-            Nature::Login => (
+            PgFailureKind::Full => return StoreError::Full { doing, source: source() },
+            PgFailureKind::Other => return StoreError::Damaged { detail: message.clone() },
+            PgFailureKind::Login => (
                 "GS0213",
                 "Postgres rejects this login",
                 "check user and password in the URL, and the server's pg_hba.conf",
             ),
-            Nature::NoDatabase => (
+            PgFailureKind::NoDatabase => (
                 "GS0213",
                 "the database does not exist",
                 "create it (createdb NAME), or name another one in the URL",
             ),
-            Nature::Certificate => (
+            PgFailureKind::Certificate => (
                 "GS0213",
                 "cannot verify the server's certificate",
                 "pass its issuer's certificate with sslrootcert=FILE; on a network that you trust, use sslmode=disable",
             ),
-            Nature::Rights => (
+            PgFailureKind::Rights => (
                 "GS0214",
                 "this user lacks a privilege in the database",
                 "grant the privileges that docs/guides/from-one-machine-to-many.md lists, or use another user",
             ),
-            Nature::Shared => (
+            PgFailureKind::Shared => (
                 "GS0215",
                 "a pooler between this process and Postgres shares sessions",
                 "add pooler=transaction to the URL, and direct=HOST:PORT to detect dead nodes at once",
             ),
-            Nature::NoSchema => (
+            PgFailureKind::NoSchema => (
                 "GS0205",
                 "tables or functions of the store are missing",
                 "the schema may have been dropped: restore it from a backup, or run goldseam store migrate",

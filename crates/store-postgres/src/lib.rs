@@ -14,7 +14,7 @@
 //!
 //! | layer | module | holds |
 //! |---|---|---|
-//! | basics | [`url`], `clock` | `postgres://…?schema=…&pooler=transaction`, [`Options`]; the database's time |
+//! | basics | [`url`], `clock` | `postgres://…?schema=…&pooler=transaction`, [`PostgresOptions`]; the database's time |
 //! | | `fault`, `sql` | SQLSTATEs as [`StoreError`](goldseam_store::StoreError); columns, statements |
 //! | | `watch`, `advisory_lock` | waiting for changes; keys of advisory locks |
 //! | connections | `tls`, `connection` | certificates; connections that are opened again when lost |
@@ -57,4 +57,4 @@ mod writer;
 
 pub use migrate::latest as schema_latest;
 pub use store::PostgresStore;
-pub use url::Options;
+pub use url::PostgresOptions;

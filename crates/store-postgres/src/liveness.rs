@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use goldseam_core::NodeId;
+use goldseam_store::ChangeMark;
 use goldseam_store::backoff::{Backoff, jittered};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, oneshot, watch};
@@ -17,9 +18,8 @@ use tokio_postgres::Notification;
 use tokio_postgres::types::Type;
 
 use crate::advisory_lock::key_of;
-use crate::connection::{LivenessSession, Role, Target};
-use crate::fault::{Failure, Fault, Nature};
-use crate::watch::Watch;
+use crate::connection::{ConnectionTarget, LivenessSession, SessionRole};
+use crate::fault::{PgFailure, PgFailureKind, PgFault};
 
 const LOCK: &str = "SELECT pg_try_advisory_lock(k) FROM unnest($1::bigint[]) AS k";
 const UNLOCK: &str = "SELECT pg_advisory_unlock($1)";
@@ -40,7 +40,7 @@ type Pulses = BTreeMap<NodeId, i64>;
 
 /// The handle of the thread that keeps the session open.
 #[derive(Debug)]
-pub(crate) struct Liveness {
+pub(crate) struct LivenessHandle {
     handle: Handle,
     session: watch::Receiver<Option<Arc<LivenessSession>>>,
     pulses: Arc<Mutex<Pulses>>,
@@ -48,15 +48,15 @@ pub(crate) struct Liveness {
     _stop: oneshot::Sender<()>,
 }
 
-impl Liveness {
+impl LivenessHandle {
     /// Starts the thread.
-    pub(crate) fn start(target: Arc<Target>, watch: Arc<Watch>) -> std::io::Result<Self> {
+    pub(crate) fn start(target: Arc<ConnectionTarget>, mark: Arc<ChangeMark>) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let (current, session) = watch::channel(None);
         let pulses: Arc<Mutex<Pulses>> = Arc::default();
-        let keeper = SessionKeeper { target, watch, current, pulses: Arc::clone(&pulses) };
+        let keeper = SessionKeeper { target, mark, current, pulses: Arc::clone(&pulses) };
         std::thread::Builder::new().name("goldseam-postgres-live".to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
@@ -83,7 +83,7 @@ impl Liveness {
     }
 
     /// Unlocks a key in the session.
-    pub(crate) async fn unlock(&self, key: i64) -> Result<(), Fault> {
+    pub(crate) async fn unlock(&self, key: i64) -> Result<(), PgFault> {
         self.on_session(
             move |session| async move { session.query(UNLOCK, &[(&key, Type::INT8)]).await.map(drop) },
         )
@@ -99,11 +99,11 @@ impl Liveness {
     }
 
     /// Runs `act` in the session, on the thread of the session.
-    pub(crate) async fn on_session<T, F, Fut>(&self, act: F) -> Result<T, Fault>
+    pub(crate) async fn on_session<T, F, Fut>(&self, act: F) -> Result<T, PgFault>
     where
         T: Send + 'static,
         F: FnOnce(Arc<LivenessSession>) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T, Fault>> + Send + 'static,
+        Fut: Future<Output = Result<T, PgFault>> + Send + 'static,
     {
         let mut session = self.session.clone();
         let acting = self.handle.spawn(async move {
@@ -122,8 +122,8 @@ impl Liveness {
     }
 }
 
-fn unreachable_session(message: &str) -> Fault {
-    Fault::Unreachable(Failure { nature: Nature::Passing, message: message.to_owned() })
+fn unreachable_session(message: &str) -> PgFault {
+    PgFault::Unreachable(PgFailure { kind: PgFailureKind::Passing, message: message.to_owned() })
 }
 
 /// The key of a node's lock.
@@ -133,8 +133,8 @@ pub(crate) fn pulse_key(schema: &str, node: &NodeId) -> i64 {
 
 /// The work of the thread.
 struct SessionKeeper {
-    target: Arc<Target>,
-    watch: Arc<Watch>,
+    target: Arc<ConnectionTarget>,
+    mark: Arc<ChangeMark>,
     current: watch::Sender<Option<Arc<LivenessSession>>>,
     pulses: Arc<Mutex<Pulses>>,
 }
@@ -157,14 +157,14 @@ impl SessionKeeper {
             };
             is_first = false;
             // Notifications were lost meanwhile.
-            self.watch.bump();
+            self.mark.bump();
             tokio::time::sleep(pause).await;
         }
     }
 
     /// Opens a session and keeps it until it is lost.
-    async fn hold_session(&self, is_first: bool) -> Result<(), Fault> {
-        let watch = Arc::clone(&self.watch);
+    async fn hold_session(&self, is_first: bool) -> Result<(), PgFault> {
+        let mark = Arc::clone(&self.mark);
         let pulses = Arc::clone(&self.pulses);
         let ended = Arc::new(Notify::new());
         let end = Arc::clone(&ended);
@@ -173,12 +173,12 @@ impl SessionKeeper {
             Some(note) => {
                 let pulses = pulses.lock().unwrap_or_else(PoisonError::into_inner);
                 if !pulses.keys().any(|node| node.as_str() == note.payload()) {
-                    watch.bump();
+                    mark.bump();
                 }
             }
             None => end.notify_one(),
         };
-        let (client, guard) = self.target.connect(Role::Liveness, on_message).await?;
+        let (client, guard) = self.target.connect(SessionRole::Liveness, on_message).await?;
         let session = Arc::new(LivenessSession::new(client, guard, is_first, &self.target.options));
         let keys: Vec<i64> =
             self.pulses.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect();
@@ -187,7 +187,7 @@ impl SessionKeeper {
         }
         session.execute(&["LISTEN ", &self.target.options.schema].concat()).await?;
         self.current.send_replace(Some(Arc::clone(&session)));
-        self.watch.bump();
+        self.mark.bump();
         tokio::select! {
             () = ended.notified() => {}
             () = session.lost() => {}

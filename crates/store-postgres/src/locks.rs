@@ -6,9 +6,9 @@ use goldseam_store::{Expect, LockFilter, Page, RecordKind, StoreError, Unreadabl
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::Type;
 
-use crate::connection::Connection;
-use crate::fault::Fault;
-use crate::sql::{Query, column, json, json_text, sql_int};
+use crate::connection::PgConnection;
+use crate::fault::PgFault;
+use crate::sql::{PgQuery, column, json, json_text, sql_int};
 
 const PUT: &str = "SELECT goldseam.put_lock($1, $2)";
 const SELECT: &str = "SELECT row_to_json(l)::text FROM goldseam.locks AS l WHERE true";
@@ -40,8 +40,8 @@ impl LockRow {
         })
     }
 
-    fn parse(text: &str) -> Result<Lock, Fault> {
-        let damaged = |error: &dyn std::fmt::Display| Fault::unreadable("a lock", error);
+    fn parse(text: &str) -> Result<Lock, PgFault> {
+        let damaged = |error: &dyn std::fmt::Display| PgFault::unreadable("a lock", error);
         let flat: Self = serde_json::from_str(text).map_err(|error| damaged(&error))?;
         Ok(Lock {
             name: flat.name.try_into().map_err(|error| damaged(&error))?,
@@ -58,7 +58,7 @@ impl LockRow {
 
 /// Writes a lock if it is as expected, else returns the stored one.
 pub(crate) async fn put(
-    connection: &Connection,
+    connection: &PgConnection,
     lock: &Lock,
     expect: Expect,
 ) -> Result<Written<Lock>, StoreError> {
@@ -70,7 +70,7 @@ pub(crate) async fn put(
     };
     let write = async {
         let answer = connection.query(PUT, &[(&flat as _, Type::JSONB), (&version as _, Type::INT8)]).await?;
-        let row = answer.first().ok_or_else(|| Fault::Damaged("put_lock returned no row".to_owned()))?;
+        let row = answer.first().ok_or_else(|| PgFault::Damaged("put_lock returned no row".to_owned()))?;
         let lost: Option<String> = column(row, 0)?;
         Ok(match lost.as_deref() {
             None => Written::Done,
@@ -78,12 +78,12 @@ pub(crate) async fn put(
             Some(text) => Written::Lost(seen(text)),
         })
     };
-    write.await.map_err(|fault: Fault| fault.to_error("writing a lock"))
+    write.await.map_err(|fault: PgFault| fault.to_error("writing a lock"))
 }
 
 /// Lists locks in order of name.
-pub(crate) async fn list(connection: &Connection, filter: &LockFilter) -> Result<Vec<Lock>, StoreError> {
-    let mut query = Query::new(SELECT);
+pub(crate) async fn list(connection: &PgConnection, filter: &LockFilter) -> Result<Vec<Lock>, StoreError> {
+    let mut query = PgQuery::new(SELECT);
     query.add_text(" AND l.name = ", filter.name.as_ref().map(|name| name.as_str()));
     query.add_number(" AND l.holder IS NOT NULL AND l.expires_at <= ", filter.stale_at.map(|at| at.0));
     query.add_texts(
@@ -94,7 +94,7 @@ pub(crate) async fn list(connection: &Connection, filter: &LockFilter) -> Result
     query.add_number(" ORDER BY l.name LIMIT ", Some(filter.limit.into()));
     let rows = connection.read(&query.sql, &query.values()).await?;
     let lock = |row: &tokio_postgres::Row| Ok(seen(column(row, 0)?));
-    let locks = rows.iter().map(lock).filter_map(Result::transpose).collect::<Result<_, Fault>>();
+    let locks = rows.iter().map(lock).filter_map(Result::transpose).collect::<Result<_, PgFault>>();
     locks.map_err(|fault| fault.to_read_error())
 }
 
@@ -105,25 +105,25 @@ fn seen(text: &str) -> Option<Lock> {
 
 fn name_of(text: &str) -> Option<String> {
     #[derive(Deserialize)]
-    struct Named {
+    struct LockNameOnly {
         name: String,
     }
-    serde_json::from_str(text).ok().map(|named: Named| named.name)
+    serde_json::from_str(text).ok().map(|named: LockNameOnly| named.name)
 }
 
 /// Reads the next locks in order of name. Returns the unreadable ones.
 pub(crate) async fn unreadable(
-    connection: &Connection,
+    connection: &PgConnection,
     after: &str,
     limit: u32,
 ) -> Result<Page<Unreadable>, StoreError> {
-    let mut query = Query::new(SELECT);
+    let mut query = PgQuery::new(SELECT);
     query.add_text(" AND l.name > ", Some(after));
     query.add_number(" ORDER BY l.name LIMIT ", Some(limit.into()));
     let rows = connection.read(&query.sql, &query.values()).await?;
     let mut page = Page::default();
     for row in &rows {
-        let text: &str = column(row, 0).map_err(|fault: Fault| fault.to_read_error())?;
+        let text: &str = column(row, 0).map_err(|fault: PgFault| fault.to_read_error())?;
         let name = name_of(text).unwrap_or_default();
         if let Err(fault) = LockRow::parse(text) {
             page.items.push(Unreadable::new(RecordKind::Lock, name.clone(), fault.to_read_error()));

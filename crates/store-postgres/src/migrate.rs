@@ -3,21 +3,15 @@
 //! Invariant: all missing migrations are applied in one transaction under an advisory lock, and the schema is read
 //! inside it, so any number of nodes may start at once.
 
-use goldseam_core::Hash;
 use goldseam_store::StoreError;
 use goldseam_store::crash_points::reach;
+use goldseam_store::schema::{Migration, check_applied};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
-use crate::connection::{Target, Values};
-use crate::fault::{Fault, refused};
+use crate::connection::{ConnectionTarget, TypedValues};
+use crate::fault::{PgFault, refused};
 use crate::sql::column;
-
-/// One step from a schema to the next.
-struct Migration {
-    number: i64,
-    sql: &'static str,
-}
 
 const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, sql: include_str!("../migrations/0001_init.sql") },
@@ -52,7 +46,7 @@ pub fn latest() -> i64 {
 
 /// The properties of a server and its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ServerFacts {
     /// The `server_version_num` of the server.
     pub(crate) server: i32,
     encoding: String,
@@ -64,24 +58,27 @@ pub(crate) struct Found {
 /// Runs a statement on a dedicated connection.
 pub(crate) async fn ask(
     client: &Client,
-    target: &Target,
+    target: &ConnectionTarget,
     sql: &str,
-    values: Values<'_>,
-) -> Result<Vec<Row>, Fault> {
-    client.query_typed(&target.sql(sql), values).await.map_err(|error| Fault::answering(&error))
+    values: TypedValues<'_>,
+) -> Result<Vec<Row>, PgFault> {
+    client.query_typed(&target.sql(sql), values).await.map_err(|error| PgFault::answering(&error))
 }
 
-async fn execute(client: &Client, target: &Target, sql: &str) -> Result<(), Fault> {
-    client.batch_execute(&target.sql(sql)).await.map_err(|error| Fault::answering(&error))
+async fn execute(client: &Client, target: &ConnectionTarget, sql: &str) -> Result<(), PgFault> {
+    client.batch_execute(&target.sql(sql)).await.map_err(|error| PgFault::answering(&error))
 }
 
 /// Refuses an unusable server or schema. Changes nothing. Returns the number of the schema.
-pub(crate) async fn identify(client: &Client, target: &Target) -> Result<(Found, i64), StoreError> {
-    let failed = |fault: Fault| fault.to_read_error();
+pub(crate) async fn identify(
+    client: &Client,
+    target: &ConnectionTarget,
+) -> Result<(ServerFacts, i64), StoreError> {
+    let failed = |fault: PgFault| fault.to_read_error();
     let schema = &target.options.schema;
     let rows = ask(client, target, INSPECT, &[(schema, Type::TEXT)]).await.map_err(failed)?;
     let read = |row: &Row| {
-        Ok(Found {
+        Ok(ServerFacts {
             server: column(row, 0)?,
             encoding: column(row, 1)?,
             exists: column(row, 2)?,
@@ -98,13 +95,13 @@ pub(crate) async fn identify(client: &Client, target: &Target) -> Result<(Found,
     }
     let rows = ask(client, target, HASHES, &[]).await.map_err(failed)?;
     let hashes =
-        rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect::<Result<Vec<_>, Fault>>();
+        rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect::<Result<Vec<_>, PgFault>>();
     let number = newest_known(&hashes.map_err(failed)?, target)?;
     Ok((found, number))
 }
 
 /// Refuses an old server, another encoding, and a schema of another program.
-fn check_usable(found: &Found, target: &Target) -> Result<(), StoreError> {
+fn check_usable(found: &ServerFacts, target: &ConnectionTarget) -> Result<(), StoreError> {
     if found.server < SERVER_OLDEST {
         let major = found.server / 10_000;
         let oldest = SERVER_OLDEST / 10_000;
@@ -133,7 +130,7 @@ fn check_usable(found: &Found, target: &Target) -> Result<(), StoreError> {
 }
 
 /// Returns the number of the newest applied migration. All applied migrations must be known.
-fn newest_known(applied: &[(i64, String)], target: &Target) -> Result<i64, StoreError> {
+fn newest_known(applied: &[(i64, String)], target: &ConnectionTarget) -> Result<i64, StoreError> {
     let newest = applied.last().map_or(0, |(number, _)| *number);
     let place = target.options.place();
     if newest > latest() {
@@ -143,21 +140,12 @@ fn newest_known(applied: &[(i64, String)], target: &Target) -> Result<i64, Store
             "use a newer goldseam; an older one must not write to a schema that it does not know",
         ));
     }
-    for (number, applied) in applied {
-        let known = MIGRATIONS.iter().find(|migration| migration.number == *number);
-        if known.is_none_or(|migration| hash(migration) != *applied) {
-            return Err(refused(
-                "GS0204",
-                format!("migration {number} of {place} differs from this program's"),
-                "use the goldseam release that created this schema; a released migration never changes",
-            ));
-        }
-    }
+    check_applied(MIGRATIONS, applied, &place)?;
     Ok(newest)
 }
 
 /// Refuses a missing or older schema. Changes nothing.
-pub(crate) async fn refuse_older(client: &Client, target: &Target) -> Result<(), StoreError> {
+pub(crate) async fn refuse_older(client: &Client, target: &ConnectionTarget) -> Result<(), StoreError> {
     let (_, number) = identify(client, target).await?;
     let place = target.options.place();
     match number {
@@ -176,12 +164,12 @@ pub(crate) async fn refuse_older(client: &Client, target: &Target) -> Result<(),
 }
 
 /// Applies missing migrations. Returns the number of the schema before.
-pub(crate) async fn apply(client: &Client, target: &Target) -> Result<i64, StoreError> {
+pub(crate) async fn apply(client: &Client, target: &ConnectionTarget) -> Result<i64, StoreError> {
     let (_, before) = identify(client, target).await?;
     if before == latest() {
         return Ok(before);
     }
-    let failed = |fault: Fault| fault.to_error("migrating");
+    let failed = |fault: PgFault| fault.to_error("migrating");
     execute(client, target, BEGIN).await.map_err(failed)?;
     let key = lock_key(&target.options.schema);
     ask(client, target, LOCK, &[(&key, Type::INT8)]).await.map_err(failed)?;
@@ -195,7 +183,7 @@ pub(crate) async fn apply(client: &Client, target: &Target) -> Result<i64, Store
     for migration in MIGRATIONS.iter().filter(|migration| migration.number > from) {
         reach("migration");
         execute(client, target, migration.sql).await.map_err(failed)?;
-        let values = [(&migration.number as _, Type::INT8), (&hash(migration) as _, Type::TEXT)];
+        let values = [(&migration.number as _, Type::INT8), (&migration.hash() as _, Type::TEXT)];
         ask(client, target, APPLIED, &values).await.map_err(failed)?;
     }
     reach("migrations-commit");
@@ -204,13 +192,9 @@ pub(crate) async fn apply(client: &Client, target: &Target) -> Result<i64, Store
     Ok(from)
 }
 
-async fn create_schema(client: &Client, target: &Target) -> Result<(), Fault> {
+async fn create_schema(client: &Client, target: &ConnectionTarget) -> Result<(), PgFault> {
     // The URL parser has checked the name, which needs no quotes.
     execute(client, target, &["CREATE SCHEMA ", &target.options.schema].concat()).await
-}
-
-fn hash(migration: &Migration) -> String {
-    Hash::of(migration.sql.as_bytes()).to_string()
 }
 
 /// The key of the advisory lock of migrations.
@@ -224,8 +208,9 @@ mod tests {
 
     #[test]
     fn refuses_servers_older_than_the_oldest_supported() {
-        let target = Target::new(crate::url::parse("postgres://127.0.0.1/orders").unwrap()).unwrap();
-        let server = |server: i32| Found {
+        let target =
+            ConnectionTarget::new(crate::url::parse("postgres://127.0.0.1/orders").unwrap()).unwrap();
+        let server = |server: i32| ServerFacts {
             server,
             encoding: "UTF8".to_owned(),
             exists: false,

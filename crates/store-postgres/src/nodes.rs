@@ -7,8 +7,8 @@ use goldseam_core::{Millis, NodeId};
 use goldseam_store::{NodeRecord, NodeSeen, NodeState, Page, Pulse, RecordKind, StoreError, Unreadable};
 use tokio_postgres::types::{ToSql, Type};
 
-use crate::connection::Connection;
-use crate::fault::Fault;
+use crate::connection::PgConnection;
+use crate::fault::PgFault;
 use crate::liveness::SETTLING;
 use crate::sql::{column, json, json_text};
 
@@ -28,7 +28,7 @@ pub(crate) fn is_over(node: &NodeRecord) -> bool {
 
 /// A beat as the SQL function takes it.
 #[derive(Debug)]
-pub(crate) struct Beat {
+pub(crate) struct BeatArgs {
     now: Option<i64>,
     pulse: Option<i64>,
     is_over: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Beat {
     state: &'static str,
 }
 
-impl Beat {
+impl BeatArgs {
     pub(crate) fn new(now: Option<i64>, pulse: Option<i64>, node: &NodeRecord) -> Result<Self, StoreError> {
         Ok(Self {
             now,
@@ -51,7 +51,7 @@ impl Beat {
             started_at: node.started_at.0,
             workflows: json_text(Some(&node.workflows))?.unwrap_or_default(),
             slots: node.slots.into(),
-            state: state_name(node.state),
+            state: node.state.as_str(),
         })
     }
 
@@ -70,20 +70,20 @@ impl Beat {
     }
 
     /// The time of the database, from the result.
-    pub(crate) fn time(rows: &[tokio_postgres::Row]) -> Result<i64, Fault> {
-        column(rows.first().ok_or_else(|| Fault::Damaged("the beat returned no row".to_owned()))?, 0)
+    pub(crate) fn time(rows: &[tokio_postgres::Row]) -> Result<i64, PgFault> {
+        column(rows.first().ok_or_else(|| PgFault::Damaged("the beat returned no row".to_owned()))?, 0)
     }
 }
 
 /// Lists all nodes with their pulses. `settled` says whether this process may trust the locks that it sees.
-pub(crate) async fn list(connection: &Connection, settled: bool) -> Result<Vec<NodeSeen>, StoreError> {
+pub(crate) async fn list(connection: &PgConnection, settled: bool) -> Result<Vec<NodeSeen>, StoreError> {
     let rows = connection.read(LIST, &[]).await?;
     let seen = rows.iter().map(|row| seen(row, settled)).filter_map(Result::transpose);
-    seen.collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
+    seen.collect::<Result<_, PgFault>>().map_err(|fault| fault.to_read_error())
 }
 
 /// A node as lists show it. An unreadable node counts as up.
-fn seen(row: &tokio_postgres::Row, settled: bool) -> Result<Option<NodeSeen>, Fault> {
+fn seen(row: &tokio_postgres::Row, settled: bool) -> Result<Option<NodeSeen>, PgFault> {
     if let Ok(node) = read(row, settled) {
         return Ok(Some(node));
     }
@@ -94,26 +94,23 @@ fn seen(row: &tokio_postgres::Row, settled: bool) -> Result<Option<NodeSeen>, Fa
 }
 
 /// Lists the nodes whose records are unreadable.
-pub(crate) async fn unreadable(connection: &Connection) -> Result<Page<Unreadable>, StoreError> {
+pub(crate) async fn unreadable(connection: &PgConnection) -> Result<Page<Unreadable>, StoreError> {
     let mut page = Page::default();
     for row in connection.read(LIST, &[]).await? {
         if let Err(fault) = read(&row, true) {
-            let id: String = column(&row, 0).map_err(|fault: Fault| fault.to_read_error())?;
+            let id: String = column(&row, 0).map_err(|fault: PgFault| fault.to_read_error())?;
             page.items.push(Unreadable::new(RecordKind::Node, id, fault.to_read_error()));
         }
     }
     Ok(page)
 }
 
-fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, Fault> {
-    let damaged = |error: &dyn std::fmt::Display| Fault::unreadable("a node", error);
+fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, PgFault> {
+    let damaged = |error: &dyn std::fmt::Display| PgFault::unreadable("a node", error);
     let id: String = column(row, 0)?;
     let state: String = column(row, 5)?;
     let workflows: String = column(row, 3)?;
-    let state = STATES
-        .into_iter()
-        .find(|known| state_name(*known) == state)
-        .ok_or_else(|| damaged(&format!("unknown node state {state:?}")))?;
+    let state = NodeState::named(&state).ok_or_else(|| damaged(&format!("unknown node state {state:?}")))?;
     let slots: i64 = column(row, 4)?;
     let beats: i64 = column(row, 6)?;
     let record = NodeRecord {
@@ -134,15 +131,4 @@ fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, Fault> {
         (true, false) => Pulse::Unknown,
     };
     Ok(NodeSeen { record, beats: beats.unsigned_abs(), beat_at: Millis(column(row, 7)?), pulse })
-}
-
-const STATES: [NodeState; 4] = [NodeState::Up, NodeState::Leaving, NodeState::Left, NodeState::Gone];
-
-fn state_name(state: NodeState) -> &'static str {
-    match state {
-        NodeState::Up => "up",
-        NodeState::Leaving => "leaving",
-        NodeState::Left => "left",
-        NodeState::Gone => "gone",
-    }
 }

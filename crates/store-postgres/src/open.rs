@@ -2,25 +2,16 @@
 
 use std::sync::Arc;
 
-use goldseam_store::StoreError;
+use goldseam_store::{OpenMode, StoreError};
 use tokio_postgres::Client;
 
-use crate::connection::{ConnectionGuard, Role, Target};
+use crate::connection::{ConnectionGuard, ConnectionTarget, SessionRole};
 use crate::fault::refused;
 use crate::migrate;
 
-/// What to do with a missing or older schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OpenMode {
-    /// Create or migrate it.
-    CreateOrMigrate,
-    /// Refuse it, and change nothing.
-    RequireCurrent,
-}
-
 /// Opens a connection for one caller. It ends with the guard.
-pub(crate) async fn dedicated(target: &Target) -> Result<(Client, ConnectionGuard), StoreError> {
-    target.connect(Role::Work, drop).await.map_err(|fault| match fault.to_error("connecting") {
+pub(crate) async fn dedicated(target: &ConnectionTarget) -> Result<(Client, ConnectionGuard), StoreError> {
+    target.connect(SessionRole::Work, drop).await.map_err(|fault| match fault.to_error("connecting") {
         StoreError::Busy { source, .. } => {
             let hint = if fault.is_crowded() {
                 "a node needs up to six connections: raise max_connections or the limit of this user, or use a pooler"
@@ -34,7 +25,7 @@ pub(crate) async fn dedicated(target: &Target) -> Result<(Client, ConnectionGuar
 }
 
 /// Makes sure that the schema is usable.
-pub(crate) async fn prepare(target: &Arc<Target>, mode: OpenMode) -> Result<(), StoreError> {
+pub(crate) async fn prepare(target: &Arc<ConnectionTarget>, mode: OpenMode) -> Result<(), StoreError> {
     let (client, _guard) = dedicated(target).await?;
     match mode {
         OpenMode::CreateOrMigrate => migrate::apply(&client, target).await.map(drop),

@@ -4,9 +4,9 @@ use goldseam_core::{RunId, Seq};
 use goldseam_store::{Head, Record, StoreError};
 use tokio_postgres::types::Type;
 
-use crate::connection::Connection;
-use crate::fault::Fault;
-use crate::rows::RawRow;
+use crate::connection::PgConnection;
+use crate::fault::PgFault;
+use crate::rows::PgColumns;
 use crate::sql::{column, sql_int};
 
 const READ: &str = "SELECT e.seq, e.body FROM goldseam.events AS e \
@@ -18,7 +18,7 @@ const HEAD: &str = "SELECT r.summary, r.task, r.updated_at, \
 
 /// Reads up to `limit` records after `after`.
 pub(crate) async fn records(
-    connection: &Connection,
+    connection: &PgConnection,
     run: &RunId,
     after: Seq,
     limit: u32,
@@ -32,15 +32,15 @@ pub(crate) async fn records(
         let seq: i64 = column(row, 0)?;
         Ok(Record { seq: Seq(seq.unsigned_abs()), body: column(row, 1)? })
     };
-    rows.iter().map(record).collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
+    rows.iter().map(record).collect::<Result<_, PgFault>>().map_err(|fault| fault.to_read_error())
 }
 
 /// Reads the end of the log and the cached row at one moment.
-pub(crate) async fn head(connection: &Connection, run: &RunId) -> Result<Option<Head>, StoreError> {
+pub(crate) async fn head(connection: &PgConnection, run: &RunId) -> Result<Option<Head>, StoreError> {
     let rows = connection.read(HEAD, &[(&run.as_str() as _, Type::TEXT)]).await?;
-    let head = |row: &tokio_postgres::Row| -> Result<Head, Fault> {
+    let head = |row: &tokio_postgres::Row| -> Result<Head, PgFault> {
         let end: i64 = column(row, 3)?;
-        let (row, unreadable) = match RawRow::read(row, 0, Some(4))?.map(RawRow::parse) {
+        let (row, unreadable) = match PgColumns::read(row, 0, Some(4))?.map(PgColumns::parse) {
             None => (None, None),
             Some(Ok(row)) => (Some(row), None),
             Some(Err(reason)) => (None, Some(reason)),

@@ -7,8 +7,8 @@ use goldseam_store::{Expect, Row, StoreError, Written};
 use serde_json::Value;
 use tokio_postgres::types::Type;
 
-use crate::connection::Connection;
-use crate::fault::Fault;
+use crate::connection::PgConnection;
+use crate::fault::PgFault;
 use crate::sql::{column, sql_int};
 
 const PUT: &str = "SELECT done, summary, task, updated_at FROM goldseam.put_row($1, $2, $3, $4, $5, $6, $7, $8, \
@@ -16,13 +16,13 @@ const PUT: &str = "SELECT done, summary, task, updated_at FROM goldseam.put_row(
 
 /// A summary and its JSON text.
 #[derive(Debug)]
-pub(crate) struct RowText {
+pub(crate) struct PgRowText {
     summary: Box<Summary>,
     text: String,
     tags: Option<Value>,
 }
 
-impl RowText {
+impl PgRowText {
     pub(crate) fn new(summary: Box<Summary>) -> Result<Self, StoreError> {
         let failed = |error: serde_json::Error| StoreError::Damaged {
             detail: format!("cannot encode a row: {error}"),
@@ -63,53 +63,57 @@ impl RowText {
 
 /// Writes a row if it is as expected, else returns the stored one. A run without a log gets no row.
 pub(crate) async fn put(
-    connection: &Connection,
+    connection: &PgConnection,
     row: Row,
     expect: Expect,
     now: Millis,
 ) -> Result<Written<Row>, StoreError> {
-    let put = PutRow { task: row.task, row: RowText::new(Box::new(row.summary))?, now };
+    let put = PutRow { task: row.task, row: PgRowText::new(Box::new(row.summary))?, now };
     write(connection, &put, expect).await.map_err(|fault| fault.to_error("writing a row"))
 }
 
 /// A row to be written by compare-and-set.
 struct PutRow {
-    row: RowText,
+    row: PgRowText,
     task: Option<TaskId>,
     now: Millis,
 }
 
-async fn write(connection: &Connection, put: &PutRow, expect: Expect) -> Result<Written<Row>, Fault> {
+async fn write(connection: &PgConnection, put: &PutRow, expect: Expect) -> Result<Written<Row>, PgFault> {
     let version = match expect {
         Expect::Absent => None,
         Expect::Version(version) => Some(sql_int(version)),
     };
     match put_at(connection, put, version).await? {
         // An unreadable row counts as missing, but must not have changed meanwhile.
-        Lost::Unreadable(at) if expect == Expect::Absent => {
+        PutRowOutcome::Unreadable(at) if expect == Expect::Absent => {
             Ok(match put_at(connection, put, Some(at)).await? {
-                Lost::Nothing => Written::Done,
-                Lost::To(row) => Written::Lost(*row),
-                Lost::Unreadable(_) => Written::Lost(None),
+                PutRowOutcome::Done => Written::Done,
+                PutRowOutcome::Stored(row) => Written::Lost(*row),
+                PutRowOutcome::Unreadable(_) => Written::Lost(None),
             })
         }
-        Lost::Unreadable(_) => Ok(Written::Lost(None)),
-        Lost::Nothing => Ok(Written::Done),
-        Lost::To(row) => Ok(Written::Lost(*row)),
+        PutRowOutcome::Unreadable(_) => Ok(Written::Lost(None)),
+        PutRowOutcome::Done => Ok(Written::Done),
+        PutRowOutcome::Stored(row) => Ok(Written::Lost(*row)),
     }
 }
 
-/// What a write of a row lost against.
-enum Lost {
-    /// Nothing: the row was written.
-    Nothing,
-    /// This stored row.
-    To(Box<Option<Row>>),
-    /// An unreadable row with this version.
+/// The outcome of a write of a row.
+enum PutRowOutcome {
+    /// The row was written.
+    Done,
+    /// Another row is stored instead, or none.
+    Stored(Box<Option<Row>>),
+    /// An unreadable row with this version is stored.
     Unreadable(i64),
 }
 
-async fn put_at(connection: &Connection, put: &PutRow, version: Option<i64>) -> Result<Lost, Fault> {
+async fn put_at(
+    connection: &PgConnection,
+    put: &PutRow,
+    version: Option<i64>,
+) -> Result<PutRowOutcome, PgFault> {
     let PutRow { row, task, now } = put;
     let summary = row.summary();
     let run = summary.run.as_str();
@@ -131,18 +135,20 @@ async fn put_at(connection: &Connection, put: &PutRow, version: Option<i64>) -> 
         (&row.tags() as _, Type::JSONB),
     ];
     let answer = connection.query(PUT, &values).await?;
-    let found = answer.first().ok_or_else(|| Fault::Damaged("put_row returned no row".to_owned()))?;
+    let found = answer.first().ok_or_else(|| PgFault::Damaged("put_row returned no row".to_owned()))?;
     if column(found, 0)? {
-        return Ok(Lost::Nothing);
+        return Ok(PutRowOutcome::Done);
     }
-    let Some(raw) = RawRow::read(found, 1, None)? else { return Ok(Lost::To(Box::default())) };
+    let Some(raw) = PgColumns::read(found, 1, None)? else {
+        return Ok(PutRowOutcome::Stored(Box::default()));
+    };
     let at = raw.updated_at;
-    Ok(raw.parse().map_or(Lost::Unreadable(at), |row| Lost::To(Box::new(Some(row)))))
+    Ok(raw.parse().map_or(PutRowOutcome::Unreadable(at), |row| PutRowOutcome::Stored(Box::new(Some(row)))))
 }
 
 /// The columns of a row, not decoded.
 #[derive(Debug)]
-pub(crate) struct RawRow {
+pub(crate) struct PgColumns {
     summary: String,
     task: Option<String>,
     updated_at: i64,
@@ -150,14 +156,14 @@ pub(crate) struct RawRow {
     columns: Option<(Option<String>, i64)>,
 }
 
-impl RawRow {
+impl PgColumns {
     /// Reads the columns summary, task and `updated_at` from index `first`, and status and `as_of` from index
     /// `columns`. Returns none if the row is lost.
     pub(crate) fn read(
         row: &tokio_postgres::Row,
         first: usize,
         columns: Option<usize>,
-    ) -> Result<Option<Self>, Fault> {
+    ) -> Result<Option<Self>, PgFault> {
         let Some(summary) = column(row, first)? else { return Ok(None) };
         let columns = match columns {
             Some(at) => Some((column(row, at)?, column(row, at + 1)?)),

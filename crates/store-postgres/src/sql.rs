@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
-use crate::fault::Fault;
+use crate::fault::PgFault;
 
 /// Converts an unsigned number for Postgres. A number that does not fit becomes larger than any stored one.
 pub(crate) fn sql_int(number: u64) -> i64 {
@@ -14,14 +14,14 @@ pub(crate) fn sql_int(number: u64) -> i64 {
 }
 
 /// The value of a column.
-pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a tokio_postgres::Row, index: usize) -> Result<T, Fault> {
-    row.try_get(index).map_err(|error| Fault::unreadable("a column", &error))
+pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a tokio_postgres::Row, index: usize) -> Result<T, PgFault> {
+    row.try_get(index).map_err(|error| PgFault::unreadable("a column", &error))
 }
 
 /// The run id of a column.
-pub(crate) fn run_id(row: &tokio_postgres::Row, index: usize) -> Result<RunId, Fault> {
+pub(crate) fn run_id(row: &tokio_postgres::Row, index: usize) -> Result<RunId, PgFault> {
     let text: String = column(row, index)?;
-    RunId::new(text).map_err(|error| Fault::unreadable("a run's id", &error))
+    RunId::new(text).map_err(|error| PgFault::unreadable("a run's id", &error))
 }
 
 /// Decodes the JSON of a column that may be null.
@@ -37,13 +37,13 @@ pub(crate) fn json_text<T: Serialize>(value: Option<&T>) -> Result<Option<String
 
 /// A bound value.
 #[derive(Debug)]
-enum Bound {
+enum BoundValue {
     Text(String),
     Texts(Vec<String>),
     Number(i64),
 }
 
-impl Bound {
+impl BoundValue {
     fn value(&self) -> (&(dyn ToSql + Sync), Type) {
         match self {
             Self::Text(text) => (text, Type::TEXT),
@@ -55,12 +55,12 @@ impl Bound {
 
 /// A statement under construction.
 #[derive(Debug)]
-pub(crate) struct Query {
+pub(crate) struct PgQuery {
     pub(crate) sql: String,
-    bound: Vec<Bound>,
+    bound: Vec<BoundValue>,
 }
 
-impl Query {
+impl PgQuery {
     pub(crate) fn new(begin: &'static str) -> Self {
         Self { sql: begin.to_owned(), bound: Vec::new() }
     }
@@ -74,24 +74,24 @@ impl Query {
 
     /// Adds a piece and its value after it, if there is a value.
     pub(crate) fn add_text(&mut self, piece: &'static str, value: Option<&str>) {
-        self.add(piece, value.map(|value| Bound::Text(value.to_owned())));
+        self.add(piece, value.map(|value| BoundValue::Text(value.to_owned())));
     }
 
     /// The same with a number.
     pub(crate) fn add_number(&mut self, piece: &'static str, value: Option<i64>) {
-        self.add(piece, value.map(Bound::Number));
+        self.add(piece, value.map(BoundValue::Number));
     }
 
     /// The same with a list, in parentheses for `ANY` and `ALL`.
     pub(crate) fn add_texts(&mut self, piece: &'static str, values: Option<&[String]>) {
         if let Some(values) = values {
             self.add_if(piece, true);
-            self.add("(", Some(Bound::Texts(values.to_vec())));
+            self.add("(", Some(BoundValue::Texts(values.to_vec())));
             self.sql.push(')');
         }
     }
 
-    fn add(&mut self, piece: &'static str, value: Option<Bound>) {
+    fn add(&mut self, piece: &'static str, value: Option<BoundValue>) {
         if let Some(value) = value {
             self.bound.push(value);
             self.sql.push_str(piece);
@@ -102,6 +102,6 @@ impl Query {
 
     /// The bound values with their types.
     pub(crate) fn values(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
-        self.bound.iter().map(Bound::value).collect()
+        self.bound.iter().map(BoundValue::value).collect()
     }
 }

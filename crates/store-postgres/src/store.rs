@@ -8,25 +8,24 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
+    Append, ChangeMark, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen,
+    OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 use tokio::runtime::Handle;
 use tokio_postgres::types::Type;
 
-use crate::append::{self, Appends, Prepared};
-use crate::clock::{Moment, StoreClock};
-use crate::connection::{Connection, Target};
-use crate::fault::{Fault, refused};
-use crate::liveness::{Liveness, pulse_key};
-use crate::nodes::{self, Beat};
-use crate::open::{self, OpenMode};
+use crate::append::{self, Appends, PgAppend};
+use crate::clock::{MonotonicTime, PgClock};
+use crate::connection::{ConnectionTarget, PgConnection};
+use crate::fault::{PgFault, refused};
+use crate::liveness::{LivenessHandle, pulse_key};
+use crate::nodes::{self, BeatArgs};
+use crate::open;
 use crate::tasks::{TaskPut, TaskPuts};
-use crate::url::{self, Options};
-use crate::watch::Watch;
+use crate::url::{self, PostgresOptions};
 use crate::write_context::WriteContext;
-use crate::writer::Writer;
-use crate::{claim, list, locks, read, rows, sql, tasks};
+use crate::writer::GroupWriter;
+use crate::{claim, list, locks, read, rows, sql, tasks, watch};
 
 /// Connections for appends: while one commits a group, the other sends the next.
 const APPEND_CONNECTIONS: usize = 2;
@@ -38,25 +37,25 @@ const READ_CONNECTIONS: usize = 2;
 /// At most six connections: two for appends, one for other writes, two for reads, and the liveness session.
 #[derive(Debug)]
 pub struct PostgresStore {
-    target: Arc<Target>,
+    target: Arc<ConnectionTarget>,
     context: Arc<WriteContext>,
-    appends: Writer<Appends>,
-    puts: Writer<TaskPuts>,
-    write: Arc<Connection>,
-    read: [Connection; READ_CONNECTIONS],
+    appends: GroupWriter<Appends>,
+    puts: GroupWriter<TaskPuts>,
+    write: Arc<PgConnection>,
+    read: [PgConnection; READ_CONNECTIONS],
     /// Counts reads, to distribute them over the connections.
     reads: AtomicUsize,
-    liveness: Mutex<Option<Arc<Liveness>>>,
+    liveness: Mutex<Option<Arc<LivenessHandle>>>,
 }
 
 impl PostgresStore {
     /// Opens a schema. Creates it if it does not exist, and migrates an older one.
-    pub async fn open(options: Options) -> Result<Self, StoreError> {
+    pub async fn open(options: PostgresOptions) -> Result<Self, StoreError> {
         Self::open_with(options, OpenMode::CreateOrMigrate).await
     }
 
     /// Opens a schema. Refuses a missing or older one, and changes nothing.
-    pub async fn open_current(options: Options) -> Result<Self, StoreError> {
+    pub async fn open_current(options: PostgresOptions) -> Result<Self, StoreError> {
         Self::open_with(options, OpenMode::RequireCurrent).await
     }
 
@@ -65,19 +64,25 @@ impl PostgresStore {
         Self::open(url::parse(text)?).await
     }
 
-    async fn open_with(options: Options, mode: OpenMode) -> Result<Self, StoreError> {
-        let target = Arc::new(Target::new(options)?);
+    async fn open_with(options: PostgresOptions, mode: OpenMode) -> Result<Self, StoreError> {
+        let target = Arc::new(ConnectionTarget::new(options)?);
         open::prepare(&target, mode).await?;
         let options = &target.options;
         let home = Handle::current();
-        let connection = || Connection::new(Arc::clone(&target), home.clone());
-        let clock = StoreClock::new(options.clock.clone());
-        let context = Arc::new(WriteContext::new(clock, Arc::new(Watch::new()), options.schema.clone()));
+        let connection = || PgConnection::new(Arc::clone(&target), home.clone());
+        let clock = PgClock::new(options.clock.clone());
+        let context =
+            Arc::new(WriteContext::new(clock, Arc::new(ChangeMark::default()), options.schema.clone()));
         let write = Arc::new(connection());
         let appends = (0..APPEND_CONNECTIONS).map(|_| Arc::new(connection())).collect();
         let store = Self {
-            appends: Writer::new(Appends(Arc::clone(&context)), appends, options.group_max, home.clone()),
-            puts: Writer::new(
+            appends: GroupWriter::new(
+                Appends(Arc::clone(&context)),
+                appends,
+                options.group_max,
+                home.clone(),
+            ),
+            puts: GroupWriter::new(
                 TaskPuts(Arc::clone(&context)),
                 vec![Arc::clone(&write)],
                 options.group_max,
@@ -96,7 +101,7 @@ impl PostgresStore {
 
     /// Reads the time of the database before any call needs it.
     async fn set_clock(&self) -> Result<(), StoreError> {
-        let sent = Moment::now();
+        let sent = MonotonicTime::now();
         let rows = self.reader().read("SELECT goldseam.clock()", &[]).await?;
         if let Some(row) = rows.first() {
             let time = sql::column(row, 0).map_err(|fault| fault.to_read_error())?;
@@ -105,23 +110,23 @@ impl PostgresStore {
         Ok(())
     }
 
-    pub(crate) fn reader(&self) -> &Connection {
+    pub(crate) fn reader(&self) -> &PgConnection {
         &self.read[self.reads.fetch_add(1, Ordering::Relaxed) % READ_CONNECTIONS]
     }
 
     /// The liveness session, if it was started.
-    fn liveness(&self) -> Option<Arc<Liveness>> {
+    fn liveness(&self) -> Option<Arc<LivenessHandle>> {
         self.liveness.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The liveness session; starts it if necessary. None behind a pooler without a direct address.
-    fn start_liveness(&self) -> Result<Option<Arc<Liveness>>, StoreError> {
+    fn start_liveness(&self) -> Result<Option<Arc<LivenessHandle>>, StoreError> {
         if !self.target.options.has_sessions() {
             return Ok(None);
         }
         let mut liveness = self.liveness.lock().unwrap_or_else(PoisonError::into_inner);
         if liveness.is_none() {
-            let started = Liveness::start(Arc::clone(&self.target), Arc::clone(&self.context.watch));
+            let started = LivenessHandle::start(Arc::clone(&self.target), Arc::clone(&self.context.mark));
             let failed = |error: std::io::Error| {
                 let what = format!("cannot start the thread of the liveness session: {error}");
                 refused("GS0205", what, "raise this user's limit of threads")
@@ -131,13 +136,15 @@ impl PostgresStore {
         Ok(liveness.clone())
     }
 
-    async fn beat_on(&self, liveness: Option<&Liveness>, beat: Beat) -> Result<i64, Fault> {
+    async fn beat_on(&self, liveness: Option<&LivenessHandle>, beat: BeatArgs) -> Result<i64, PgFault> {
         let Some(liveness) = liveness else {
-            return Beat::time(&self.write.query(nodes::BEAT, &beat.values()).await?);
+            return BeatArgs::time(&self.write.query(nodes::BEAT, &beat.values()).await?);
         };
         let sql = self.target.sql(nodes::BEAT).into_owned();
         liveness
-            .on_session(move |session| async move { Beat::time(&session.query(&sql, &beat.values()).await?) })
+            .on_session(
+                move |session| async move { BeatArgs::time(&session.query(&sql, &beat.values()).await?) },
+            )
             .await
     }
 }
@@ -145,7 +152,7 @@ impl PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
-        self.appends.write(Prepared::new(append, self.context.clock.now())?).await
+        self.appends.write(PgAppend::new(append, self.context.clock.now())?).await
     }
 
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
@@ -164,7 +171,7 @@ impl Store for PostgresStore {
         self.puts.write(TaskPut::new(&task, expect, self.context.clock.now())?).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         claim::claim(&self.write, &claim).await
     }
 
@@ -175,7 +182,7 @@ impl Store for PostgresStore {
     async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
         let written = locks::put(&self.write, &lock, expect).await?;
         if matches!(written, Written::Done) {
-            self.context.watch.bump();
+            self.context.mark.bump();
         }
         Ok(written)
     }
@@ -187,7 +194,7 @@ impl Store for PostgresStore {
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
         let written = rows::put(&self.write, row, expect, self.context.clock.now()).await?;
         if matches!(written, Written::Done) {
-            self.context.watch.bump();
+            self.context.mark.bump();
         }
         Ok(written)
     }
@@ -220,7 +227,7 @@ impl Store for PostgresStore {
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
-        let sent = Moment::now();
+        let sent = MonotonicTime::now();
         let is_over = nodes::is_over(node);
         let liveness = if is_over { self.liveness() } else { self.start_liveness()? };
         let key = pulse_key(&self.target.options.schema, &node.id);
@@ -232,7 +239,7 @@ impl Store for PostgresStore {
             liveness.iter().for_each(|liveness| liveness.hold(&node.id, key));
         }
         let pulse = self.target.options.has_sessions().then_some(key);
-        let beat = Beat::new(self.context.clock.injected(), pulse, node)?;
+        let beat = BeatArgs::new(self.context.clock.injected(), pulse, node)?;
         let beaten = self.beat_on(liveness.as_deref(), beat).await;
         let time = beaten.map_err(|fault| fault.to_error("beating"))?;
         Ok(self.context.clock.observe(time, sent))
@@ -244,7 +251,7 @@ impl Store for PostgresStore {
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
         self.context.remove_node(node);
-        let failed = |fault: Fault| fault.to_error("forgetting a node");
+        let failed = |fault: PgFault| fault.to_error("forgetting a node");
         self.write.query(nodes::FORGET, &[(&node.as_str() as _, Type::TEXT)]).await.map_err(failed)?;
         if let Some(liveness) = self.liveness()
             && let Some(key) = liveness.release(node)
@@ -257,7 +264,7 @@ impl Store for PostgresStore {
 
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
         let is_notified = self.context.has_nodes() && self.target.options.has_sessions();
-        Ok(self.context.watch.changed(seen, is_notified).await)
+        Ok(watch::changed(&self.context.mark, seen, is_notified).await)
     }
 
     fn feed(&self) -> Option<&dyn Feed> {

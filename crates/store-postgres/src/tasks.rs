@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_postgres::types::Type;
 
-use crate::clock::Moment;
-use crate::connection::Connection;
-use crate::fault::Fault;
-use crate::sql::{Query, column, json, json_text, sql_int};
+use crate::clock::MonotonicTime;
+use crate::connection::PgConnection;
+use crate::fault::PgFault;
+use crate::sql::{PgQuery, column, json, json_text, sql_int};
 use crate::write_context::WriteContext;
-use crate::writer::{Group, WaitingJob};
+use crate::writer::{JobGroup, WaitingJob};
 
 const PUT: &str = "SELECT lost, clock FROM goldseam.put_tasks($1, $2, $3, $4, $5)";
 const SELECT: &str = "SELECT row_to_json(t)::text FROM goldseam.tasks AS t WHERE true";
@@ -96,10 +96,10 @@ impl TaskRow {
     }
 
     /// Decodes a row that the database returned as JSON.
-    pub(crate) fn parse(text: &str) -> Result<Task, Fault> {
-        let flat: Self = serde_json::from_str(text).map_err(|error| Fault::unreadable("a task", &error))?;
+    pub(crate) fn parse(text: &str) -> Result<Task, PgFault> {
+        let flat: Self = serde_json::from_str(text).map_err(|error| PgFault::unreadable("a task", &error))?;
         let id = flat.id.clone();
-        flat.task().map_err(|error| Fault::unreadable("task", &[&id, ": ", &error].concat()))
+        flat.task().map_err(|error| PgFault::unreadable("task", &[&id, ": ", &error].concat()))
     }
 
     fn task(self) -> Result<Task, String> {
@@ -173,7 +173,7 @@ impl TaskPut {
 pub(crate) struct TaskPuts(pub(crate) Arc<WriteContext>);
 
 #[async_trait]
-impl Group for TaskPuts {
+impl JobGroup for TaskPuts {
     type Job = TaskPut;
     type Answer = Written<Task>;
 
@@ -183,11 +183,11 @@ impl Group for TaskPuts {
 
     async fn write(
         &self,
-        connection: &Connection,
+        connection: &PgConnection,
         jobs: &[&TaskPut],
-    ) -> Result<Vec<Result<Written<Task>, StoreError>>, Fault> {
+    ) -> Result<Vec<Result<Written<Task>, StoreError>>, PgFault> {
         let context = &self.0;
-        let sent = Moment::now();
+        let sent = MonotonicTime::now();
         let now = context.clock.now().0;
         let nodes = context.nodes();
         let tasks: Vec<&Value> = jobs.iter().map(|job| &job.task).collect();
@@ -200,11 +200,11 @@ impl Group for TaskPuts {
             (&versions as _, Type::INT8_ARRAY),
         ];
         let answer = connection.query(PUT, &values).await?;
-        let row = answer.first().ok_or_else(|| Fault::Damaged("put_tasks returned no row".to_owned()))?;
+        let row = answer.first().ok_or_else(|| PgFault::Damaged("put_tasks returned no row".to_owned()))?;
         context.clock.observe(column(row, 1)?, sent);
         let lost: Vec<Option<String>> = column(row, 0)?;
         if lost.iter().any(Option::is_none) {
-            context.watch.bump();
+            context.mark.bump();
         }
         Ok(lost.into_iter().map(written).collect())
     }
@@ -219,14 +219,14 @@ fn written(lost: Option<String>) -> Result<Written<Task>, StoreError> {
 }
 
 /// Lists tasks in order of id. Skips unreadable tasks, which do not count toward the limit.
-pub(crate) async fn list(connection: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, StoreError> {
+pub(crate) async fn list(connection: &PgConnection, filter: &TaskFilter) -> Result<Vec<Task>, StoreError> {
     let mut tasks = Vec::new();
     let mut rest = filter.clone();
     loop {
         let query = query(&rest);
         let rows = connection.read(&query.sql, &query.values()).await?;
         for row in &rows {
-            let text: &str = column(row, 0).map_err(|fault: Fault| fault.to_read_error())?;
+            let text: &str = column(row, 0).map_err(|fault: PgFault| fault.to_read_error())?;
             match TaskRow::parse(text) {
                 Ok(task) => tasks.push(task),
                 Err(fault) => tracing::debug!(?fault, "skipped an unreadable task"),
@@ -261,7 +261,7 @@ fn id_of(text: &str) -> Option<String> {
 
 /// Reads the next tasks in order of id. Returns the unreadable ones.
 pub(crate) async fn unreadable(
-    connection: &Connection,
+    connection: &PgConnection,
     after: &str,
     limit: u32,
 ) -> Result<Page<Unreadable>, StoreError> {
@@ -269,8 +269,8 @@ pub(crate) async fn unreadable(
     let rows = connection.read(EVERY, &[(&after as _, Type::TEXT), (&most as _, Type::INT8)]).await?;
     let mut page = Page::default();
     for row in &rows {
-        let text: &str = column(row, 0).map_err(|fault: Fault| fault.to_read_error())?;
-        let id: String = column(row, 1).map_err(|fault: Fault| fault.to_read_error())?;
+        let text: &str = column(row, 0).map_err(|fault: PgFault| fault.to_read_error())?;
+        let id: String = column(row, 1).map_err(|fault: PgFault| fault.to_read_error())?;
         if let Err(fault) = TaskRow::parse(text) {
             let found = Unreadable::new(RecordKind::Task, id.clone(), fault.to_read_error());
             page.items.push(Unreadable { advance: about(text).1, ..found });
@@ -291,8 +291,8 @@ fn is_about_claims(filter: &TaskFilter) -> bool {
 
 /// Builds the statement of a list with its values. Repeats the condition of a partial index verbatim, so that Postgres
 /// uses the index.
-fn query(filter: &TaskFilter) -> Query {
-    let mut query = Query::new(SELECT);
+fn query(filter: &TaskFilter) -> PgQuery {
+    let mut query = PgQuery::new(SELECT);
     query.add_text(" AND t.id = ", filter.id.as_ref().map(|id| id.as_str()));
     query.add_text(" AND t.run = ", filter.run.as_ref().map(|run| run.as_str()));
     let is_live = " AND t.state IN ('ready', 'claimed') AND t.key IS NOT NULL AND t.key = ";

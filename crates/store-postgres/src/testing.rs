@@ -12,15 +12,15 @@ use goldseam_conformance::damage::{Garble, Target as Aim};
 use goldseam_conformance::views::Cells;
 use goldseam_conformance::{Capabilities, Damage, Fixture, Views};
 use goldseam_core::{RunId, Seq, TaskId};
-use goldseam_store::{Clock, ManualClock};
+use goldseam_store::{ClockFn, ManualClock};
 use tokio::sync::OnceCell;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::PostgresStore;
-use crate::connection::{ConnectionGuard, Role, Target};
+use crate::connection::{ConnectionGuard, ConnectionTarget, SessionRole};
 use crate::sql::sql_int;
-use crate::url::{self, Options};
+use crate::url::{self, PostgresOptions};
 
 /// Loses the row of one run, or all rows if the parameter is null.
 const LOSE_ROWS: &str = "UPDATE goldseam.runs SET workflow = NULL, status = NULL, owner = NULL, parent = NULL, \
@@ -65,10 +65,10 @@ fn pooled_url() -> String {
     format!("{pooler}{more}pooler=transaction&direct=127.0.0.1:{port}")
 }
 
-async fn on(url: &str, clock: Option<Clock>, moved: ManualClock) -> Fixture {
+async fn on(url: &str, clock: Option<ClockFn>, moved: ManualClock) -> Fixture {
     let schema = Schema::fresh_at(url);
-    let options = Options { clock, ..url::parse(&schema.url).unwrap() };
-    let view_reader = Arc::new(ViewReader::of(options.clone()));
+    let options = PostgresOptions { clock, ..url::parse(&schema.url).unwrap() };
+    let view_reader = Arc::new(PgViewReader::of(options.clone()));
     let store = PostgresStore::open(options).await.unwrap();
     let fixture = Fixture::new(Arc::new(store), moved).damaged_by(Arc::clone(&schema.saboteur) as _);
     fixture.viewed_by(view_reader).keeping(schema)
@@ -78,7 +78,7 @@ async fn on(url: &str, clock: Option<Clock>, moved: ManualClock) -> Fixture {
 #[derive(Debug)]
 pub struct Schema {
     url: String,
-    saboteur: Arc<Saboteur>,
+    saboteur: Arc<PgSaboteur>,
 }
 
 impl Schema {
@@ -92,7 +92,7 @@ impl Schema {
         let more = if url.contains('?') { '&' } else { '?' };
         let name = RandomState::new().build_hasher().finish();
         let url = format!("{url}{more}schema=t_{name:016x}");
-        let saboteur = Arc::new(Saboteur::of(url::parse(&url).unwrap()));
+        let saboteur = Arc::new(PgSaboteur::of(url::parse(&url).unwrap()));
         Self { url, saboteur }
     }
 
@@ -116,22 +116,22 @@ impl Drop for Schema {
 
 /// Reads the views past the store.
 #[derive(Debug)]
-pub struct ViewReader {
-    target: Target,
+pub struct PgViewReader {
+    target: ConnectionTarget,
     session: OnceCell<(Client, ConnectionGuard)>,
 }
 
-impl ViewReader {
+impl PgViewReader {
     /// For this schema.
-    pub fn of(options: Options) -> Self {
-        Self { target: Target::new(options).unwrap(), session: OnceCell::new() }
+    pub fn of(options: PostgresOptions) -> Self {
+        Self { target: ConnectionTarget::new(options).unwrap(), session: OnceCell::new() }
     }
 }
 
 #[async_trait]
-impl Views for ViewReader {
+impl Views for PgViewReader {
     async fn ask(&self, sql: &str) -> Vec<Cells> {
-        let connecting = || async { self.target.connect(Role::Work, drop).await.unwrap() };
+        let connecting = || async { self.target.connect(SessionRole::Work, drop).await.unwrap() };
         let (client, _) = self.session.get_or_init(connecting).await;
         // Behind a pooler, the next transaction may be in another session.
         let sql = format!("BEGIN; SET LOCAL search_path = {}; {sql}; COMMIT", self.target.options.schema);
@@ -151,19 +151,19 @@ impl Views for ViewReader {
 
 /// Writes into the tables past the store.
 #[derive(Debug)]
-pub struct Saboteur {
-    target: Target,
+pub struct PgSaboteur {
+    target: ConnectionTarget,
 }
 
-impl Saboteur {
+impl PgSaboteur {
     /// For this schema.
-    pub fn of(options: Options) -> Self {
-        Self { target: Target::new(options).unwrap() }
+    pub fn of(options: PostgresOptions) -> Self {
+        Self { target: ConnectionTarget::new(options).unwrap() }
     }
 
     /// Runs a statement. Returns the number of changed rows.
     async fn write(&self, sql: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> u64 {
-        let (client, _guard) = self.target.connect(Role::Work, drop).await.unwrap();
+        let (client, _guard) = self.target.connect(SessionRole::Work, drop).await.unwrap();
         client.execute_typed(&self.target.sql(sql), values).await.unwrap()
     }
 
@@ -174,14 +174,14 @@ impl Saboteur {
     }
 
     async fn drop_schema(&self) {
-        let Ok((client, _guard)) = self.target.connect(Role::Work, drop).await else { return };
+        let Ok((client, _guard)) = self.target.connect(SessionRole::Work, drop).await else { return };
         let sql = ["DROP SCHEMA IF EXISTS ", &self.target.options.schema, " CASCADE"].concat();
         let _ = client.batch_execute(&sql).await;
     }
 }
 
 #[async_trait]
-impl Damage for Saboteur {
+impl Damage for PgSaboteur {
     async fn lose_row(&self, run: &RunId) {
         self.lose_rows(Some(run)).await;
     }
@@ -201,12 +201,12 @@ impl Damage for Saboteur {
         assert_eq!(self.write(CORRUPT, &values).await, 1, "{run} has no event {seq} to change");
     }
 
-    async fn garble(&self, what: Aim<'_>, how: Garble) {
+    async fn garble(&self, what: Target<'_>, how: Garble) {
         let (table, key, name, text, word) = match what {
-            Aim::Row(run) => ("runs", "id", run.as_str(), "summary", None),
-            Aim::Task(task) => ("tasks", "id", task.as_str(), "payload", Some("state")),
-            Aim::Lock(lock) => ("locks", "name", lock.as_str(), "audit", None),
-            Aim::Node(node) => ("nodes", "id", node.as_str(), "workflows", Some("state")),
+            Target::Row(run) => ("runs", "id", run.as_str(), "summary", None),
+            Target::Task(task) => ("tasks", "id", task.as_str(), "payload", Some("state")),
+            Target::Lock(lock) => ("locks", "name", lock.as_str(), "audit", None),
+            Target::Node(node) => ("nodes", "id", node.as_str(), "workflows", Some("state")),
         };
         let set = match (how, word) {
             (Garble::Later, Some(word)) => [word, " = 'hibernating'"].concat(),

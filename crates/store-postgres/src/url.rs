@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use goldseam_store::{Clock, StoreError, shown_url};
+use goldseam_store::{ClockFn, StoreError, shown_url};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
@@ -21,7 +21,7 @@ const GROUP_MAX: usize = 256;
 
 /// The address of a database, and how to use it.
 #[derive(Clone)]
-pub struct Options {
+pub struct PostgresOptions {
     /// Server, database and user.
     pub(crate) config: Config,
     /// The schema of the store.
@@ -38,12 +38,12 @@ pub struct Options {
     /// Most appends that share one transaction.
     pub group_max: usize,
     /// A clock that replaces the database's.
-    pub clock: Option<Clock>,
+    pub clock: Option<ClockFn>,
 }
 
-impl std::fmt::Debug for Options {
+impl std::fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("PostgresOptions")
             .field("database", &self.config.get_dbname())
             .field("schema", &self.schema)
             .field("pooler", &self.pooler)
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Options {
     }
 }
 
-impl Options {
+impl PostgresOptions {
     /// Whether a node can have a liveness session.
     pub(crate) fn has_sessions(&self) -> bool {
         !self.pooler || self.direct.is_some()
@@ -77,7 +77,7 @@ pub fn is_ours(url: &str) -> bool {
 }
 
 /// Parses a URL.
-pub fn parse(url: &str) -> Result<Options, StoreError> {
+pub fn parse(url: &str) -> Result<PostgresOptions, StoreError> {
     if !is_ours(url) {
         return Err(refused(url, "it does not begin with postgres://"));
     }
@@ -106,7 +106,7 @@ pub fn parse(url: &str) -> Result<Options, StoreError> {
         config.application_name("goldseam");
     }
     config.ssl_mode(own.ssl_mode.unwrap_or_else(|| ssl_default(&config)));
-    Ok(Options {
+    Ok(PostgresOptions {
         config,
         schema: own.schema.unwrap_or_else(|| SCHEMA_DEFAULT.to_owned()),
         pooler: own.pooler,

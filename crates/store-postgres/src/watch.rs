@@ -4,45 +4,21 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
+use goldseam_store::ChangeMark;
 
 /// Interval between two polls of a client.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// The mark of the latest change that this process knows of.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    mark: watch::Sender<u64>,
-}
-
-impl Watch {
-    pub(crate) fn new() -> Self {
-        Self { mark: watch::Sender::new(1) }
+/// Waits until the mark is not `seen`. Without notifications, returns after one poll interval.
+pub(crate) async fn changed(mark: &ChangeMark, seen: u64, is_notified: bool) -> u64 {
+    if is_notified {
+        return mark.differs(seen).await;
     }
-
-    /// Wakes waiters.
-    pub(crate) fn bump(&self) {
-        self.mark.send_modify(|mark| *mark += 1);
-    }
-
-    /// Waits until the mark is not `seen`. Without notifications, returns after one poll interval.
-    pub(crate) async fn changed(&self, seen: u64, is_notified: bool) -> u64 {
-        let mut marks = self.mark.subscribe();
-        let changed = async {
-            match marks.wait_for(|mark| *mark != seen).await {
-                Ok(mark) => *mark,
-                Err(_) => unreachable!("the sender lives as long as the watch"),
-            }
-        };
-        if is_notified {
-            return changed.await;
-        }
-        match tokio::time::timeout(POLL_EVERY, changed).await {
-            Ok(mark) => mark,
-            Err(_) => {
-                self.bump();
-                *self.mark.borrow()
-            }
+    match tokio::time::timeout(POLL_EVERY, mark.differs(seen)).await {
+        Ok(mark) => mark,
+        Err(_) => {
+            mark.bump();
+            mark.current()
         }
     }
 }

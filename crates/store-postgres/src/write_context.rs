@@ -1,26 +1,26 @@
-//! The clock, the watch and the local nodes, which all writes share.
+//! The clock, the mark of changes and the local nodes, which all writes share.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use goldseam_core::NodeId;
+use goldseam_store::ChangeMark;
 
-use crate::clock::StoreClock;
-use crate::watch::Watch;
+use crate::clock::PgClock;
 
 /// What all writes of a store share.
 #[derive(Debug)]
 pub(crate) struct WriteContext {
-    pub(crate) clock: StoreClock,
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) clock: PgClock,
+    pub(crate) mark: Arc<ChangeMark>,
     /// The channel on which writes notify other processes.
     pub(crate) channel: String,
     nodes: Mutex<BTreeSet<NodeId>>,
 }
 
 impl WriteContext {
-    pub(crate) fn new(clock: StoreClock, watch: Arc<Watch>, channel: String) -> Self {
-        Self { clock, watch, channel, nodes: Mutex::default() }
+    pub(crate) fn new(clock: PgClock, mark: Arc<ChangeMark>, channel: String) -> Self {
+        Self { clock, mark, channel, nodes: Mutex::default() }
     }
 
     fn lock_nodes(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {

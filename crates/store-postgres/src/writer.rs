@@ -14,12 +14,12 @@ use goldseam_store::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::connection::Connection;
-use crate::fault::Fault;
+use crate::connection::PgConnection;
+use crate::fault::PgFault;
 
 /// A kind of jobs that are written in groups.
 #[async_trait]
-pub(crate) trait Group: Send + Sync + 'static {
+pub(crate) trait JobGroup: Send + Sync + 'static {
     /// One write.
     type Job: Send + Sync + 'static;
     /// The result of a job.
@@ -36,48 +36,50 @@ pub(crate) trait Group: Send + Sync + 'static {
     /// Writes all jobs in one transaction. Returns one result for each, in order.
     async fn write(
         &self,
-        connection: &Connection,
+        connection: &PgConnection,
         jobs: &[&Self::Job],
-    ) -> Result<Vec<Result<Self::Answer, StoreError>>, Fault>;
+    ) -> Result<Vec<Result<Self::Answer, StoreError>>, PgFault>;
 }
 
 /// A job and the reply to its caller.
-pub(crate) struct WaitingJob<G: Group + ?Sized> {
+pub(crate) struct WaitingJob<G: JobGroup + ?Sized> {
     pub(crate) job: G::Job,
     reply: oneshot::Sender<Result<G::Answer, StoreError>>,
 }
 
 /// The handle by which callers write.
-pub(crate) struct Writer<G: Group> {
-    shared: Arc<Shared<G>>,
+pub(crate) struct GroupWriter<G: JobGroup> {
+    shared: Arc<WriterShared<G>>,
     runtime: Handle,
 }
 
-struct Shared<G: Group> {
+struct WriterShared<G: JobGroup> {
     group: G,
     group_max: usize,
-    state: Mutex<State<G>>,
+    state: Mutex<WriterQueue<G>>,
 }
 
-struct State<G: Group> {
+struct WriterQueue<G: JobGroup> {
     queue: VecDeque<WaitingJob<G>>,
     /// Connections without a group.
-    free: Vec<Arc<Connection>>,
+    free: Vec<Arc<PgConnection>>,
 }
 
-impl<G: Group> fmt::Debug for Writer<G> {
+impl<G: JobGroup> fmt::Debug for GroupWriter<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("waiting", &self.shared.state().queue.len()).finish_non_exhaustive()
+        f.debug_struct("GroupWriter")
+            .field("waiting", &self.shared.state().queue.len())
+            .finish_non_exhaustive()
     }
 }
 
-impl<G: Group> Shared<G> {
-    fn state(&self) -> MutexGuard<'_, State<G>> {
+impl<G: JobGroup> WriterShared<G> {
+    fn state(&self) -> MutexGuard<'_, WriterQueue<G>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next group; none if no job waits, and then the connection is free.
-    fn next(&self, connection: &Arc<Connection>) -> Option<Vec<WaitingJob<G>>> {
+    fn next(&self, connection: &Arc<PgConnection>) -> Option<Vec<WaitingJob<G>>> {
         let mut state = self.state();
         if state.queue.is_empty() {
             state.free.push(Arc::clone(connection));
@@ -87,7 +89,7 @@ impl<G: Group> Shared<G> {
     }
 }
 
-impl<G: Group> State<G> {
+impl<G: JobGroup> WriterQueue<G> {
     /// Takes the first `most` jobs, without those that must wait for one of them.
     fn take(&mut self, most: usize) -> Vec<WaitingJob<G>> {
         let first = self.queue.len().min(most);
@@ -107,15 +109,15 @@ impl<G: Group> State<G> {
     }
 }
 
-impl<G: Group> Writer<G> {
+impl<G: JobGroup> GroupWriter<G> {
     pub(crate) fn new(
         group: G,
-        connections: Vec<Arc<Connection>>,
+        connections: Vec<Arc<PgConnection>>,
         group_max: usize,
         runtime: Handle,
     ) -> Self {
-        let state = Mutex::new(State { queue: VecDeque::new(), free: connections });
-        Self { shared: Arc::new(Shared { group, group_max: group_max.max(1), state }), runtime }
+        let state = Mutex::new(WriterQueue { queue: VecDeque::new(), free: connections });
+        Self { shared: Arc::new(WriterShared { group, group_max: group_max.max(1), state }), runtime }
     }
 
     /// Writes a job. Returns once it is committed.
@@ -140,12 +142,12 @@ impl<G: Group> Writer<G> {
     }
 }
 
-async fn commit<G: Group>(group: &G, connection: &Connection, mut waiting: Vec<WaitingJob<G>>) {
+async fn commit<G: JobGroup>(group: &G, connection: &PgConnection, mut waiting: Vec<WaitingJob<G>>) {
     group.sort(&mut waiting);
     match try_write(group, connection, &waiting).await {
         Ok(answers) => reply(waiting, answers),
         // A transient failure has been retried for the whole group.
-        Err(fault @ Fault::Refused(_)) if waiting.len() > 1 && !fault.may_pass() => {
+        Err(fault @ PgFault::Refused(_)) if waiting.len() > 1 && !fault.may_pass() => {
             for alone in waiting {
                 let one = [alone];
                 let answer = match try_write(group, connection, &one).await {
@@ -163,20 +165,20 @@ async fn commit<G: Group>(group: &G, connection: &Connection, mut waiting: Vec<W
     }
 }
 
-async fn try_write<G: Group>(
+async fn try_write<G: JobGroup>(
     group: &G,
-    connection: &Connection,
+    connection: &PgConnection,
     waiting: &[WaitingJob<G>],
-) -> Result<Vec<Result<G::Answer, StoreError>>, Fault> {
+) -> Result<Vec<Result<G::Answer, StoreError>>, PgFault> {
     let jobs: Vec<&G::Job> = waiting.iter().map(|one| &one.job).collect();
     let answers = group.write(connection, &jobs).await?;
     if answers.len() == jobs.len() {
         return Ok(answers);
     }
-    Err(Fault::Damaged(format!("the server returned {} results for {} writes", answers.len(), jobs.len())))
+    Err(PgFault::Damaged(format!("the server returned {} results for {} writes", answers.len(), jobs.len())))
 }
 
-fn reply<G: Group>(waiting: Vec<WaitingJob<G>>, answers: Vec<Result<G::Answer, StoreError>>) {
+fn reply<G: JobGroup>(waiting: Vec<WaitingJob<G>>, answers: Vec<Result<G::Answer, StoreError>>) {
     for (one, answer) in waiting.into_iter().zip(answers) {
         // The caller may have been cancelled.
         let _ = one.reply.send(answer);

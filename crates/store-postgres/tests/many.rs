@@ -9,7 +9,9 @@ use std::time::Duration;
 use goldseam_conformance::make::{advance, append, append_with_row, create, run, task, task_id};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LaneName, Millis, NodeId, Seq};
-use goldseam_store::{Append, Claim, Expect, NodeRecord, NodeState, Store, StoreError, TaskFilter, Written};
+use goldseam_store::{
+    Append, ClaimRequest, Expect, NodeRecord, NodeState, Store, StoreError, TaskFilter, Written,
+};
 use goldseam_store_postgres::PostgresStore;
 use goldseam_store_postgres::testing::Schema;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
@@ -186,7 +188,7 @@ async fn eight_claiming_nodes_run_one_task_per_lane() {
             while done.lock().unwrap().len() < 48 {
                 let now = store.now().await.unwrap();
                 let pools = vec!["main".to_owned()];
-                let claim = Claim { owner: format!("n{node}"), pools, kind: None, limit: 2, now };
+                let claim = ClaimRequest { owner: format!("n{node}"), pools, kind: None, limit: 2, now };
                 for task in store.claim(claim).await.unwrap().tasks {
                     let lane = task.lane.clone().unwrap();
                     assert!(running.lock().unwrap().insert(lane.clone()), "{lane} runs twice");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use goldseam_core::{RunId, Seq};
 use goldseam_store::{Append, Store};
-use goldseam_store_sqlite::{Options, SqliteStore};
+use goldseam_store_sqlite::{SqliteOptions, SqliteStore};
 use rusqlite::{Connection, params};
 
 const ROUNDS: usize = 15;
@@ -35,8 +35,10 @@ fn main() -> Fallible<()> {
     let multi = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     for (name, runtime) in [("current-thread", &current), ("multi-thread(2)", &multi)] {
         let bare = Bare::open(&folder.path().join(format!("{name}-bare.db")))?;
-        let store =
-            Arc::new(SqliteStore::open(&folder.path().join(format!("{name}-store.db")), Options::default())?);
+        let store = Arc::new(SqliteStore::open(
+            &folder.path().join(format!("{name}-store.db")),
+            SqliteOptions::default(),
+        )?);
         let mut times = [const { Vec::new() }; 4];
         for round in 0..ROUNDS {
             times[0].push(bare.one_by_one(round)?);
@@ -78,7 +80,7 @@ struct Bare(Connection);
 
 impl Bare {
     fn open(path: &Path) -> Fallible<Self> {
-        drop(SqliteStore::open(path, Options::default())?);
+        drop(SqliteStore::open(path, SqliteOptions::default())?);
         let conn = Connection::open(path)?;
         conn.pragma_update(None, "synchronous", "full")?;
         conn.pragma_update(None, "cache_size", -16_384)?;

@@ -7,11 +7,11 @@ use goldseam_core::{RunId, Seq, TaskId};
 use goldseam_store::{Append, StoreError, TaskChange};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::fault::Fault;
-use crate::rows::{self, RowText};
+use crate::fault::SqliteFault;
+use crate::rows::{self, SqliteRowText};
 use crate::sql::sql_int;
-use crate::tasks::{self, OwnTask};
-use crate::writer::Work;
+use crate::tasks::{self, AppendedRun};
+use crate::writer::JobContext;
 
 const FIRST: &str = "INSERT INTO events (rid, seq, body) SELECT ?1, ?2 + 1, ?3 \
     WHERE COALESCE((SELECT MAX(seq) FROM events WHERE rid = ?1), 0) = ?2";
@@ -22,22 +22,22 @@ const END: &str = "SELECT seq FROM events WHERE rid = ?1 ORDER BY seq DESC LIMIT
 
 /// An append whose row is already encoded, so that the writer need not do it.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct SqliteAppend {
     append: Append,
-    row: Option<RowText>,
+    row: Option<SqliteRowText>,
 }
 
-impl Prepared {
+impl SqliteAppend {
     pub(crate) fn new(mut append: Append) -> Result<Self, StoreError> {
         if append.bodies.is_empty() {
             return Err(StoreError::empty_append());
         }
-        let row = append.row.take().map(RowText::new).transpose()?;
+        let row = append.row.take().map(SqliteRowText::new).transpose()?;
         Ok(Self { append, row })
     }
 
     /// Appends, or fails with the position where the log ends.
-    pub(crate) fn run(&self, work: &mut Work<'_>) -> Result<Seq, Fault> {
+    pub(crate) fn run(&self, work: &mut JobContext<'_>) -> Result<Seq, SqliteFault> {
         let Append { run, after, .. } = &self.append;
         match work.run_numbers.find(work.conn, run)? {
             Some(rid) => {
@@ -56,11 +56,11 @@ impl Prepared {
                 work.run_numbers.insert(run, rid);
                 self.insert_events(work, rid)
             }
-            None => Err(Fault::Conflict(Seq::ZERO)),
+            None => Err(SqliteFault::Conflict(Seq::ZERO)),
         }
     }
 
-    fn insert_events(&self, work: &mut Work<'_>, rid: i64) -> Result<Seq, Fault> {
+    fn insert_events(&self, work: &mut JobContext<'_>, rid: i64) -> Result<Seq, SqliteFault> {
         let mut end = self.append.after;
         for body in &self.append.bodies {
             if end == self.append.after {
@@ -74,10 +74,10 @@ impl Prepared {
     }
 
     /// Applies the changes of tasks. Returns the advance task that the run adopts; a run without a row adopts none.
-    fn change_tasks(&self, work: &Work<'_>, rid: Option<i64>) -> Result<Option<&TaskId>, Fault> {
+    fn change_tasks(&self, work: &JobContext<'_>, rid: Option<i64>) -> Result<Option<&TaskId>, SqliteFault> {
         let mut adopted = None;
         for change in &self.append.tasks {
-            if tasks::apply(work, OwnTask { rid, adopted }, change)?
+            if tasks::apply(work, AppendedRun { rid, adopted }, change)?
                 && let TaskChange::Create(task) = change
                 && (self.row.is_some() || rows::has_row(work, rid)?)
             {
@@ -88,17 +88,17 @@ impl Prepared {
     }
 }
 
-fn insert_first(work: &mut Work<'_>, rid: i64, after: Seq, body: &str) -> Result<(), Fault> {
+fn insert_first(work: &mut JobContext<'_>, rid: i64, after: Seq, body: &str) -> Result<(), SqliteFault> {
     let statement = match &mut work.insert_first {
         Some(statement) => statement,
         none => none.insert(work.conn.prepare_cached(FIRST)?),
     };
     let inserted = statement.execute(params![rid, sql_int(after.0), body])?;
-    if inserted == 1 { Ok(()) } else { Err(Fault::Conflict(end_of(work.conn, rid)?)) }
+    if inserted == 1 { Ok(()) } else { Err(SqliteFault::Conflict(end_of(work.conn, rid)?)) }
 }
 
 /// Removes the events before position `first`, if that event exists.
-pub(crate) fn trim(work: &mut Work<'_>, run: &RunId, first: Seq) -> Result<(), Fault> {
+pub(crate) fn trim(work: &mut JobContext<'_>, run: &RunId, first: Seq) -> Result<(), SqliteFault> {
     if let Some(rid) = work.run_numbers.find(work.conn, run)? {
         work.conn.prepare_cached(TRIM)?.execute(params![rid, sql_int(first.0)])?;
     }

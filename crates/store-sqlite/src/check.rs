@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
-use goldseam_store::StoreError;
-use goldseam_store::check::{Fact, Migrated, Report};
+use goldseam_store::check::{Fact, Migrated, StoreReport};
+use goldseam_store::{OpenMode, StoreError};
 use rusqlite::Connection;
 
 use crate::fault::refused;
 use crate::files::{beside, cannot_open, preflight, size};
 use crate::migrate;
-use crate::open::{self, OpenMode};
-use crate::url::Options;
+use crate::open;
+use crate::url::SqliteOptions;
 
 /// Most complaints that are reported.
 const COMPLAINTS_MAX: u32 = 100;
 
 /// Checks a database. Reads all of it, and changes nothing.
-pub fn check(path: &Path, options: &Options) -> Result<Report, StoreError> {
+pub fn check(path: &Path, options: &SqliteOptions) -> Result<StoreReport, StoreError> {
     must_exist(path)?;
     preflight(path)?;
     let conn = open::reader(path, options)?;
@@ -25,7 +25,7 @@ pub fn check(path: &Path, options: &Options) -> Result<Report, StoreError> {
 }
 
 /// Migrates a database, or creates it.
-pub fn migrate(path: &Path, options: &Options) -> Result<Migrated, StoreError> {
+pub fn migrate(path: &Path, options: &SqliteOptions) -> Result<Migrated, StoreError> {
     let from = match size(path) {
         Ok(Some(1..)) => {
             preflight(path)?;
@@ -48,14 +48,19 @@ fn must_exist(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn report(conn: &Connection, path: &Path, schema: i64, options: &Options) -> rusqlite::Result<Report> {
+fn report(
+    conn: &Connection,
+    path: &Path,
+    schema: i64,
+    options: &SqliteOptions,
+) -> rusqlite::Result<StoreReport> {
     let count = |sql: &'static str| -> rusqlite::Result<u64> {
         if schema == 0 {
             return Ok(0);
         }
         conn.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
     };
-    Ok(Report {
+    Ok(StoreReport {
         schema,
         schema_latest: migrate::latest(),
         facts: vec![

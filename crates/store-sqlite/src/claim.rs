@@ -8,14 +8,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use goldseam_core::Millis;
 use goldseam_core::task::Task;
-use goldseam_store::{Claim, ClaimedTasks};
+use goldseam_store::{ClaimRequest, ClaimedTasks};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
-use crate::fault::Fault;
+use crate::fault::SqliteFault;
 use crate::sql::{cell, is_unreadable, sql_int};
 use crate::tasks;
-use crate::writer::Work;
+use crate::writer::JobContext;
 
 const RIPEN: &str = "UPDATE tasks SET ripe = 1 \
     WHERE pool = ?1 AND state = 'ready' AND ripe = 0 AND run_at <= ?2";
@@ -36,14 +36,14 @@ const TAKE: &str = "UPDATE tasks SET state = 'claimed', owner = ?2, fence = ?3, 
 const PRIORITIES_MAX: u32 = 64;
 
 /// A task that may be claimed.
-struct Candidate {
+struct ClaimCandidate {
     tid: i64,
     priority: i64,
     run_at: i64,
     lane: Option<String>,
 }
 
-impl Candidate {
+impl ClaimCandidate {
     /// Reads a candidate; none if it is unreadable.
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Self>> {
         let read =
@@ -57,14 +57,14 @@ impl Candidate {
 
 /// What a claim has found out about lanes and tasks.
 #[derive(Default)]
-struct Known {
+struct ClaimFacts {
     /// Whether a task of the lane is claimed.
     busy_lanes: HashMap<String, bool>,
     /// Numbers of unreadable tasks.
     unreadable: HashSet<i64>,
 }
 
-impl Known {
+impl ClaimFacts {
     fn is_busy(&mut self, conn: &Connection, lane: &str) -> rusqlite::Result<bool> {
         if let Some(busy) = self.busy_lanes.get(lane) {
             return Ok(*busy);
@@ -80,19 +80,19 @@ impl Known {
 }
 
 /// Claims due tasks.
-pub(crate) fn claim(work: &Work<'_>, claim: &Claim) -> Result<ClaimedTasks, Fault> {
+pub(crate) fn claim(work: &JobContext<'_>, claim: &ClaimRequest) -> Result<ClaimedTasks, SqliteFault> {
     let conn = work.conn;
     let pools: BTreeSet<&str> = claim.pools.iter().map(String::as_str).collect();
     for pool in &pools {
         conn.prepare_cached(RIPEN)?.execute(params![pool, claim.now.0])?;
     }
-    let mut known = Known::default();
+    let mut known = ClaimFacts::default();
     let mut claimed = Vec::new();
     let limit = claim.limit as usize;
     loop {
         let mut candidates = Vec::new();
         for pool in &pools {
-            let best = gather(conn, Offer { claim, pool, most: limit - claimed.len() }, &mut known)?;
+            let best = gather(conn, PoolQuery { claim, pool, most: limit - claimed.len() }, &mut known)?;
             candidates.extend(best);
         }
         candidates.sort_by_key(|candidate| (Reverse(candidate.priority), candidate.run_at, candidate.tid));
@@ -118,23 +118,27 @@ pub(crate) fn claim(work: &Work<'_>, claim: &Claim) -> Result<ClaimedTasks, Faul
 }
 
 /// What to read from one pool.
-struct Offer<'a> {
-    claim: &'a Claim,
+struct PoolQuery<'a> {
+    claim: &'a ClaimRequest,
     pool: &'a str,
     most: usize,
 }
 
 /// Returns the best candidates of a pool, at most one per lane.
-fn gather(conn: &Connection, offer: Offer<'_>, known: &mut Known) -> Result<Vec<Candidate>, Fault> {
-    let Offer { claim, pool, most } = offer;
-    let mut candidates: Vec<Candidate> = Vec::new();
+fn gather(
+    conn: &Connection,
+    offer: PoolQuery<'_>,
+    known: &mut ClaimFacts,
+) -> Result<Vec<ClaimCandidate>, SqliteFault> {
+    let PoolQuery { claim, pool, most } = offer;
+    let mut candidates: Vec<ClaimCandidate> = Vec::new();
     let mut offered: HashSet<String> = HashSet::new();
     let mut statement = conn.prepare_cached(READY)?;
     let mut rows = statement.query(params![pool, claim.kind])?;
     while candidates.len() < most
         && let Some(row) = rows.next()?
     {
-        let Some(candidate) = Candidate::read(row)? else { continue };
+        let Some(candidate) = ClaimCandidate::read(row)? else { continue };
         if candidate.run_at > claim.now.0 || known.unreadable.contains(&candidate.tid) {
             continue;
         }
@@ -150,10 +154,10 @@ fn gather(conn: &Connection, offer: Offer<'_>, known: &mut Known) -> Result<Vec<
 
 fn take(
     conn: &Connection,
-    claim: &Claim,
-    candidate: &Candidate,
-    known: &mut Known,
-) -> Result<Option<Task>, Fault> {
+    claim: &ClaimRequest,
+    candidate: &ClaimCandidate,
+    known: &mut ClaimFacts,
+) -> Result<Option<Task>, SqliteFault> {
     if let Some(lane) = &candidate.lane
         && known.is_busy(conn, lane)?
     {
@@ -185,7 +189,11 @@ fn take(
 }
 
 /// When the next task is due whose lane is free.
-fn next_due(conn: &Connection, claim: &Claim, known: &mut Known) -> Result<Option<Millis>, Fault> {
+fn next_due(
+    conn: &Connection,
+    claim: &ClaimRequest,
+    known: &mut ClaimFacts,
+) -> Result<Option<Millis>, SqliteFault> {
     let mut next = Millis::NEVER;
     for pool in &claim.pools {
         next = next.min(ripe_due(conn, claim, pool, known)?);
@@ -208,7 +216,12 @@ fn next_due(conn: &Connection, claim: &Claim, known: &mut Known) -> Result<Optio
 
 /// The same among ripe tasks. Within a priority the first free task is the earliest, so the search skips to the next
 /// priority.
-fn ripe_due(conn: &Connection, claim: &Claim, pool: &str, known: &mut Known) -> Result<Millis, Fault> {
+fn ripe_due(
+    conn: &Connection,
+    claim: &ClaimRequest,
+    pool: &str,
+    known: &mut ClaimFacts,
+) -> Result<Millis, SqliteFault> {
     let mut next = Millis::NEVER;
     let mut below = i64::MAX;
     let mut statement = conn.prepare_cached(READY_BELOW)?;
@@ -216,7 +229,7 @@ fn ripe_due(conn: &Connection, claim: &Claim, pool: &str, known: &mut Known) -> 
         let mut rows = statement.query(params![pool, claim.kind, below])?;
         loop {
             let Some(row) = rows.next()? else { return Ok(next) };
-            let Some(ripe) = Candidate::read(row)? else { continue };
+            let Some(ripe) = ClaimCandidate::read(row)? else { continue };
             if !known.unreadable.contains(&ripe.tid) && is_free(conn, ripe.lane.as_deref(), known)? {
                 below = ripe.priority;
                 next = next.min(Millis(ripe.run_at));
@@ -227,7 +240,7 @@ fn ripe_due(conn: &Connection, claim: &Claim, pool: &str, known: &mut Known) -> 
     Ok(next)
 }
 
-fn is_free(conn: &Connection, lane: Option<&str>, known: &mut Known) -> Result<bool, Fault> {
+fn is_free(conn: &Connection, lane: Option<&str>, known: &mut ClaimFacts) -> Result<bool, SqliteFault> {
     match lane {
         Some(lane) => Ok(!known.is_busy(conn, lane)?),
         None => Ok(true),

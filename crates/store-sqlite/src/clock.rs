@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use goldseam_core::Millis;
-use goldseam_store::Clock;
+use goldseam_store::ClockFn;
 
 /// Returns this machine's clock.
-pub fn system_clock() -> Clock {
+pub fn system_clock() -> ClockFn {
     Arc::new(system_now)
 }
 
@@ -23,12 +23,12 @@ fn system_now() -> Millis {
 
 /// A clock that never goes back.
 pub(crate) struct SteadyClock {
-    clock: Clock,
+    clock: ClockFn,
     latest: AtomicI64,
 }
 
 impl SteadyClock {
-    pub(crate) fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: ClockFn) -> Self {
         Self { clock, latest: AtomicI64::new(0) }
     }
 

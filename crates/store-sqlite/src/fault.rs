@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 
 /// Why a job failed.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum SqliteFault {
     /// The log ends elsewhere. Other jobs of the group are not affected.
     Conflict(Seq),
     /// SQLite failed.
@@ -18,20 +18,20 @@ pub(crate) enum Fault {
     Damaged(String),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for SqliteFault {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl Fault {
+impl SqliteFault {
     /// The error of a read.
     pub(crate) fn into_read_error(self) -> StoreError {
         match self {
             Self::Conflict(end) => StoreError::Conflict { end },
             Self::Damaged(detail) => StoreError::Damaged { detail },
-            Self::Sql(error) => match Nature::of(&error) {
-                Nature::Busy => StoreError::Busy { doing: "reading", source: Box::new(error) },
+            Self::Sql(error) => match SqliteErrorKind::of(&error) {
+                SqliteErrorKind::Busy => StoreError::Busy { doing: "reading", source: Box::new(error) },
                 _ => StoreError::Damaged { detail: error.to_string() },
             },
         }
@@ -40,7 +40,7 @@ impl Fault {
 
 /// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Nature {
+pub(crate) enum SqliteErrorKind {
     /// Another process holds a lock.
     Busy,
     /// The disk is full.
@@ -55,7 +55,7 @@ pub(crate) enum Nature {
     Other,
 }
 
-impl Nature {
+impl SqliteErrorKind {
     /// Classifies an error by its code.
     pub(crate) fn of(error: &rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
@@ -72,7 +72,7 @@ impl Nature {
 /// Why a whole group of jobs failed.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupFault {
-    pub(crate) nature: Nature,
+    pub(crate) kind: SqliteErrorKind,
     /// Whether the commit itself failed.
     pub(crate) at_commit: bool,
     pub(crate) message: String,
@@ -80,29 +80,31 @@ pub(crate) struct GroupFault {
 
 impl GroupFault {
     pub(crate) fn new(error: &rusqlite::Error, at_commit: bool) -> Self {
-        Self { nature: Nature::of(error), at_commit, message: error.to_string() }
+        Self { kind: SqliteErrorKind::of(error), at_commit, message: error.to_string() }
     }
 
     /// Whether this process must refuse all further writes.
     pub(crate) fn poisons(&self) -> bool {
-        matches!(self.nature, Nature::Disk | Nature::Corrupt)
+        matches!(self.kind, SqliteErrorKind::Disk | SqliteErrorKind::Corrupt)
     }
 
     /// The error of one job of the group.
     pub(crate) fn to_error(&self) -> StoreError {
         let doing = "committing";
         let source = || self.message.clone().into();
-        match self.nature {
-            Nature::Busy => StoreError::Busy { doing, source: source() },
-            Nature::Full => StoreError::Full { doing, source: source() },
-            Nature::Disk => StoreError::Unknown { doing, source: source() },
+        match self.kind {
+            SqliteErrorKind::Busy => StoreError::Busy { doing, source: source() },
+            SqliteErrorKind::Full => StoreError::Full { doing, source: source() },
+            SqliteErrorKind::Disk => StoreError::Unknown { doing, source: source() },
             _ if self.at_commit => StoreError::Unknown { doing, source: source() },
-            Nature::ReadOnly => refused(
+            SqliteErrorKind::ReadOnly => refused(
                 "GS0205",
                 format!("cannot write to the database: {}", self.message),
                 "check the file's permissions and how its file system is mounted",
             ),
-            Nature::Corrupt | Nature::Other => StoreError::Damaged { detail: self.message.clone() },
+            SqliteErrorKind::Corrupt | SqliteErrorKind::Other => {
+                StoreError::Damaged { detail: self.message.clone() }
+            }
         }
     }
 }

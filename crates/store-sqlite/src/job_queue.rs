@@ -9,12 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// A queue of many callers and few threads.
 #[derive(Debug)]
 pub(crate) struct JobQueue<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<QueueState<T>>,
     ready: Condvar,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct QueueState<T> {
     jobs: VecDeque<T>,
     idle_threads: usize,
     closed: bool,
@@ -22,11 +22,11 @@ struct State<T> {
 
 impl<T> JobQueue<T> {
     pub(crate) fn new() -> Self {
-        let state = State { jobs: VecDeque::new(), idle_threads: 0, closed: false };
+        let state = QueueState { jobs: VecDeque::new(), idle_threads: 0, closed: false };
         Self { state: Mutex::new(state), ready: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

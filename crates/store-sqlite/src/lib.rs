@@ -14,9 +14,9 @@
 //!
 //! | layer | module | holds |
 //! |---|---|---|
-//! | basics | `clock`, [`url`] | the store's clock; `sqlite:PATH?durability=process`, [`Options`] |
+//! | basics | `clock`, [`url`] | the store's clock; `sqlite:PATH?durability=process`, [`SqliteOptions`] |
 //! | | `fault`, `sql` | SQLite's error codes as [`StoreError`](goldseam_store::StoreError); values of columns |
-//! | files | `files`, [`private`], `file_identity` | checks of files; permissions; replaced files |
+//! | files | `files`, [`permissions`], `file_identity` | checks of files; permissions; replaced files |
 //! | | `liveness` | the OS locks that end with a process |
 //! | | `migrate`, `open` | the schema; connections |
 //! | threads | `job_queue`, `run_numbers` | the queue of a thread; cached numbers of runs |
@@ -45,7 +45,7 @@ mod migrate;
 mod nodes;
 mod notice;
 mod open;
-pub mod private;
+pub mod permissions;
 mod read;
 mod rows;
 mod run_numbers;
@@ -64,4 +64,4 @@ mod tests;
 pub use clock::system_clock;
 pub use migrate::latest as schema_latest;
 pub use store::SqliteStore;
-pub use url::{Durability, Options};
+pub use url::{Durability, SqliteOptions};

@@ -2,15 +2,14 @@
 //!
 //! Invariant: the order is (moment, run) in every store, so a cursor of one store works in another.
 
-use std::cmp::Ordering;
-
-use goldseam_core::{Millis, RunId, Status};
-use goldseam_store::{Cursor, Moment, Page, RecordKind, Row, RunFilter, RunOrder, Unreadable};
+use goldseam_core::{RunId, Status};
+use goldseam_store::sql_list::{ListedRow, is_narrow, order_column, page, status_gaps, statuses_apart};
+use goldseam_store::{Cursor, OrderKey, Page, RecordKind, Row, RunFilter, Unreadable};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
-use crate::fault::Fault;
-use crate::rows::RawRow;
+use crate::fault::SqliteFault;
+use crate::rows::SqliteColumns;
 use crate::sql::{cell, text_of};
 
 const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.status, r.as_of, r.id, ";
@@ -28,43 +27,15 @@ const EVERY: &str = "SELECT summary, task, updated_at, status, as_of, id, rid FR
     ORDER BY rid LIMIT ?2";
 
 /// A query under construction.
-pub(crate) struct Query {
+pub(crate) struct SqliteQuery {
     pub(crate) sql: String,
     values: Vec<Value>,
 }
 
-impl Query {
+impl SqliteQuery {
     fn add(&mut self, piece: &'static str, values: impl IntoIterator<Item = Value>) {
         self.sql.push_str(piece);
         self.values.extend(values);
-    }
-}
-
-struct Found {
-    /// Its position in the list; none if it is unreadable.
-    at: Option<i64>,
-    id: String,
-    row: RawRow,
-}
-
-impl Found {
-    fn order(&self, other: &Self, order: RunOrder) -> Ordering {
-        let earliest = (self.at, &self.id).cmp(&(other.at, &other.id));
-        if order.is_latest_first() { earliest.reverse() } else { earliest }
-    }
-}
-
-/// Whether the filter has its own index: few runs share an owner, a parent, a tag or a cause.
-fn is_narrow(filter: &RunFilter) -> bool {
-    filter.owner.is_some() || filter.parent.is_some() || filter.tag.is_some() || filter.cause.is_some()
-}
-
-/// The column of the order; with a tag, that of the index of tags.
-fn column(filter: &RunFilter) -> &'static str {
-    match (filter.order.moment(), &filter.tag) {
-        (Moment::Created, None) => "r.created_at",
-        (Moment::Created, Some(_)) => "t.created_at",
-        (Moment::Recovered, _) => "r.recovered_at",
     }
 }
 
@@ -73,41 +44,27 @@ pub(crate) fn runs(
     conn: &Connection,
     filter: &RunFilter,
     after: Option<&Cursor>,
-) -> Result<Page<Row>, Fault> {
-    let limit = filter.limit as usize;
+) -> Result<Page<Row>, SqliteFault> {
     let mut found = Vec::new();
-    let is_one_query = is_narrow(filter) || filter.order.moment() == Moment::Recovered;
-    if is_one_query || filter.statuses.is_empty() || filter.statuses.contains(&Status::Completed) {
-        find(conn, query(filter, after, None), &mut found)?;
-    } else {
-        // One ordered query per status, merged: an `IN` would sort all rows for every page.
-        let moment = conn.unchecked_transaction()?;
-        for status in &filter.statuses {
-            find(conn, query(filter, after, Some(*status)), &mut found)?;
-        }
-        moment.finish()?;
-        found.sort_by(|left, right| left.order(right, filter.order));
-        found.dedup_by(|left, right| left.id == right.id);
-    }
-    let has_more = found.len() > limit;
-    found.truncate(limit);
-    let cursor = |found: &Found| {
-        let run = RunId::new(found.id.as_str()).ok()?;
-        Some(Cursor { by: filter.order.moment(), at: Millis(found.at?), run })
-    };
-    let next = found.iter().rev().find_map(cursor).filter(|_| has_more).map(|cursor| cursor.to_string());
-    let mut page = Page { next, ..Page::default() };
-    for Found { id, row, .. } in found {
-        match row.parse() {
-            Ok(row) => page.items.push(row),
-            Err(reason) => page.unreadable.push(Unreadable::new(RecordKind::Row, id, reason)),
+    match statuses_apart(filter) {
+        [] => find(conn, query(filter, after, None), &mut found)?,
+        statuses => {
+            let moment = conn.unchecked_transaction()?;
+            for status in statuses {
+                find(conn, query(filter, after, Some(*status)), &mut found)?;
+            }
+            moment.finish()?;
         }
     }
-    Ok(page)
+    Ok(page(filter, found, SqliteColumns::parse))
 }
 
 /// Lists runs without a row, or with an unknown status, in order of id.
-pub(crate) fn rowless(conn: &Connection, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, Fault> {
+pub(crate) fn rowless(
+    conn: &Connection,
+    after: Option<&RunId>,
+    limit: u32,
+) -> Result<Vec<RunId>, SqliteFault> {
     // The empty text sorts before every id.
     let after = after.map_or("", |run| run.as_str());
     let mut found: Vec<RunId> = Vec::new();
@@ -127,20 +84,13 @@ pub(crate) fn rowless(conn: &Connection, after: Option<&RunId>, limit: u32) -> R
 
 /// Builds a query for rows with a status that this build does not know: the gaps between known statuses in the index.
 pub(crate) fn unknown_statuses() -> String {
-    let mut known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
-    known.sort_unstable();
-    let quoted = |word: &str| ["'", word, "'"].concat();
-    let first = known.first().map(|word| [STATUS_GAP, " AND status < ", &quoted(word)].concat());
-    let between = known.windows(2).map(|pair| {
-        [STATUS_GAP, " AND status > ", &quoted(pair[0]), " AND status < ", &quoted(pair[1])].concat()
-    });
-    let last = known.last().map(|word| [STATUS_GAP, " AND status > ", &quoted(word)].concat());
-    let all: Vec<String> = first.into_iter().chain(between).chain(last).collect();
+    let gaps = status_gaps("status");
+    let all: Vec<String> = gaps.iter().map(|gap| [STATUS_GAP, " AND ", gap].concat()).collect();
     ["SELECT id FROM (", &all.join(" UNION ALL "), ") WHERE id > ?1 ORDER BY id LIMIT ?2"].concat()
 }
 
 /// Reads the next rows in order of their numbers. Returns the unreadable ones.
-pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Page<Unreadable>, Fault> {
+pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Page<Unreadable>, SqliteFault> {
     let mut statement = conn.prepare_cached(EVERY)?;
     let mut rows = statement.query(params![after, limit])?;
     let mut page = Page::default();
@@ -158,7 +108,7 @@ pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Pa
         if row.get_ref(0)? == rusqlite::types::ValueRef::Null {
             continue;
         }
-        if let Err(reason) = RawRow::read(row)?.parse() {
+        if let Err(reason) = SqliteColumns::read(row)?.parse() {
             page.unreadable.push(Unreadable::new(RecordKind::Row, run.as_str(), reason));
         }
     }
@@ -167,7 +117,11 @@ pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Pa
     Ok(page)
 }
 
-fn find(conn: &Connection, query: Query, found: &mut Vec<Found>) -> Result<(), Fault> {
+fn find(
+    conn: &Connection,
+    query: SqliteQuery,
+    found: &mut Vec<ListedRow<SqliteColumns>>,
+) -> Result<(), SqliteFault> {
     let mut statement = conn.prepare_cached(&query.sql)?;
     let mut rows = statement.query(params_from_iter(query.values))?;
     while let Some(row) = rows.next()? {
@@ -176,20 +130,20 @@ fn find(conn: &Connection, query: Query, found: &mut Vec<Found>) -> Result<(), F
             _ => None,
         };
         let id = text_of(row, 5)?.unwrap_or_default();
-        found.push(Found { id, at, row: RawRow::read(row)? });
+        found.push(ListedRow { id, at, columns: SqliteColumns::read(row)? });
     }
     Ok(())
 }
 
-pub(crate) fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<Status>) -> Query {
-    let mut query = Query { sql: SELECT.to_owned(), values: Vec::new() };
-    query.add(column(filter), []);
+pub(crate) fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<Status>) -> SqliteQuery {
+    let mut query = SqliteQuery { sql: SELECT.to_owned(), values: Vec::new() };
+    query.add(order_column(filter), []);
     match &filter.tag {
         Some((key, value)) => query.add(TAGGED, [text(key.as_str()), text(value)]),
-        None if filter.order.moment() == Moment::Recovered && !is_narrow(filter) => query.add(RECOVERED, []),
+        None if filter.order.key() == OrderKey::Recovered && !is_narrow(filter) => query.add(RECOVERED, []),
         None => query.add(PLAIN, []),
     }
-    if filter.order.moment() == Moment::Recovered {
+    if filter.order.key() == OrderKey::Recovered {
         query.add(" AND r.recovered_at IS NOT NULL", []);
     }
     if let Some(status) = status {
@@ -216,8 +170,8 @@ pub(crate) fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<S
 }
 
 /// Adds bounds, order and limit.
-fn add_range(query: &mut Query, filter: &RunFilter, after: Option<&Cursor>) {
-    let column = column(filter);
+fn add_range(query: &mut SqliteQuery, filter: &RunFilter, after: Option<&Cursor>) {
+    let column = order_column(filter);
     let (comparison, direction) =
         if filter.order.is_latest_first() { (", r.id) < (?, ?)", " DESC") } else { (", r.id) > (?, ?)", "") };
     if let Some(since) = filter.since {

@@ -13,19 +13,19 @@ use goldseam_store::{Pulse, StoreError};
 
 use crate::fault::refused;
 use crate::files::beside;
-use crate::private;
+use crate::permissions;
 
 /// Most attempts to lock a file that other processes replace or test.
 const LOCK_ATTEMPTS_MAX: u32 = 64;
 
 /// The folder of all liveness locks, and the locks of this process.
 #[derive(Debug)]
-pub(crate) struct Liveness {
+pub(crate) struct LivenessLocks {
     folder: PathBuf,
     held: Mutex<HashMap<NodeId, File>>,
 }
 
-impl Liveness {
+impl LivenessLocks {
     /// The liveness locks beside this database.
     pub(crate) fn beside(database: &Path) -> Self {
         Self { folder: beside(database, "-nodes"), held: Mutex::default() }
@@ -53,9 +53,9 @@ impl Liveness {
     }
 
     fn lock(&self, path: &Path) -> io::Result<File> {
-        private::create_folder(&self.folder)?;
+        permissions::create_folder(&self.folder)?;
         for _ in 0..LOCK_ATTEMPTS_MAX {
-            let file = private::options().create(true).truncate(false).write(true).open(path)?;
+            let file = permissions::options().create(true).truncate(false).write(true).open(path)?;
             match file.try_lock() {
                 // Between the two calls, a process that forgets the node may have removed the file.
                 Ok(()) if is_at(&file, path) => return Ok(file),

@@ -6,9 +6,9 @@ use goldseam_store::{Expect, LockFilter, Page, RecordKind, Unreadable, Written};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
-use crate::fault::Fault;
+use crate::fault::SqliteFault;
 use crate::sql::{id, is_unreadable, json, json_text, reason, sql_int, text_of};
-use crate::writer::Work;
+use crate::writer::JobContext;
 
 const INSERT: &str = "INSERT OR IGNORE INTO locks (name, holder, fence, expires_at, acquired_at, node, version, \
     audit) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -19,7 +19,7 @@ const FIND: &str = "SELECT name, holder, fence, expires_at, acquired_at, node, v
     WHERE name = ?1";
 
 /// Writes a lock if it is as expected, else returns the stored one.
-pub(crate) fn put(work: &Work<'_>, lock: &Lock, expect: Expect) -> Result<Written<Lock>, Fault> {
+pub(crate) fn put(work: &JobContext<'_>, lock: &Lock, expect: Expect) -> Result<Written<Lock>, SqliteFault> {
     let mut statement = work.conn.prepare_cached(match expect {
         Expect::Absent => INSERT,
         Expect::Version(_) => UPDATE,
@@ -60,7 +60,11 @@ fn seen(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Lock>> {
 }
 
 /// Reads the next locks in order of name. Returns the unreadable ones.
-pub(crate) fn unreadable(conn: &Connection, after: &str, limit: u32) -> Result<Page<Unreadable>, Fault> {
+pub(crate) fn unreadable(
+    conn: &Connection,
+    after: &str,
+    limit: u32,
+) -> Result<Page<Unreadable>, SqliteFault> {
     let mut statement = conn.prepare_cached(&[SELECT, " WHERE name > ?1 ORDER BY name LIMIT ?2"].concat())?;
     let mut rows = statement.query(params![after, limit])?;
     let mut page = Page::default();
@@ -90,7 +94,7 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lock> {
 }
 
 /// Lists locks in order of name.
-pub(crate) fn list(conn: &Connection, filter: &LockFilter) -> Result<Vec<Lock>, Fault> {
+pub(crate) fn list(conn: &Connection, filter: &LockFilter) -> Result<Vec<Lock>, SqliteFault> {
     let held = match filter {
         LockFilter { name: Some(_), .. } => "",
         LockFilter { stale_at: Some(_), .. } => " INDEXED BY locks_held",

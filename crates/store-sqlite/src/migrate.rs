@@ -5,19 +5,14 @@
 
 use std::path::Path;
 
-use goldseam_core::{Hash, Millis};
+use goldseam_core::Millis;
 use goldseam_store::StoreError;
 use goldseam_store::crash_points::reach;
+use goldseam_store::schema::{Migration, check_applied};
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::fault::refused;
 use crate::files::{cannot_open, not_ours};
-
-/// One step from a schema to the next.
-pub(crate) struct Migration {
-    number: i64,
-    sql: &'static str,
-}
 
 /// The application id in the header of the file: "Gold".
 pub(crate) const APPLICATION_ID: i32 = 0x476F_6C64;
@@ -120,13 +115,9 @@ pub(crate) fn step(conn: &Connection, migration: &Migration, now: Millis) -> rus
     conn.execute_batch(migration.sql)?;
     conn.execute(
         "INSERT INTO goldseam_migrations (number, hash, applied_at) VALUES (?1, ?2, ?3)",
-        params![migration.number, hash(migration), now.0],
+        params![migration.number, migration.hash(), now.0],
     )?;
     conn.pragma_update(None, "user_version", migration.number)
-}
-
-fn hash(migration: &Migration) -> String {
-    Hash::of(migration.sql.as_bytes()).to_string()
 }
 
 fn check_hashes(conn: &Connection, path: &Path) -> Result<(), StoreError> {
@@ -134,15 +125,6 @@ fn check_hashes(conn: &Connection, path: &Path) -> Result<(), StoreError> {
         let mut statement = conn.prepare("SELECT number, hash FROM goldseam_migrations ORDER BY number")?;
         statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
     };
-    for (number, applied) in read().map_err(|error| cannot_open(path, &error))? {
-        let known = MIGRATIONS.iter().find(|migration| migration.number == number);
-        if known.is_none_or(|migration| hash(migration) != applied) {
-            return Err(refused(
-                "GS0204",
-                format!("migration {number} of {} differs from this program's", path.display()),
-                "use the goldseam release that created this database; a released migration never changes",
-            ));
-        }
-    }
-    Ok(())
+    let applied = read().map_err(|error| cannot_open(path, &error))?;
+    check_applied(MIGRATIONS, &applied, &path.display())
 }

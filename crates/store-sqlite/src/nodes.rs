@@ -5,10 +5,10 @@ use goldseam_store::{NodeRecord, NodeSeen, NodeState, Page, Pulse, RecordKind, U
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
-use crate::fault::Fault;
-use crate::liveness::Liveness;
+use crate::fault::SqliteFault;
+use crate::liveness::LivenessLocks;
 use crate::sql::{cell, id, is_unreadable, json, json_text, reason, text_of};
-use crate::writer::Work;
+use crate::writer::JobContext;
 
 const BEAT: &str = "INSERT INTO nodes (id, name, started_at, workflows, slots, state, beats, beat_at) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7) ON CONFLICT (id) DO UPDATE SET name = excluded.name, \
@@ -24,27 +24,27 @@ pub(crate) fn is_over(node: &NodeRecord) -> bool {
 }
 
 /// Writes a beat of a node.
-pub(crate) fn beat(work: &Work<'_>, node: &NodeRecord) -> Result<Millis, Fault> {
+pub(crate) fn beat(work: &JobContext<'_>, node: &NodeRecord) -> Result<Millis, SqliteFault> {
     work.conn.prepare_cached(BEAT)?.execute(params![
         node.id.as_str(),
         node.name,
         node.started_at.0,
         json_text(Some(&node.workflows))?,
         node.slots,
-        state_name(node.state),
+        node.state.as_str(),
         work.now.0,
     ])?;
     Ok(work.now)
 }
 
 /// Removes the row of a node.
-pub(crate) fn forget(work: &Work<'_>, node: &NodeId) -> Result<(), Fault> {
+pub(crate) fn forget(work: &JobContext<'_>, node: &NodeId) -> Result<(), SqliteFault> {
     work.conn.prepare_cached(FORGET)?.execute([node.as_str()])?;
     Ok(())
 }
 
 /// Lists all nodes with their pulses.
-pub(crate) fn list(conn: &Connection, liveness: &Liveness) -> Result<Vec<NodeSeen>, Fault> {
+pub(crate) fn list(conn: &Connection, liveness: &LivenessLocks) -> Result<Vec<NodeSeen>, SqliteFault> {
     let mut statement = conn.prepare_cached(LIST)?;
     let seen = statement.query_map([], seen)?.filter_map(Result::transpose);
     let seen = seen.collect::<rusqlite::Result<Vec<NodeSeen>>>()?;
@@ -67,7 +67,7 @@ fn seen(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<NodeSeen>> {
 }
 
 /// Lists the nodes whose records are unreadable.
-pub(crate) fn unreadable(conn: &Connection) -> Result<Page<Unreadable>, Fault> {
+pub(crate) fn unreadable(conn: &Connection) -> Result<Page<Unreadable>, SqliteFault> {
     let mut statement = conn.prepare_cached(LIST)?;
     let mut rows = statement.query([])?;
     let mut page = Page::default();
@@ -89,24 +89,11 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<NodeSeen> {
             started_at: Millis(row.get(2)?),
             workflows: json(row, 3)?.unwrap_or_default(),
             slots: row.get(4)?,
-            state: STATES
-                .into_iter()
-                .find(|known| state_name(*known) == state)
+            state: NodeState::named(&state)
                 .ok_or_else(|| rusqlite::Error::InvalidColumnType(5, state, rusqlite::types::Type::Text))?,
         },
         beats: row.get::<_, i64>(6)?.unsigned_abs(),
         beat_at: Millis(row.get(7)?),
         pulse: Pulse::Unknown,
     })
-}
-
-const STATES: [NodeState; 4] = [NodeState::Up, NodeState::Leaving, NodeState::Left, NodeState::Gone];
-
-fn state_name(state: NodeState) -> &'static str {
-    match state {
-        NodeState::Up => "up",
-        NodeState::Leaving => "leaving",
-        NodeState::Left => "left",
-        NodeState::Gone => "gone",
-    }
 }

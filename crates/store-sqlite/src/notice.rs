@@ -136,8 +136,7 @@ mod system {
     use tokio::sync::Notify;
 
     /// A watched file; this system has none.
-    #[derive(Debug)]
-    pub(super) enum WatchedFile {}
+    pub(super) use std::convert::Infallible as WatchedFile;
 
     pub(super) fn watch(_: &Path, _: &Arc<Notify>) -> Option<WatchedFile> {
         None

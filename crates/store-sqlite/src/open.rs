@@ -4,16 +4,16 @@ use std::ffi::c_int;
 use std::path::Path;
 use std::time::Duration;
 
-use goldseam_store::StoreError;
+use goldseam_store::{OpenMode, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::fault::Nature;
+use crate::fault::SqliteErrorKind;
 use crate::files::{cannot_open, no_access, preflight};
 use crate::migrate;
-use crate::private;
-use crate::url::{Durability, Options};
+use crate::permissions;
+use crate::url::{Durability, SqliteOptions};
 
 /// Prepared statements that each connection caches.
 const STATEMENTS_MAX: usize = 96;
@@ -24,19 +24,10 @@ const WAL_PAUSE: Duration = Duration::from_millis(5);
 /// Pages of the write-ahead log from which on a commit checkpoints.
 const CHECKPOINT_PAGES: c_int = 1_000;
 
-/// What to do with a database that has an older schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OpenMode {
-    /// Migrate it.
-    CreateOrMigrate,
-    /// Refuse it, and change nothing.
-    RequireCurrent,
-}
-
 /// Checks the file, migrates its schema, and returns the connection of the writer.
-pub(crate) fn writer(path: &Path, options: &Options, mode: OpenMode) -> Result<Connection, StoreError> {
+pub(crate) fn writer(path: &Path, options: &SqliteOptions, mode: OpenMode) -> Result<Connection, StoreError> {
     preflight(path)?;
-    private::create(path).map_err(|error| no_access(path, &error))?;
+    permissions::create(path).map_err(|error| no_access(path, &error))?;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags).map_err(|error| cannot_open(path, &error))?;
@@ -52,7 +43,7 @@ pub(crate) fn writer(path: &Path, options: &Options, mode: OpenMode) -> Result<C
 }
 
 /// Returns a connection that can only read.
-pub(crate) fn reader(path: &Path, options: &Options) -> Result<Connection, StoreError> {
+pub(crate) fn reader(path: &Path, options: &SqliteOptions) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || -> rusqlite::Result<Connection> {
         let conn = Connection::open_with_flags(path, flags)?;
@@ -63,7 +54,7 @@ pub(crate) fn reader(path: &Path, options: &Options) -> Result<Connection, Store
     open().map_err(|error| cannot_open(path, &error))
 }
 
-fn prepare(conn: &Connection, options: &Options) -> rusqlite::Result<()> {
+fn prepare(conn: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
     conn.busy_timeout(options.busy_timeout)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Plans ignore bound values: otherwise SQLite prepares a statement with a bound limit again for each value.
@@ -92,7 +83,11 @@ fn checkpoint(wal: &mut Wal, pages: c_int) -> rusqlite::Result<()> {
         return Ok(());
     }
     match wal.checkpoint() {
-        Err(error) if matches!(Nature::of(&error), Nature::Disk | Nature::Corrupt) => Err(error),
+        Err(error)
+            if matches!(SqliteErrorKind::of(&error), SqliteErrorKind::Disk | SqliteErrorKind::Corrupt) =>
+        {
+            Err(error)
+        }
         // The next commit tries again.
         _ => Ok(()),
     }
@@ -105,7 +100,7 @@ fn switch_to_wal(conn: &Connection) -> rusqlite::Result<()> {
         match mode {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(_) => {}
-            Err(error) if Nature::of(&error) == Nature::Busy => {}
+            Err(error) if SqliteErrorKind::of(&error) == SqliteErrorKind::Busy => {}
             Err(error) => return Err(error),
         }
         std::thread::park_timeout(WAL_PAUSE);

@@ -14,10 +14,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::fault::Fault;
+use crate::fault::SqliteFault;
 use crate::file_identity::FileIdentity;
 use crate::job_queue::JobQueue;
-use crate::rows::RawRow;
+use crate::rows::SqliteColumns;
 use crate::sql::{cell, sql_int};
 use crate::writer::may_block;
 
@@ -27,11 +27,11 @@ pub(crate) const READ: &str = "SELECT seq, body FROM events WHERE rid = (SELECT 
 const HEAD: &str = "SELECT summary, task, updated_at, status, as_of, \
     COALESCE((SELECT MAX(seq) FROM events WHERE events.rid = runs.rid), 0) FROM runs WHERE id = ?1";
 
-type Job = Box<dyn FnOnce(&Connection) + Send>;
+type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
 /// The handle by which callers read.
 pub(crate) struct Readers {
-    queue: Arc<JobQueue<Job>>,
+    queue: Arc<JobQueue<ReadJob>>,
     connections: Vec<Arc<Mutex<Connection>>>,
     file: Arc<FileIdentity>,
     threads: Vec<JoinHandle<()>>,
@@ -64,12 +64,12 @@ impl Readers {
     pub(crate) async fn read_on_caller_thread<T, F>(&self, read: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, SqliteFault> + Send + 'static,
     {
         let may_block = Handle::try_current().is_ok_and(|runtime| may_block(&runtime));
         if may_block && let Some(conn) = self.connections.iter().find_map(|conn| conn.try_lock().ok()) {
             self.file.last_check()?;
-            let read = catch_unwind(AssertUnwindSafe(|| read(&conn).map_err(Fault::into_read_error)));
+            let read = catch_unwind(AssertUnwindSafe(|| read(&conn).map_err(SqliteFault::into_read_error)));
             return read.unwrap_or_else(|_| Err(panicked()));
         }
         self.read(read).await
@@ -79,12 +79,12 @@ impl Readers {
     pub(crate) async fn read<T, F>(&self, read: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, SqliteFault> + Send + 'static,
     {
         self.file.last_check()?;
         let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |conn| {
-            let _ = reply.send(read(conn).map_err(Fault::into_read_error));
+        let job: ReadJob = Box::new(move |conn| {
+            let _ = reply.send(read(conn).map_err(SqliteFault::into_read_error));
         });
         self.queue.push(job).map_err(|_| panicked())?;
         answer.await.unwrap_or_else(|_| Err(panicked()))
@@ -104,7 +104,7 @@ impl Drop for Readers {
     }
 }
 
-fn serve(conn: &Mutex<Connection>, queue: &JobQueue<Job>) {
+fn serve(conn: &Mutex<Connection>, queue: &JobQueue<ReadJob>) {
     let mut taken = Vec::with_capacity(1);
     while queue.take(&mut taken, 1) {
         for job in taken.drain(..) {
@@ -117,7 +117,12 @@ fn serve(conn: &Mutex<Connection>, queue: &JobQueue<Job>) {
 }
 
 /// Reads up to `limit` records after `after`.
-pub(crate) fn records(conn: &Connection, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, Fault> {
+pub(crate) fn records(
+    conn: &Connection,
+    run: &RunId,
+    after: Seq,
+    limit: u32,
+) -> Result<Vec<Record>, SqliteFault> {
     let mut statement = conn.prepare_cached(READ)?;
     let records = statement.query_map(params![run.as_str(), sql_int(after.0), limit], |row| {
         Ok(Record { seq: Seq(row.get::<_, i64>(0)?.unsigned_abs()), body: body(row)? })
@@ -136,17 +141,17 @@ fn body(row: &rusqlite::Row<'_>) -> rusqlite::Result<String> {
 }
 
 /// Reads the end of the log and the cached row at one moment.
-pub(crate) fn head(conn: &Connection, run: &RunId) -> Result<Option<Head>, Fault> {
+pub(crate) fn head(conn: &Connection, run: &RunId) -> Result<Option<Head>, SqliteFault> {
     let found = conn
         .prepare_cached(HEAD)?
         .query_row([run.as_str()], |row| {
             let has_row = row.get_ref(0)? != rusqlite::types::ValueRef::Null;
-            let raw = if has_row { Some(RawRow::read(row)?) } else { None };
+            let raw = if has_row { Some(SqliteColumns::read(row)?) } else { None };
             Ok((raw, row.get::<_, i64>(5)?))
         })
         .optional()?;
     let Some((raw, end)) = found else { return Ok(None) };
-    let (row, unreadable) = match raw.map(RawRow::parse) {
+    let (row, unreadable) = match raw.map(SqliteColumns::parse) {
         None => (None, None),
         Some(Ok(row)) => (Some(row), None),
         Some(Err(reason)) => (None, Some(reason)),

@@ -7,9 +7,9 @@ use goldseam_store::{Expect, Row, StoreError, Written};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::fault::Fault;
+use crate::fault::SqliteFault;
 use crate::sql::{cell, sql_int};
-use crate::writer::Work;
+use crate::writer::JobContext;
 
 const INSERT: &str = "INSERT INTO runs (id, workflow, status, owner, parent, cause, created_at, updated_at, \
     as_of, task, summary, recovered_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
@@ -30,12 +30,12 @@ const UNTAG: &str = "DELETE FROM run_tags WHERE tag = ?1 AND value = ?2 AND crea
 
 /// A summary and its JSON text.
 #[derive(Debug)]
-pub(crate) struct RowText {
+pub(crate) struct SqliteRowText {
     summary: Box<Summary>,
     text: String,
 }
 
-impl RowText {
+impl SqliteRowText {
     pub(crate) fn new(summary: Box<Summary>) -> Result<Self, StoreError> {
         match serde_json::to_string(&summary) {
             Ok(text) => Ok(Self { summary, text }),
@@ -50,11 +50,11 @@ impl RowText {
 
 /// Inserts a run, with its row if there is one. A run without a row names no task.
 pub(crate) fn insert(
-    work: &Work<'_>,
+    work: &JobContext<'_>,
     run: &RunId,
-    row: Option<&RowText>,
+    row: Option<&SqliteRowText>,
     task: Option<&TaskId>,
-) -> Result<i64, Fault> {
+) -> Result<i64, SqliteFault> {
     let Some(row) = row else {
         work.conn.prepare_cached(INSERT_BARE)?.execute([run.as_str()])?;
         return Ok(work.conn.last_insert_rowid());
@@ -80,7 +80,12 @@ pub(crate) fn insert(
 }
 
 /// Updates the row with an append.
-pub(crate) fn update(work: &Work<'_>, rid: i64, row: &RowText, task: Option<&TaskId>) -> Result<(), Fault> {
+pub(crate) fn update(
+    work: &JobContext<'_>,
+    rid: i64,
+    row: &SqliteRowText,
+    task: Option<&TaskId>,
+) -> Result<(), SqliteFault> {
     let summary = &row.summary;
     let updated = work.conn.prepare_cached(UPDATE)?.execute(params![
         rid,
@@ -97,7 +102,12 @@ pub(crate) fn update(work: &Work<'_>, rid: i64, row: &RowText, task: Option<&Tas
 }
 
 /// Writes all columns of the row.
-fn replace(work: &Work<'_>, rid: i64, row: &RowText, task: Option<&TaskId>) -> Result<(), Fault> {
+fn replace(
+    work: &JobContext<'_>,
+    rid: i64,
+    row: &SqliteRowText,
+    task: Option<&TaskId>,
+) -> Result<(), SqliteFault> {
     let summary = &row.summary;
     work.conn.prepare_cached(REPLACE)?.execute(params![
         rid,
@@ -117,24 +127,24 @@ fn replace(work: &Work<'_>, rid: i64, row: &RowText, task: Option<&TaskId>) -> R
 }
 
 /// Whether the run has a row.
-pub(crate) fn has_row(work: &Work<'_>, rid: Option<i64>) -> Result<bool, Fault> {
+pub(crate) fn has_row(work: &JobContext<'_>, rid: Option<i64>) -> Result<bool, SqliteFault> {
     Ok(work.conn.prepare_cached(FIND)?.exists([rid])?)
 }
 
 /// Sets the run's advance task.
-pub(crate) fn set_task(work: &Work<'_>, rid: i64, task: &TaskId) -> Result<(), Fault> {
+pub(crate) fn set_task(work: &JobContext<'_>, rid: i64, task: &TaskId) -> Result<(), SqliteFault> {
     work.conn.prepare_cached(SET_TASK)?.execute(params![rid, task.as_str(), work.now.0])?;
     Ok(())
 }
 
-fn tag(conn: &Connection, rid: i64, summary: &Summary) -> Result<(), Fault> {
+fn tag(conn: &Connection, rid: i64, summary: &Summary) -> Result<(), SqliteFault> {
     for (key, value) in &summary.tags {
         conn.prepare_cached(TAG)?.execute(params![key.as_str(), value, summary.created_at.0, rid])?;
     }
     Ok(())
 }
 
-fn untag(conn: &Connection, rid: i64, summary: &Summary) -> Result<(), Fault> {
+fn untag(conn: &Connection, rid: i64, summary: &Summary) -> Result<(), SqliteFault> {
     for (key, value) in &summary.tags {
         conn.prepare_cached(UNTAG)?.execute(params![key.as_str(), value, summary.created_at.0, rid])?;
     }
@@ -143,19 +153,19 @@ fn untag(conn: &Connection, rid: i64, summary: &Summary) -> Result<(), Fault> {
 
 /// A row to be written by compare-and-set.
 #[derive(Debug)]
-pub(crate) struct PutRow {
-    row: RowText,
+pub(crate) struct PutRowJob {
+    row: SqliteRowText,
     task: Option<TaskId>,
     expect: Expect,
 }
 
-impl PutRow {
+impl PutRowJob {
     pub(crate) fn new(row: Row, expect: Expect) -> Result<Self, StoreError> {
-        Ok(Self { row: RowText::new(Box::new(row.summary))?, task: row.task, expect })
+        Ok(Self { row: SqliteRowText::new(Box::new(row.summary))?, task: row.task, expect })
     }
 
     /// Writes the row, or returns the stored one if it is not as expected. A run without a log gets no row.
-    pub(crate) fn run(&self, work: &mut Work<'_>) -> Result<Written<Row>, Fault> {
+    pub(crate) fn run(&self, work: &mut JobContext<'_>) -> Result<Written<Row>, SqliteFault> {
         let Some(rid) = work.run_numbers.find(work.conn, &self.row.summary.run)? else {
             return Ok(Written::Lost(None));
         };
@@ -176,14 +186,14 @@ impl PutRow {
 }
 
 /// Returns the row; none if it is lost or unreadable.
-fn find(conn: &Connection, rid: i64) -> Result<Option<Row>, Fault> {
-    let raw = conn.prepare_cached(FIND)?.query_row([rid], RawRow::read).optional()?;
+fn find(conn: &Connection, rid: i64) -> Result<Option<Row>, SqliteFault> {
+    let raw = conn.prepare_cached(FIND)?.query_row([rid], SqliteColumns::read).optional()?;
     Ok(raw.and_then(|raw| raw.parse().ok()))
 }
 
 /// The columns of a row, not decoded.
 #[derive(Debug)]
-pub(crate) struct RawRow {
+pub(crate) struct SqliteColumns {
     summary: Value,
     task: Value,
     updated_at: Value,
@@ -191,7 +201,7 @@ pub(crate) struct RawRow {
     as_of: Value,
 }
 
-impl RawRow {
+impl SqliteColumns {
     /// Reads the columns summary, task, `updated_at`, status and `as_of`. Accepts any content.
     pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {

@@ -4,7 +4,7 @@ use rusqlite::types::{Type, Value, ValueRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::fault::Fault;
+use crate::fault::SqliteFault;
 
 /// Converts an unsigned number for SQLite. A number that does not fit becomes larger than any stored one.
 pub(crate) fn sql_int(number: u64) -> i64 {
@@ -65,9 +65,9 @@ pub(crate) fn json<T: DeserializeOwned>(
 }
 
 /// A value as JSON text.
-pub(crate) fn json_text<T: Serialize>(value: Option<&T>) -> Result<Option<String>, Fault> {
+pub(crate) fn json_text<T: Serialize>(value: Option<&T>) -> Result<Option<String>, SqliteFault> {
     let text = value.map(serde_json::to_string).transpose();
-    text.map_err(|error| Fault::Damaged(format!("cannot encode a record: {error}")))
+    text.map_err(|error| SqliteFault::Damaged(format!("cannot encode a record: {error}")))
 }
 
 /// The error of a column that cannot be decoded.

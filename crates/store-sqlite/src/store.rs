@@ -8,22 +8,21 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, OpenMode, Page,
+    Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 use rusqlite::Connection;
 
-use crate::append::{self, Prepared};
+use crate::append::{self, SqliteAppend};
 use crate::clock::SteadyClock;
 use crate::fault::refused;
 use crate::file_identity::FileIdentity;
-use crate::liveness::Liveness;
-use crate::open::OpenMode;
+use crate::liveness::LivenessLocks;
 use crate::read::Readers;
-use crate::rows::PutRow;
-use crate::url::Options;
-use crate::watch::Watch;
-use crate::writer::{Setup, WriteMode, Writer};
+use crate::rows::PutRowJob;
+use crate::url::SqliteOptions;
+use crate::watch::FileWatch;
+use crate::writer::{Setup, SqliteWriter, WriteMode};
 use crate::{claim, list, locks, nodes, open, read, tasks, url};
 
 /// On the caller's thread: an append or a claim of a lone caller must not wait for the writer thread.
@@ -38,26 +37,26 @@ const BEAT: WriteMode = WriteMode { synced: false, ..TRIM };
 pub struct SqliteStore {
     path: PathBuf,
     clock: Arc<SteadyClock>,
-    watch: Arc<Watch>,
-    writer: Writer,
+    watch: Arc<FileWatch>,
+    writer: SqliteWriter,
     pub(crate) readers: Readers,
-    liveness: Arc<Liveness>,
+    liveness: Arc<LivenessLocks>,
 }
 
 impl SqliteStore {
     /// Opens a database. Creates it if it does not exist, and migrates an older schema.
     ///
     /// Blocks; call it before the runtime has work to do.
-    pub fn open(path: &Path, options: Options) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
         Self::open_with(path, options, OpenMode::CreateOrMigrate)
     }
 
     /// Opens a database. Refuses an older schema, and does not change it.
-    pub fn open_current(path: &Path, options: Options) -> Result<Self, StoreError> {
+    pub fn open_current(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
         Self::open_with(path, options, OpenMode::RequireCurrent)
     }
 
-    fn open_with(path: &Path, options: Options, mode: OpenMode) -> Result<Self, StoreError> {
+    fn open_with(path: &Path, options: SqliteOptions, mode: OpenMode) -> Result<Self, StoreError> {
         let no_thread = |error: std::io::Error| {
             let what = format!("cannot start a thread for the store: {error}");
             refused("GS0205", what, "raise this user's limit of threads")
@@ -66,7 +65,7 @@ impl SqliteStore {
         let connections: Result<Vec<_>, _> =
             (0..options.readers.max(1)).map(|_| open::reader(path, &options)).collect();
         let clock = Arc::new(SteadyClock::new(Arc::clone(&options.clock)));
-        let watch = Arc::new(Watch::of(path));
+        let watch = Arc::new(FileWatch::of(path));
         let file = Arc::new(FileIdentity::of(path));
         let setup = Setup {
             conn,
@@ -81,9 +80,9 @@ impl SqliteStore {
             path: path.to_owned(),
             clock,
             watch,
-            writer: Writer::start(setup).map_err(no_thread)?,
+            writer: SqliteWriter::start(setup).map_err(no_thread)?,
             readers: Readers::start(connections?, file).map_err(no_thread)?,
-            liveness: Arc::new(Liveness::beside(path)),
+            liveness: Arc::new(LivenessLocks::beside(path)),
         })
     }
 
@@ -99,7 +98,7 @@ impl SqliteStore {
     }
 
     #[cfg(test)]
-    pub(crate) fn writer(&self) -> &Writer {
+    pub(crate) fn writer(&self) -> &SqliteWriter {
         &self.writer
     }
 }
@@ -107,7 +106,7 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
-        let prepared = Prepared::new(append)?;
+        let prepared = SqliteAppend::new(append)?;
         self.writer.write(APPEND, move |work| prepared.run(work)).await
     }
 
@@ -130,7 +129,7 @@ impl Store for SqliteStore {
         self.writer.write(WriteMode::DEFAULT, move |work| tasks::put(work, &task, expect)).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         self.writer.write(CLAIM, move |work| claim::claim(work, &claim)).await
     }
 
@@ -153,7 +152,7 @@ impl Store for SqliteStore {
     }
 
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
-        let put = PutRow::new(row, expect)?;
+        let put = PutRowJob::new(row, expect)?;
         self.writer.write(WriteMode::DEFAULT, move |work| put.run(work)).await
     }
 

@@ -11,9 +11,9 @@ use goldseam_store::{Expect, Page, RecordKind, TaskChange, TaskFilter, Unreadabl
 use rusqlite::types::Value;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params, params_from_iter};
 
-use crate::fault::Fault;
+use crate::fault::SqliteFault;
 use crate::sql::{id, is_unreadable, json, json_text, maybe_id, reason, sql_int, text_of, undecodable};
-use crate::writer::Work;
+use crate::writer::JobContext;
 
 const INSERT: &str = "INSERT OR IGNORE INTO tasks (id, pool, kind, queue, lane, priority, key, state, ripe, \
     run_at, run, owner, poked, version, fence, deliveries, attempts, attempts_max, started_at, heartbeat_at, \
@@ -51,7 +51,7 @@ const BY_LANE: &str = " WHERE lane = ?1 AND state = 'claimed' AND lane IS NOT NU
 
 /// A run's advance task while the changes of an append are applied.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OwnTask<'a> {
+pub(crate) struct AppendedRun<'a> {
     /// The number of the run; none if the append creates it.
     pub(crate) rid: Option<i64>,
     /// The advance task that this append has created.
@@ -59,7 +59,11 @@ pub(crate) struct OwnTask<'a> {
 }
 
 /// Applies a change that goes with an append. Returns whether it created the run's advance task.
-pub(crate) fn apply(work: &Work<'_>, own: OwnTask<'_>, change: &TaskChange) -> Result<bool, Fault> {
+pub(crate) fn apply(
+    work: &JobContext<'_>,
+    own: AppendedRun<'_>,
+    change: &TaskChange,
+) -> Result<bool, SqliteFault> {
     let conn = work.conn;
     let now = work.now.0;
     match change {
@@ -87,7 +91,7 @@ pub(crate) fn apply(work: &Work<'_>, own: OwnTask<'_>, change: &TaskChange) -> R
 }
 
 /// Writes a task if it is as expected, else returns the task that prevents it.
-pub(crate) fn put(work: &Work<'_>, task: &Task, expect: Expect) -> Result<Written<Task>, Fault> {
+pub(crate) fn put(work: &JobContext<'_>, task: &Task, expect: Expect) -> Result<Written<Task>, SqliteFault> {
     let conn = work.conn;
     let written = match expect {
         Expect::Absent => bind(conn.prepare_cached(INSERT)?, task, work.now, None)?,
@@ -120,7 +124,7 @@ fn bind(
     task: &Task,
     now: Millis,
     expected: Option<u64>,
-) -> Result<usize, Fault> {
+) -> Result<usize, SqliteFault> {
     let fields = params![
         task.id.as_str(),
         task.pool(),
@@ -161,7 +165,7 @@ fn bind(
 }
 
 /// Returns a task, if it exists and is readable.
-fn one(conn: &Connection, by: &'static str, value: &str) -> Result<Option<Task>, Fault> {
+fn one(conn: &Connection, by: &'static str, value: &str) -> Result<Option<Task>, SqliteFault> {
     let mut statement = conn.prepare_cached(&[SELECT, by].concat())?;
     match statement.query_row([value], read_task).optional() {
         Err(error) if is_unreadable(&error) => Ok(None),
@@ -208,7 +212,7 @@ fn read_task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
 }
 
 /// Lists tasks in order of id. Skips unreadable tasks, which do not count toward the limit.
-pub(crate) fn list(conn: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, Fault> {
+pub(crate) fn list(conn: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, SqliteFault> {
     let (sql, values) = query(filter)?;
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
@@ -226,7 +230,7 @@ pub(crate) fn list(conn: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, 
 }
 
 /// Reads the next tasks in order of their numbers. Returns the unreadable ones.
-pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Page<Unreadable>, Fault> {
+pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Page<Unreadable>, SqliteFault> {
     let sql = [SELECT, EVERY].concat();
     let mut statement = conn.prepare_cached(&sql.replacen(" FROM", ", tid FROM", 1))?;
     let mut rows = statement.query(params![after, limit])?;
@@ -270,7 +274,7 @@ fn is_about_claims(filter: &TaskFilter) -> bool {
 
 /// Builds the statement of a list with its values. Repeats the condition of a partial index verbatim, so that SQLite
 /// uses the index.
-pub(crate) fn query(filter: &TaskFilter) -> Result<(String, Vec<Value>), Fault> {
+pub(crate) fn query(filter: &TaskFilter) -> Result<(String, Vec<Value>), SqliteFault> {
     let mut sql = [SELECT, index(filter), " WHERE 1"].concat();
     let mut values: Vec<Value> = Vec::new();
     let mut add = |piece: &'static str, value: Option<Value>| {

@@ -13,12 +13,12 @@ use goldseam_conformance::damage::{Garble, Target};
 use goldseam_conformance::views::Cells;
 use goldseam_conformance::{Capabilities, Damage, Fixture, Views};
 use goldseam_core::{RunId, Seq, TaskId};
-use goldseam_store::{Clock, ManualClock};
+use goldseam_store::{ClockFn, ManualClock};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
 use crate::sql::sql_int;
-use crate::{Options, SqliteStore, system_clock};
+use crate::{SqliteOptions, SqliteStore, system_clock};
 
 /// How long a separate connection waits for the store.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -46,21 +46,21 @@ pub async fn fixture_on_real_clock() -> Fixture {
     on(system_clock(), ManualClock::default()).with(capabilities)
 }
 
-fn on(clock: Clock, moved: ManualClock) -> Fixture {
+fn on(clock: ClockFn, moved: ManualClock) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
-    let store = SqliteStore::open(&path, Options { clock, ..Options::default() }).unwrap();
-    let fixture = Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(Saboteur::of(&path)));
-    fixture.viewed_by(Arc::new(ViewReader::of(&path))).keeping(folder)
+    let store = SqliteStore::open(&path, SqliteOptions { clock, ..SqliteOptions::default() }).unwrap();
+    let fixture = Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(SqliteSaboteur::of(&path)));
+    fixture.viewed_by(Arc::new(SqliteViewReader::of(&path))).keeping(folder)
 }
 
 /// Reads the views past the store.
 #[derive(Debug)]
-pub struct ViewReader {
+pub struct SqliteViewReader {
     path: PathBuf,
 }
 
-impl ViewReader {
+impl SqliteViewReader {
     /// For this database.
     pub fn of(path: &Path) -> Self {
         Self { path: path.to_owned() }
@@ -68,7 +68,7 @@ impl ViewReader {
 }
 
 #[async_trait]
-impl Views for ViewReader {
+impl Views for SqliteViewReader {
     async fn ask(&self, sql: &str) -> Vec<Cells> {
         let conn = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         conn.busy_timeout(BUSY_TIMEOUT).unwrap();
@@ -92,11 +92,11 @@ impl Views for ViewReader {
 
 /// Writes into the file past the store.
 #[derive(Debug)]
-pub struct Saboteur {
+pub struct SqliteSaboteur {
     path: PathBuf,
 }
 
-impl Saboteur {
+impl SqliteSaboteur {
     /// For this database.
     pub fn of(path: &Path) -> Self {
         Self { path: path.to_owned() }
@@ -121,7 +121,7 @@ impl Saboteur {
 }
 
 #[async_trait]
-impl Damage for Saboteur {
+impl Damage for SqliteSaboteur {
     async fn lose_row(&self, run: &RunId) {
         self.lose_rows(Some(run));
     }

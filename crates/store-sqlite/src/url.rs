@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use goldseam_store::{Clock, StoreError};
+use goldseam_store::{ClockFn, StoreError};
 
 use crate::clock::system_clock;
 
@@ -38,7 +38,7 @@ impl Durability {
 
 /// How to open a database.
 #[derive(Clone)]
-pub struct Options {
+pub struct SqliteOptions {
     /// What an acknowledged commit survives.
     pub durability: Durability,
     /// How long to wait for another process before a call is `Busy`.
@@ -48,10 +48,10 @@ pub struct Options {
     /// Most jobs that share one commit.
     pub group_max: usize,
     /// The store's clock.
-    pub clock: Clock,
+    pub clock: ClockFn,
 }
 
-impl Default for Options {
+impl Default for SqliteOptions {
     fn default() -> Self {
         Self {
             durability: Durability::default(),
@@ -63,9 +63,9 @@ impl Default for Options {
     }
 }
 
-impl std::fmt::Debug for Options {
+impl std::fmt::Debug for SqliteOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("SqliteOptions")
             .field("durability", &self.durability)
             .field("busy_timeout", &self.busy_timeout)
             .field("readers", &self.readers)
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Options {
     }
 }
 
-impl Options {
+impl SqliteOptions {
     /// Parses the part of a URL after `?`. An empty one gives the defaults.
     pub fn from_query(query: &str) -> Result<Self, StoreError> {
         let mut options = Self::default();
@@ -106,7 +106,7 @@ fn milliseconds(value: &str) -> Result<Duration, StoreError> {
 }
 
 /// Parses `sqlite:PATH?OPTIONS`. Accepts `sqlite://PATH` too.
-pub fn parse(url: &str) -> Result<(PathBuf, Options), StoreError> {
+pub fn parse(url: &str) -> Result<(PathBuf, SqliteOptions), StoreError> {
     let other = || refused(format!("{url:?} is not a SQLite URL: it does not begin with sqlite:"));
     let rest = url.strip_prefix("sqlite:").ok_or_else(other)?;
     let rest = rest.strip_prefix("//").unwrap_or(rest);
@@ -114,7 +114,7 @@ pub fn parse(url: &str) -> Result<(PathBuf, Options), StoreError> {
     if path.is_empty() {
         return Err(refused(format!("the SQLite URL {url:?} has no path")));
     }
-    Ok((PathBuf::from(path), Options::from_query(query)?))
+    Ok((PathBuf::from(path), SqliteOptions::from_query(query)?))
 }
 
 fn refused(what: String) -> StoreError {

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use goldseam_store::StoreError;
-use tokio::sync::{Mutex, watch};
+use goldseam_store::{ChangeMark, StoreError};
+use tokio::sync::Mutex;
 
 use crate::notice::Notices;
 
@@ -23,21 +23,21 @@ const GROWTH: u32 = 4;
 /// Longest pause, in case a notice is lost.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// The mark of the latest change that this process knows of.
+/// The latest change that this process knows of, and which waiter looks for others.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    mark: watch::Sender<u64>,
+pub(crate) struct FileWatch {
+    mark: ChangeMark,
     /// Held by the waiter that polls.
     polling: Mutex<()>,
     notices: Option<Notices>,
     own_commits: AtomicU64,
 }
 
-impl Watch {
+impl FileWatch {
     /// Creates the watch of a database that was just opened.
     pub(crate) fn of(path: &Path) -> Self {
         Self {
-            mark: watch::Sender::new(1),
+            mark: ChangeMark::default(),
             polling: Mutex::new(()),
             notices: Notices::of(path),
             own_commits: AtomicU64::new(0),
@@ -54,7 +54,7 @@ impl Watch {
 
     /// Wakes waiters.
     pub(crate) fn bump(&self) {
-        self.mark.send_modify(|mark| *mark += 1);
+        self.mark.bump();
     }
 
     /// Waits until the mark is not `seen`. Calls `peek` to check for commits of other processes; `peek` bumps this
@@ -64,16 +64,9 @@ impl Watch {
         F: Fn() -> Fut,
         Fut: Future<Output = Result<(), StoreError>>,
     {
-        let mut marks = self.mark.subscribe();
-        let changed = async {
-            match marks.wait_for(|mark| *mark != seen).await {
-                Ok(mark) => *mark,
-                Err(_) => unreachable!("the sender lives as long as the watch"),
-            }
-        };
         tokio::select! {
             biased;
-            mark = changed => Ok(mark),
+            mark = self.mark.differs(seen) => Ok(mark),
             error = self.poll(peek) => Err(error),
         }
     }

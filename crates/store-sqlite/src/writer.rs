@@ -16,12 +16,12 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use crate::clock::SteadyClock;
-use crate::fault::{Fault, GroupFault, Nature, poisoned};
+use crate::fault::{GroupFault, SqliteErrorKind, SqliteFault, poisoned};
 use crate::file_identity::FileIdentity;
 use crate::job_queue::{JobQueue, OnlyTaker};
 use crate::run_numbers::RunNumbers;
 use crate::url::Durability;
-use crate::watch::Watch;
+use crate::watch::FileWatch;
 
 /// Most attempts of a transaction that meets another process.
 const BUSY_ATTEMPTS_MAX: u32 = 3;
@@ -48,7 +48,7 @@ impl WriteMode {
 }
 
 /// What a job may use while the transaction is open.
-pub(crate) struct Work<'w> {
+pub(crate) struct JobContext<'w> {
     /// The connection, inside the transaction.
     pub(crate) conn: &'w Connection,
     pub(crate) run_numbers: &'w mut RunNumbers,
@@ -58,16 +58,16 @@ pub(crate) struct Work<'w> {
     pub(crate) insert_first: Option<CachedStatement<'w>>,
 }
 
-impl<'w> Work<'w> {
+impl<'w> JobContext<'w> {
     pub(crate) fn new(conn: &'w Connection, run_numbers: &'w mut RunNumbers, now: Millis) -> Self {
         Self { conn, run_numbers, now, insert_first: None }
     }
 }
 
 /// Work that shares a transaction with others. It may run more than once, so it must not change itself.
-trait Job: Send {
+trait WriteJob: Send {
     /// Does the work. An error fails the transaction.
-    fn run(&mut self, work: &mut Work<'_>) -> Result<(), Fault>;
+    fn run(&mut self, work: &mut JobContext<'_>) -> Result<(), SqliteFault>;
     /// Replies to the caller once the outcome is known.
     fn reply(self: Box<Self>, outcome: Result<(), StoreError>);
     fn mode(&self) -> WriteMode;
@@ -84,16 +84,16 @@ struct CallerJob<T, F> {
     reply: oneshot::Sender<(Result<T, StoreError>, F)>,
 }
 
-impl<T, F> Job for CallerJob<T, F>
+impl<T, F> WriteJob for CallerJob<T, F>
 where
     T: Send,
-    F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send,
+    F: FnMut(&mut JobContext<'_>) -> Result<T, SqliteFault> + Send,
 {
-    fn run(&mut self, work: &mut Work<'_>) -> Result<(), Fault> {
+    fn run(&mut self, work: &mut JobContext<'_>) -> Result<(), SqliteFault> {
         self.result = Some(match (self.work)(work) {
             Ok(done) => Ok(done),
-            Err(Fault::Conflict(end)) => Err(StoreError::Conflict { end }),
-            Err(Fault::Damaged(detail)) => Err(StoreError::Damaged { detail }),
+            Err(SqliteFault::Conflict(end)) => Err(StoreError::Conflict { end }),
+            Err(SqliteFault::Damaged(detail)) => Err(StoreError::Damaged { detail }),
             Err(fault) => return Err(fault),
         });
         Ok(())
@@ -119,9 +119,9 @@ where
 }
 
 /// Committed jobs. Dropping this replies to their callers.
-struct Committed(Vec<Box<dyn Job>>);
+struct CommittedJobs(Vec<Box<dyn WriteJob>>);
 
-impl Committed {
+impl CommittedJobs {
     /// Replies to the callers. A reply from another thread costs the runtime a system call, so one task of the runtime
     /// replies to a large group. Only if all callers wait in one runtime: a blocked runtime must not delay callers of
     /// another.
@@ -137,19 +137,19 @@ impl Committed {
     }
 }
 
-impl Drop for Committed {
+impl Drop for CommittedJobs {
     fn drop(&mut self) {
         self.0.drain(..).for_each(|job| job.reply(Ok(())));
     }
 }
 
-enum Message {
-    Job(Box<dyn Job>),
+enum WriterMessage {
+    Job(Box<dyn WriteJob>),
     /// Check whether another process has committed since the last check.
     Peek(oneshot::Sender<Result<(), StoreError>>),
 }
 
-impl std::fmt::Debug for Message {
+impl std::fmt::Debug for WriterMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Job(_) => "Job",
@@ -160,13 +160,13 @@ impl std::fmt::Debug for Message {
 
 /// The handle by which callers write.
 #[derive(Debug)]
-pub(crate) struct Writer {
-    queue: Arc<JobQueue<Message>>,
+pub(crate) struct SqliteWriter {
+    queue: Arc<JobQueue<WriterMessage>>,
     core: Arc<Mutex<Core>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Writer {
+impl SqliteWriter {
     /// Starts the thread on a prepared connection.
     pub(crate) fn start(setup: Setup) -> std::io::Result<Self> {
         let queue = Arc::new(JobQueue::new());
@@ -183,12 +183,12 @@ impl Writer {
     pub(crate) async fn write<T, F>(&self, mode: WriteMode, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+        F: FnMut(&mut JobContext<'_>) -> Result<T, SqliteFault> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let runtime = Handle::try_current().ok();
         let on_caller_thread = mode.on_caller_thread && runtime.as_ref().is_some_and(may_block);
-        let mut job: Option<Box<dyn Job>> =
+        let mut job: Option<Box<dyn WriteJob>> =
             Some(Box::new(CallerJob { work, mode, runtime, result: None, reply }));
         if on_caller_thread
             && self.queue.is_idle()
@@ -197,7 +197,7 @@ impl Writer {
             job = job.and_then(|job| core.commit_one(job));
         }
         if let Some(job) = job {
-            self.queue.push(Message::Job(job)).map_err(|_| stopped())?;
+            self.queue.push(WriterMessage::Job(job)).map_err(|_| stopped())?;
         }
         match answer.await {
             Ok((result, _work)) => result,
@@ -216,12 +216,12 @@ impl Writer {
             return core.peek();
         }
         let (reply, answer) = oneshot::channel();
-        self.queue.push(Message::Peek(reply)).map_err(|_| stopped())?;
+        self.queue.push(WriterMessage::Peek(reply)).map_err(|_| stopped())?;
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
 }
 
-impl Drop for Writer {
+impl Drop for SqliteWriter {
     fn drop(&mut self) {
         self.queue.close();
         if let Some(thread) = self.thread.take() {
@@ -247,7 +247,7 @@ pub(crate) struct Setup {
     pub(crate) conn: Connection,
     pub(crate) file: Arc<FileIdentity>,
     pub(crate) clock: Arc<SteadyClock>,
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) watch: Arc<FileWatch>,
     pub(crate) durability: Durability,
     pub(crate) group_max: usize,
     pub(crate) busy_timeout: Duration,
@@ -265,7 +265,7 @@ struct Core {
 }
 
 /// Why a group was not committed.
-enum Failure {
+enum CommitFailure {
     /// One job failed; the others can be committed without it.
     Job(usize, rusqlite::Error),
     /// The whole group failed.
@@ -273,7 +273,7 @@ enum Failure {
 }
 
 /// Commits all waiting jobs together until the queue is closed.
-fn run(core: &Mutex<Core>, taker: &OnlyTaker<Message>) {
+fn run(core: &Mutex<Core>, taker: &OnlyTaker<WriterMessage>) {
     let mut taken = Vec::new();
     let mut group = Vec::new();
     let max = core.lock().unwrap_or_else(PoisonError::into_inner).setup.group_max;
@@ -281,8 +281,8 @@ fn run(core: &Mutex<Core>, taker: &OnlyTaker<Message>) {
         let mut core = core.lock().unwrap_or_else(PoisonError::into_inner);
         for message in taken.drain(..) {
             match message {
-                Message::Job(job) => group.push(job),
-                Message::Peek(reply) => {
+                WriterMessage::Job(job) => group.push(job),
+                WriterMessage::Peek(reply) => {
                     let _ = reply.send(core.peek());
                 }
             }
@@ -314,7 +314,7 @@ impl Core {
     }
 
     /// Commits one job at once. Returns the job if another process is writing.
-    fn commit_one(&mut self, job: Box<dyn Job>) -> Option<Box<dyn Job>> {
+    fn commit_one(&mut self, job: Box<dyn WriteJob>) -> Option<Box<dyn WriteJob>> {
         if !self.try_begin(job.mode().synced) {
             return Some(job);
         }
@@ -329,7 +329,7 @@ impl Core {
     }
 
     /// Commits a group. After a panic all further writes are refused. Returns whether writing continues.
-    fn commit_or_poison(&mut self, group: &mut Vec<Box<dyn Job>>) -> bool {
+    fn commit_or_poison(&mut self, group: &mut Vec<Box<dyn WriteJob>>) -> bool {
         let committed = catch_unwind(AssertUnwindSafe(|| self.commit(group)));
         if committed.is_err() {
             // Dropping the jobs without a reply tells their callers that the outcome is unknown.
@@ -342,10 +342,10 @@ impl Core {
 
     fn peek(&mut self) -> Result<(), StoreError> {
         self.setup.file.check()?;
-        let read = || -> Result<i64, Fault> {
+        let read = || -> Result<i64, SqliteFault> {
             Ok(self.setup.conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
         };
-        let version = read().map_err(Fault::into_read_error)?;
+        let version = read().map_err(SqliteFault::into_read_error)?;
         if std::mem::replace(&mut self.data_version, version) != version {
             self.setup.watch.bump();
         }
@@ -353,7 +353,7 @@ impl Core {
     }
 
     /// Commits the group without the jobs that fail, and replies to all of them.
-    fn commit(&mut self, group: &mut Vec<Box<dyn Job>>) {
+    fn commit(&mut self, group: &mut Vec<Box<dyn WriteJob>>) {
         if let Some(message) = &self.poison {
             group.drain(..).for_each(|job| job.reply(Err(poisoned(message))));
         }
@@ -376,18 +376,18 @@ impl Core {
                     if self.setup.conn.total_changes() != before {
                         self.setup.watch.committed(group.iter().any(|job| job.mode().wakes_waiters));
                     }
-                    Committed(std::mem::take(group)).reply();
+                    CommittedJobs(std::mem::take(group)).reply();
                 }
-                Err(Failure::Job(index, error)) => {
+                Err(CommitFailure::Job(index, error)) => {
                     self.roll_back();
                     group.remove(index).reply(Err(GroupFault::new(&error, false).to_error()));
                 }
-                Err(Failure::Group(fault)) => {
+                Err(CommitFailure::Group(fault)) => {
                     // A transaction that could not begin has already waited.
                     let has_begun = !self.setup.conn.is_autocommit();
                     self.roll_back();
                     busy_attempts += 1;
-                    if has_begun && fault.nature == Nature::Busy && busy_attempts < BUSY_ATTEMPTS_MAX {
+                    if has_begun && fault.kind == SqliteErrorKind::Busy && busy_attempts < BUSY_ATTEMPTS_MAX {
                         continue;
                     }
                     if fault.poisons() {
@@ -400,24 +400,24 @@ impl Core {
         }
     }
 
-    fn transact(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), Failure> {
+    fn transact(&mut self, group: &mut [Box<dyn WriteJob>]) -> Result<(), CommitFailure> {
         if self.setup.conn.is_autocommit() {
             let synced = group.iter().any(|job| job.mode().synced);
-            self.set_synced(synced).map_err(|error| Failure::Group(GroupFault::new(&error, false)))?;
+            self.set_synced(synced).map_err(|error| CommitFailure::Group(GroupFault::new(&error, false)))?;
             begin(&self.setup.conn, self.setup.busy_timeout)?;
         }
         let conn = &self.setup.conn;
-        let mut work = Work::new(conn, &mut self.run_numbers, self.setup.clock.now());
+        let mut work = JobContext::new(conn, &mut self.run_numbers, self.setup.clock.now());
         for (index, job) in group.iter_mut().enumerate() {
-            if let Err(Fault::Sql(error)) = job.run(&mut work) {
-                return Err(match Nature::of(&error) {
-                    Nature::Other => Failure::Job(index, error),
-                    _ => Failure::Group(GroupFault::new(&error, false)),
+            if let Err(SqliteFault::Sql(error)) = job.run(&mut work) {
+                return Err(match SqliteErrorKind::of(&error) {
+                    SqliteErrorKind::Other => CommitFailure::Job(index, error),
+                    _ => CommitFailure::Group(GroupFault::new(&error, false)),
                 });
             }
         }
         drop(work);
-        execute(conn, "COMMIT").map_err(|error| Failure::Group(GroupFault::new(&error, true)))
+        execute(conn, "COMMIT").map_err(|error| CommitFailure::Group(GroupFault::new(&error, true)))
     }
 
     /// Sets whether the next commit is synced. Does nothing if the database was opened without syncing. A later synced
@@ -450,16 +450,16 @@ fn execute(conn: &Connection, sql: &'static str) -> rusqlite::Result<()> {
 
 /// Takes the write lock, and waits for it at most `timeout`. SQLite's own busy handler pauses up to 100 ms, and so
 /// starves beside another process that commits all the time.
-fn begin(conn: &Connection, timeout: Duration) -> Result<(), Failure> {
+fn begin(conn: &Connection, timeout: Duration) -> Result<(), CommitFailure> {
     let mut waited = Duration::ZERO;
     loop {
         match execute(conn, "BEGIN IMMEDIATE") {
             Ok(()) => return Ok(()),
-            Err(error) if Nature::of(&error) == Nature::Busy && waited < timeout => {
+            Err(error) if SqliteErrorKind::of(&error) == SqliteErrorKind::Busy && waited < timeout => {
                 std::thread::park_timeout(BUSY_PAUSE);
                 waited += BUSY_PAUSE;
             }
-            Err(error) => return Err(Failure::Group(GroupFault::new(&error, false))),
+            Err(error) => return Err(CommitFailure::Group(GroupFault::new(&error, false))),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use goldseam_conformance::Fixture;
 use goldseam_conformance::views::{blocks, stalled};
 use goldseam_store::ManualClock;
-use goldseam_store_sqlite::{Options, SqliteStore};
+use goldseam_store_sqlite::{SqliteOptions, SqliteStore};
 use rusqlite::types::Value;
 use rusqlite::{Connection, StatementStatus};
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ const GUIDE: &str = include_str!("../../../docs/guides/sql-views.md");
 async fn session() -> (TempDir, Connection) {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("gold.db");
-    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
     stalled(&Fixture::new(Arc::new(store), ManualClock::default())).await;
     (folder, Connection::open(path).unwrap())
 }

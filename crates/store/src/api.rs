@@ -10,10 +10,10 @@ use goldseam_core::{Millis, NodeId, RunId, Seq};
 use crate::error::StoreError;
 use crate::feed::Feed;
 use crate::foreign::ForeignStates;
-use crate::pace::Pace;
+use crate::pace::StorePace;
 pub use crate::types::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
-    Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page,
+    Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable, Written,
 };
 
 /// Storage for logs, rows, tasks, locks and nodes.
@@ -51,7 +51,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError>;
 
     /// Claims due tasks: highest priority first, at most one claimed task per lane.
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError>;
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError>;
 
     /// Lists tasks in order of id.
     async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError>;
@@ -100,8 +100,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     async fn now(&self) -> Result<Millis, StoreError>;
 
     /// Returns how often the store may be asked; by default, without a limit.
-    fn pace(&self) -> Pace {
-        Pace::default()
+    fn pace(&self) -> StorePace {
+        StorePace::default()
     }
 
     /// Returns the feed of all appends; none if this store has no global event order.

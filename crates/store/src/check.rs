@@ -2,7 +2,7 @@
 
 /// The result of checking a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct StoreReport {
     /// The schema of the store.
     pub schema: i64,
     /// The latest schema that this program writes.
@@ -41,7 +41,7 @@ impl std::fmt::Display for Fact {
     }
 }
 
-impl Report {
+impl StoreReport {
     /// Returns whether there are no problems.
     pub fn is_sound(&self) -> bool {
         self.complaints.is_empty()
@@ -66,7 +66,7 @@ mod tests {
         let facts = vec![("file", Fact::Text("a.db".to_owned())), ("pages", Fact::Number(7))];
         let shown: Vec<_> = facts.iter().map(|(name, fact)| format!("{name}: {fact}")).collect();
         assert_eq!(shown, ["file: a.db", "pages: 7"]);
-        let mut report = Report {
+        let mut report = StoreReport {
             schema: 1,
             schema_latest: 1,
             facts,

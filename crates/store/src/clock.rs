@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use goldseam_core::Millis;
 
 /// A function that returns the present time.
-pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
+pub type ClockFn = Arc<dyn Fn() -> Millis + Send + Sync>;
 
 /// A time of this machine's monotonic clock: for spans, not for dates.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment(Instant);
+pub struct MonotonicTime(Instant);
 
-impl Moment {
+impl MonotonicTime {
     /// Returns the present time.
     #[expect(clippy::disallowed_methods, reason = "a stopwatch for stores, not a date")]
     pub fn now() -> Self {
@@ -62,7 +62,7 @@ impl ManualClock {
     }
 
     /// Returns the clock in the form that stores take.
-    pub fn clock(&self) -> Clock {
+    pub fn clock(&self) -> ClockFn {
         let hands = self.clone();
         Arc::new(move || hands.now())
     }
@@ -86,10 +86,10 @@ mod tests {
 
     #[test]
     fn spans_are_never_negative() {
-        let first = Moment::now();
+        let first = MonotonicTime::now();
         let span = Duration::from_secs(1);
-        let earlier = Moment(first.0 - span);
-        let later = Moment(first.0 + span);
+        let earlier = MonotonicTime(first.0 - span);
+        let later = MonotonicTime(first.0 + span);
         assert_eq!((later.since(first), first.since(later)), (span, Duration::ZERO));
         assert!(earlier.elapsed() >= span);
     }

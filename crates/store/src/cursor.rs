@@ -13,7 +13,7 @@ const RECOVERED: char = 'r';
 
 /// The time of a run that a list is ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Moment {
+pub enum OrderKey {
     /// When it was queued.
     Created,
     /// When it was last recovered.
@@ -22,10 +22,10 @@ pub enum Moment {
 
 impl RunOrder {
     /// Returns the time that orders the list.
-    pub fn moment(self) -> Moment {
+    pub fn key(self) -> OrderKey {
         match self {
-            Self::Newest | Self::Oldest => Moment::Created,
-            Self::Recovered => Moment::Recovered,
+            Self::Newest | Self::Oldest => OrderKey::Created,
+            Self::Recovered => OrderKey::Recovered,
         }
     }
 
@@ -43,11 +43,7 @@ impl RunFilter {
     pub fn cursor(&self) -> Result<Option<Cursor>, StoreError> {
         let Some(text) = &self.after else { return Ok(None) };
         let cursor: Cursor = text.parse()?;
-        if cursor.by == self.order.moment() {
-            Ok(Some(cursor))
-        } else {
-            Err(StoreError::foreign_cursor(text))
-        }
+        if cursor.by == self.order.key() { Ok(Some(cursor)) } else { Err(StoreError::foreign_cursor(text)) }
     }
 }
 
@@ -55,7 +51,7 @@ impl RunFilter {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
     /// The time that orders the list.
-    pub by: Moment,
+    pub by: OrderKey,
     /// That time of the run.
     pub at: Millis,
     /// The run, among those with the same time.
@@ -65,10 +61,10 @@ pub struct Cursor {
 impl Cursor {
     /// Returns the place of this row in a list of this order; none if the list does not contain it.
     pub fn of(row: &Row, order: RunOrder) -> Option<Self> {
-        let by = order.moment();
+        let by = order.key();
         let at = match by {
-            Moment::Created => row.summary.created_at,
-            Moment::Recovered => row.summary.recovered_at?,
+            OrderKey::Created => row.summary.created_at,
+            OrderKey::Recovered => row.summary.recovered_at?,
         };
         Some(Self { by, at, run: row.summary.run.clone() })
     }
@@ -77,8 +73,8 @@ impl Cursor {
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.by {
-            Moment::Created => write!(f, "{}:{}", self.at.0, self.run),
-            Moment::Recovered => write!(f, "{RECOVERED}{}:{}", self.at.0, self.run),
+            OrderKey::Created => write!(f, "{}:{}", self.at.0, self.run),
+            OrderKey::Recovered => write!(f, "{RECOVERED}{}:{}", self.at.0, self.run),
         }
     }
 }
@@ -89,8 +85,8 @@ impl FromStr for Cursor {
     fn from_str(text: &str) -> Result<Self, StoreError> {
         let parse = || {
             let (by, rest) = match text.strip_prefix(RECOVERED) {
-                Some(rest) => (Moment::Recovered, rest),
-                None => (Moment::Created, text),
+                Some(rest) => (OrderKey::Recovered, rest),
+                None => (OrderKey::Created, text),
             };
             let (at, run) = rest.split_once(':')?;
             Some(Self { by, at: Millis(at.parse().ok()?), run: RunId::new(run).ok()? })
@@ -108,8 +104,8 @@ mod tests {
         let at = Millis(7);
         let run = RunId::new("r1").unwrap();
         for (by, text, fits, other) in [
-            (Moment::Created, "7:r1", RunOrder::Oldest, RunOrder::Recovered),
-            (Moment::Recovered, "r7:r1", RunOrder::Recovered, RunOrder::Newest),
+            (OrderKey::Created, "7:r1", RunOrder::Oldest, RunOrder::Recovered),
+            (OrderKey::Recovered, "r7:r1", RunOrder::Recovered, RunOrder::Newest),
         ] {
             let cursor = Cursor { by, at, run: run.clone() };
             assert_eq!(

@@ -112,7 +112,7 @@ mod tests {
         };
         assert_eq!((code, what), ("GS0210", format!("invalid cursor \"{}\"", "x".repeat(64))));
         assert!(matches!(StoreError::empty_append(), StoreError::Refused { code: "GS0211", .. }));
-        let StoreError::Refused { code, what, .. } = crate::feed::no_place(&"x".repeat(100)) else {
+        let StoreError::Refused { code, what, .. } = crate::feed::unknown_place(&"x".repeat(100)) else {
             panic!("not refused")
         };
         assert_eq!(code, "GS0612");

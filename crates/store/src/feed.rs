@@ -10,7 +10,7 @@ use crate::types::Record;
 
 /// An event in the feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fed {
+pub struct FeedEvent {
     /// Its place in the feed; opaque.
     pub place: String,
     /// The run of the event.
@@ -21,7 +21,7 @@ pub struct Fed {
 
 /// Runs whose logs may have grown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stirred {
+pub struct ChangedRuns {
     /// The runs; some of them may not have grown.
     pub runs: Vec<RunId>,
     /// The mark for the next call.
@@ -35,19 +35,19 @@ pub trait Feed: Debug + Send + Sync {
     ///
     /// Events of one run come in order of position, and an event never appears before a place that was already
     /// returned. An event may appear a moment after its append was acknowledged, while earlier appends are in
-    /// progress. A place after the end is refused ([`beyond_end`]): the follower would miss all appends until the
+    /// progress. A place after the end is refused ([`place_beyond_end`]): the follower would miss all appends until the
     /// feed reaches it.
-    async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError>;
+    async fn events_after(&self, place: Option<&str>, limit: u32) -> Result<Vec<FeedEvent>, StoreError>;
 
     /// Returns the place after everything that can be read at this moment.
     async fn latest(&self) -> Result<Option<String>, StoreError>;
 
     /// Returns all runs whose logs may have grown since the mark. Without a mark: no runs, and the present mark.
-    async fn stirred(&self, mark: Option<&str>) -> Result<Stirred, StoreError>;
+    async fn changed_runs(&self, mark: Option<&str>) -> Result<ChangedRuns, StoreError>;
 }
 
 /// Returns the error for a place that this store did not return.
-pub fn no_place(place: &str) -> StoreError {
+pub fn unknown_place(place: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0612",
         what: format!("{:?} is not a place in this store's feed", place.chars().take(40).collect::<String>()),
@@ -56,7 +56,7 @@ pub fn no_place(place: &str) -> StoreError {
 }
 
 /// Returns the error for a place after the end of the feed.
-pub fn beyond_end(place: &str) -> StoreError {
+pub fn place_beyond_end(place: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0612",
         what: format!("{:?} is after the end of this store's feed", place.chars().take(40).collect::<String>()),

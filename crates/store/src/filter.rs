@@ -3,7 +3,7 @@
 use goldseam_core::lock::Lock;
 use goldseam_core::task::{Task, TaskState};
 
-use crate::types::{Claim, LockFilter, Row, RunFilter, TaskFilter};
+use crate::types::{ClaimRequest, LockFilter, Row, RunFilter, TaskFilter};
 
 impl TaskFilter {
     /// Returns whether this task matches, regardless of where the page begins.
@@ -64,7 +64,7 @@ impl RunFilter {
     }
 }
 
-impl Claim {
+impl ClaimRequest {
     /// Returns whether this task may be claimed, now or once it is due.
     pub fn wants(&self, task: &Task) -> bool {
         task.state == TaskState::Ready

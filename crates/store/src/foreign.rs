@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use goldseam_core::RunId;
 
+use crate::api::Store;
 use crate::error::StoreError;
 use crate::types::{Page, Written};
 
@@ -37,4 +38,24 @@ pub trait ForeignStates: Debug + Send + Sync {
 
     /// Writes `body` if the state still has this version; never creates a state.
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError>;
+}
+
+/// The foreign states of a store that has none.
+#[derive(Debug)]
+struct NoForeignStates;
+
+#[async_trait]
+impl ForeignStates for NoForeignStates {
+    async fn states(&self, _: Option<&str>, _: u32) -> Result<Page<ForeignState>, StoreError> {
+        Ok(Page::default())
+    }
+
+    async fn swap(&self, _: &RunId, _: &str, _: &str) -> Result<Written<ForeignState>, StoreError> {
+        Ok(Written::Lost(None))
+    }
+}
+
+/// Returns the foreign states of a store, for a wrapper that forwards to them.
+pub(crate) fn foreign_of(store: &dyn Store) -> &dyn ForeignStates {
+    store.foreign().unwrap_or(&NoForeignStates)
 }

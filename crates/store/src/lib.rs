@@ -12,9 +12,11 @@
 //! |---|---|---|
 //! | values | [`error`] | [`StoreError`], named by the caller's next action |
 //! | | [`clock`], [`pace`], [`sync`] | clocks as values; how often a store may be asked; locking |
+//! | | [`change_mark`] | wakes waiters after a change |
 //! | | `url_redact`, [`splitmix`] | URLs without secrets; reproducible random numbers |
 //! | records | [`types`] with `filter` and [`cursor`] | records, filters and conditions |
-//! | | [`check`] | reports of checking a store |
+//! | | [`check`], [`schema`] | reports of checking a store; migrations |
+//! | | [`sql_list`] | lists of runs in a database |
 //! | interfaces | [`feed`], [`foreign`], [`archive`] | all appends in one order; states of another system; archives |
 //! | | [`api`] | the [`Store`] trait |
 //! | reference | [`memory`] | the store for tests and simulation |
@@ -24,6 +26,7 @@
 pub mod api;
 pub mod archive;
 pub mod backoff;
+pub mod change_mark;
 pub mod check;
 pub mod clock;
 pub mod crash_points;
@@ -36,7 +39,9 @@ pub mod foreign;
 pub mod memory;
 pub mod pace;
 pub mod read_only;
+pub mod schema;
 pub mod splitmix;
+pub mod sql_list;
 pub mod sync;
 pub mod traced;
 pub mod types;
@@ -44,18 +49,20 @@ mod url_redact;
 
 pub use api::Store;
 pub use archive::Archive;
-pub use clock::{Clock, ManualClock};
-pub use cursor::{Cursor, Moment};
+pub use change_mark::ChangeMark;
+pub use clock::{ClockFn, ManualClock};
+pub use cursor::{Cursor, OrderKey};
 pub use error::StoreError;
 pub use faulty::FaultyStore;
-pub use feed::{Fed, Feed, Stirred};
+pub use feed::{ChangedRuns, Feed, FeedEvent};
 pub use foreign::{ForeignState, ForeignStates};
 pub use memory::MemoryStore;
-pub use pace::Pace;
+pub use pace::StorePace;
 pub use read_only::{Closed, ClosedStore};
+pub use schema::{Migration, OpenMode};
 pub use traced::TracedStore;
 pub use types::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
-    Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page,
+    Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable, Written,
 };
 pub use url_redact::{shown_url, url_secrets};

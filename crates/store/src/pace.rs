@@ -7,7 +7,7 @@ use std::time::Duration;
 /// It is constant while the store is open. A store can only slow an engine down: the engine uses the larger of this
 /// and its own configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pace {
+pub struct StorePace {
     /// Between two beats of a node.
     pub beat: Duration,
     /// Minimum silence after which a node counts as lost; several beats.
@@ -36,7 +36,7 @@ const BEATS: u32 = 5;
 /// one: however differently two nodes measure, neither believes itself alive when the other takes over.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 
-impl Pace {
+impl StorePace {
     /// Returns the pace for a store where every call is a request that costs money and takes `round_trip`.
     ///
     /// An idle node then makes fewer than two requests per second, if the store lists a kind only once while nothing
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn half_of_the_longest_silence_is_less_than_the_shortest() {
-        let silence = |round_trip| Pace::remote(round_trip).silence_max;
+        let silence = |round_trip| StorePace::remote(round_trip).silence_max;
         assert_eq!(silence(Duration::ZERO), Duration::from_secs(15));
         assert_eq!(silence(Duration::from_millis(100)), Duration::from_millis(15_500));
         assert!(silence(Duration::from_secs(3600)) / 2 < silence(Duration::ZERO));
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn an_idle_node_makes_fewer_than_two_requests_per_second() {
-        let Pace { beat, watch, claim_watch, monitor, sweep, reconcile, poll, .. } =
-            Pace::remote(Duration::ZERO);
+        let StorePace { beat, watch, claim_watch, monitor, sweep, reconcile, poll, .. } =
+            StorePace::remote(Duration::ZERO);
         let table =
             [(1, poll), (1, beat), (1, watch), (6, claim_watch), (2, reconcile), (2, monitor), (5, sweep)];
         let requests: f64 =
@@ -102,7 +102,7 @@ mod tests {
     fn two_beats_fit_into_half_of_the_silence() {
         for millis in [0, 10, 100, 1_000, 2_000] {
             let round_trip = Duration::from_millis(millis);
-            let pace = Pace::remote(round_trip);
+            let pace = StorePace::remote(round_trip);
             assert!((pace.beat + round_trip) * 2 <= pace.silence_max / 2, "{millis} ms");
         }
     }

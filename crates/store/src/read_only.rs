@@ -9,13 +9,13 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 
 use crate::api::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, RecordKind,
-    Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
+    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::Feed;
-use crate::foreign::{ForeignState, ForeignStates};
-use crate::pace::Pace;
+use crate::foreign::{ForeignState, ForeignStates, foreign_of};
+use crate::pace::StorePace;
 
 /// The reason why a store is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Store for ClosedStore {
         self.refuse()
     }
 
-    async fn claim(&self, _: Claim) -> Result<ClaimedTasks, StoreError> {
+    async fn claim(&self, _: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         self.refuse()
     }
 
@@ -137,7 +137,7 @@ impl Store for ClosedStore {
         self.inner.now().await
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> StorePace {
         self.inner.pace()
     }
 
@@ -153,23 +153,15 @@ impl Store for ClosedStore {
 #[async_trait]
 impl ForeignStates for ClosedStore {
     async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
-        match self.inner.foreign() {
-            Some(foreign) => foreign.states(after, limit).await,
-            None => Ok(Page::default()),
-        }
+        foreign_of(&*self.inner).states(after, limit).await
     }
 
     fn settled(&self, id: &RunId, version: &str) {
-        if let Some(foreign) = self.inner.foreign() {
-            foreign.settled(id, version);
-        }
+        foreign_of(&*self.inner).settled(id, version);
     }
 
     async fn unnamed(&self) -> Result<Vec<String>, StoreError> {
-        match self.inner.foreign() {
-            Some(foreign) => foreign.unnamed().await,
-            None => Ok(Vec::new()),
-        }
+        foreign_of(&*self.inner).unnamed().await
     }
 
     async fn swap(&self, _: &RunId, _: &str, _: &str) -> Result<Written<ForeignState>, StoreError> {

@@ -10,13 +10,13 @@ use goldseam_core::{Millis, NodeId, RunId, Seq};
 use tracing::{Instrument, Span, debug, debug_span, error, field, warn};
 
 use crate::api::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, RecordKind,
-    Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
+    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::Feed;
-use crate::foreign::{ForeignState, ForeignStates};
-use crate::pace::Pace;
+use crate::foreign::{ForeignState, ForeignStates, foreign_of};
+use crate::pace::StorePace;
 
 /// A clock in microseconds, from any origin.
 pub type Micros = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -130,7 +130,7 @@ impl Store for TracedStore {
         self.call(span, self.inner.put_task(task, expect)).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
         self.call(span!("claim"), self.inner.claim(claim)).await
     }
 
@@ -188,7 +188,7 @@ impl Store for TracedStore {
         self.call(span!("now"), self.inner.now()).await
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> StorePace {
         self.inner.pace()
     }
 
@@ -204,25 +204,19 @@ impl Store for TracedStore {
 #[async_trait]
 impl ForeignStates for TracedStore {
     async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
-        let Some(foreign) = self.inner.foreign() else { return Ok(Page::default()) };
-        self.call(span!("foreign_states"), foreign.states(after, limit)).await
+        self.call(span!("foreign_states"), foreign_of(&*self.inner).states(after, limit)).await
     }
 
     fn settled(&self, id: &RunId, version: &str) {
-        if let Some(foreign) = self.inner.foreign() {
-            foreign.settled(id, version);
-        }
+        foreign_of(&*self.inner).settled(id, version);
     }
 
     async fn unnamed(&self) -> Result<Vec<String>, StoreError> {
-        match self.inner.foreign() {
-            Some(foreign) => foreign.unnamed().await,
-            None => Ok(Vec::new()),
-        }
+        foreign_of(&*self.inner).unnamed().await
     }
 
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
-        let Some(foreign) = self.inner.foreign() else { return Ok(Written::Lost(None)) };
-        self.call(span!("swap_foreign", id), foreign.swap(id, version, body)).await
+        let swap = foreign_of(&*self.inner).swap(id, version, body);
+        self.call(span!("swap_foreign", id), swap).await
     }
 }

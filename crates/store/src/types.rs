@@ -3,6 +3,7 @@
 use goldseam_core::lock::Lock;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, Status, Summary, TagKey, TaskId, WorkflowName};
+use serde::{Deserialize, Serialize};
 
 /// An event as a store sees it: a position and opaque text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,7 +205,7 @@ pub enum Written<T> {
 
 /// A request to claim tasks.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Claim {
+pub struct ClaimRequest {
     /// The claimant: a node's id, or a holder's name.
     pub owner: String,
     /// Pools to claim from ([`Task::pool`]).
@@ -351,7 +352,8 @@ pub struct NodeRecord {
 }
 
 /// The state of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum NodeState {
     /// It is working.
     Up,
@@ -361,6 +363,23 @@ pub enum NodeState {
     Left,
     /// It ended without handing over; other nodes may take over its runs.
     Gone,
+}
+
+impl NodeState {
+    /// Returns the stored name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Leaving => "leaving",
+            Self::Left => "left",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// Returns the state with this stored name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Up, Self::Leaving, Self::Left, Self::Gone].into_iter().find(|state| state.as_str() == name)
+    }
 }
 
 /// A node as other nodes see it.

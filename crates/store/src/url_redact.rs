@@ -12,7 +12,7 @@ const TOKEN_BYTES_MIN: usize = 20;
 const HIDDEN: &str = "***";
 
 /// The parts of a URL.
-struct Parts<'a> {
+struct UrlParts<'a> {
     scheme: &'a str,
     user: Option<&'a str>,
     password: Option<&'a str>,
@@ -20,7 +20,7 @@ struct Parts<'a> {
     query: Option<&'a str>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> UrlParts<'a> {
     fn of(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
@@ -34,7 +34,9 @@ impl<'a> Parts<'a> {
 /// Returns a store's URL without its secrets, for people. A user without a password may be a token, and is hidden,
 /// too.
 pub fn shown_url(url: &str) -> String {
-    let Some(Parts { scheme, user, password, place, query }) = Parts::of(url) else { return url.to_owned() };
+    let Some(UrlParts { scheme, user, password, place, query }) = UrlParts::of(url) else {
+        return url.to_owned();
+    };
     let user = match (user, password) {
         (None, _) => String::new(),
         (Some(_), None) => format!("{HIDDEN}@"),
@@ -53,7 +55,7 @@ pub fn shown_url(url: &str) -> String {
 /// Returns the secrets of a store's URL, both as written and decoded. A password that is also visible elsewhere in
 /// the URL, such as in the name of the database, is not secret.
 pub fn url_secrets(url: &str) -> Vec<String> {
-    let Some(Parts { user, password, query, .. }) = Parts::of(url) else { return Vec::new() };
+    let Some(UrlParts { user, password, query, .. }) = UrlParts::of(url) else { return Vec::new() };
     let token = user.filter(|user| password.is_none() && user.len() >= TOKEN_BYTES_MIN);
     let options =
         query.into_iter().flat_map(|query| query.split('&')).filter_map(|pair| pair.split_once('='));

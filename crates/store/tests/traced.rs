@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use goldseam_core::{RunId, Seq};
-use goldseam_store::faulty::{Fault, Plan};
+use goldseam_store::faulty::{CallFault, FaultPlan};
 use goldseam_store::{Append, FaultyStore, MemoryStore, Store, TracedStore};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -69,7 +69,7 @@ impl Subscriber for Seen {
 async fn spans_carry_operation_and_outcome() {
     let seen = Seen::default();
     let _guard = tracing::subscriber::set_default(seen.clone());
-    let plan = Plan::pass().at(3, Fault::LoseReply);
+    let plan = FaultPlan::pass().at(3, CallFault::LoseReply);
     let faulty = Arc::new(FaultyStore::new(Arc::new(MemoryStore::default()), plan));
     let ticks = AtomicU64::new(0);
     let store = TracedStore::new(faulty).measured_by(Arc::new(move || ticks.fetch_add(7, Ordering::SeqCst)));

@@ -6,10 +6,10 @@ use std::time::Duration;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Limits, Status};
-use goldseam_store::faulty::{Fault, Plan};
+use goldseam_store::faulty::{CallFault, FaultPlan};
 use goldseam_store::{FaultyStore, Row, RunFilter, TaskFilter};
 
-use super::ward::{Ward, id};
+use super::harness::{Harness, id};
 use super::{Fixture, eventually};
 use goldseam_engine::client::By;
 use goldseam_engine::client::queue::Want;
@@ -23,237 +23,240 @@ fn at_once() -> SweepOptions {
 
 /// Sweeps of a healthy store write nothing.
 pub async fn a_healthy_store_is_left_alone(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    let engine = ward.asking().await;
-    let two = ward.two_steps().await;
-    ward.start("asking", "asks", "null").await;
-    ward.start("two", "works", "false").await;
-    ward.reaches("asks", Status::Waiting).await;
-    ward.sees("b", 1).await;
-    ward.client.pause(&id("asks"), By::default()).await.unwrap();
-    ward.start("asking", "asks-too", "null").await;
-    ward.reaches("asks-too", Status::Waiting).await;
-    let before = everything(&ward).await;
-    let mut sweeper = ward.client.sweeper(at_once());
+    let harness = Harness::on(fixture);
+    let engine = harness.asking().await;
+    let two = harness.two_steps().await;
+    harness.start("asking", "asks", "null").await;
+    harness.start("two", "works", "false").await;
+    harness.reaches("asks", Status::Waiting).await;
+    harness.sees("b", 1).await;
+    harness.client.pause(&id("asks"), By::default()).await.unwrap();
+    harness.start("asking", "asks-too", "null").await;
+    harness.reaches("asks-too", Status::Waiting).await;
+    let before = everything(&harness).await;
+    let mut sweeper = harness.client.sweeper(at_once());
     for _ in 0..3 {
         let report = sweeper.sweep().await.unwrap();
         assert_eq!((report.healed, report.rows_rewritten, report.stalled.len()), (0, 0, 0), "{report:?}");
     }
-    assert_eq!(everything(&ward).await, before);
+    assert_eq!(everything(&harness).await, before);
     engine.shutdown().await;
     two.shutdown().await;
 }
 
 /// All rows and tasks with their versions, to detect any write.
-async fn everything(ward: &Ward<'_>) -> (Vec<Row>, Vec<Task>) {
-    let rows = ward.store().runs(RunFilter { limit: 100, ..RunFilter::default() }).await.unwrap().items;
-    let tasks = ward.store().tasks(TaskFilter { limit: 100, ..TaskFilter::default() }).await.unwrap();
+async fn everything(harness: &Harness<'_>) -> (Vec<Row>, Vec<Task>) {
+    let rows = harness.store().runs(RunFilter { limit: 100, ..RunFilter::default() }).await.unwrap().items;
+    let tasks = harness.store().tasks(TaskFilter { limit: 100, ..TaskFilter::default() }).await.unwrap();
     (rows, tasks)
 }
 
 /// B1, B2, C1, D1, F2, a paused run.
 pub async fn run_that_only_looks_stalled_is_left_alone(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    ward.at_the_question("b1").await;
-    ward.at_rest("sleeps", "\"600000\"", Status::Sleeping).await;
-    ward.at_rest("waits", "\"signal\"", Status::Waiting).await;
-    ward.between_steps("paused").await;
-    ward.client.pause(&id("paused"), By::default()).await.unwrap();
-    let task = ward.task("paused").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
-    let engine = ward.two_steps().await;
-    ward.start("two", "c1", "false").await;
-    let seen = ward.witness.count("b");
-    ward.sees("b", seen.max(2)).await;
-    ward.has_event("c1", "step.completed").await;
+    let harness = Harness::on(fixture);
+    harness.at_the_question("b1").await;
+    harness.at_rest("sleeps", "\"600000\"", Status::Sleeping).await;
+    harness.at_rest("waits", "\"signal\"", Status::Waiting).await;
+    harness.between_steps("paused").await;
+    harness.client.pause(&id("paused"), By::default()).await.unwrap();
+    let task = harness.task("paused").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
+    let engine = harness.two_steps().await;
+    harness.start("two", "c1", "false").await;
+    let seen = harness.witness.count("b");
+    harness.sees("b", seen.max(2)).await;
+    harness.has_event("c1", "step.completed").await;
     let mut names = Vec::new();
     for run in ["b1", "sleeps", "waits", "paused", "c1"] {
-        names.push(ward.names(run).await);
+        names.push(harness.names(run).await);
     }
-    let report = ward.client.sweeper(at_once()).sweep().await.unwrap();
+    let report = harness.client.sweeper(at_once()).sweep().await.unwrap();
     assert_eq!(report.stalled, vec![]);
     for (run, before) in ["b1", "sleeps", "waits", "paused", "c1"].iter().zip(names) {
-        assert_eq!(ward.names(run).await, before, "{run}");
+        assert_eq!(harness.names(run).await, before, "{run}");
     }
     engine.shutdown().await;
 }
 
 /// A dry run reports the same and changes nothing.
 pub async fn a_dry_run_changes_nothing(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    ward.between_steps("r").await;
-    let task = ward.task("r").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
-    let (before, row) = (ward.names("r").await, ward.row("r").await);
-    let dry =
-        ward.client.recover(&id("r"), RecoverOptions { dry_run: true, ..Default::default() }).await.unwrap();
+    let harness = Harness::on(fixture);
+    harness.between_steps("r").await;
+    let task = harness.task("r").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
+    let (before, row) = (harness.names("r").await, harness.row("r").await);
+    let dry = harness
+        .client
+        .recover(&id("r"), RecoverOptions { dry_run: true, ..Default::default() })
+        .await
+        .unwrap();
     assert_eq!(dry.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::O1));
     assert_eq!(dry.healed, None);
-    let report = ward.client.sweeper(SweepOptions { dry_run: true, ..at_once() }).sweep().await.unwrap();
+    let report = harness.client.sweeper(SweepOptions { dry_run: true, ..at_once() }).sweep().await.unwrap();
     assert_eq!(report.stalled.iter().map(|s| s.fate.clone()).collect::<Vec<_>>(), [Fate::Reported]);
-    assert_eq!((ward.names("r").await, ward.row("r").await), (before, row));
+    assert_eq!((harness.names("r").await, harness.row("r").await), (before, row));
 }
 
 /// A finding is healed only after it has held.
 pub async fn a_finding_must_have_held(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    ward.between_steps("r").await;
-    let task = ward.task("r").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
+    let harness = Harness::on(fixture);
+    harness.between_steps("r").await;
+    let task = harness.task("r").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
     let hour = SweepOptions { stale_after: Some(Duration::from_secs(3600)), ..at_once() };
-    let mut patient = ward.client.sweeper(hour);
+    let mut patient = harness.client.sweeper(hour);
     for _ in 0..2 {
         let report = patient.sweep().await.unwrap();
         assert_eq!((report.healed, report.stalled[0].fate.clone()), (0, Fate::Young));
     }
     let short = SweepOptions { stale_after: Some(Duration::from_millis(20)), ..at_once() };
-    let mut sweeper = ward.client.sweeper(short);
+    let mut sweeper = harness.client.sweeper(short);
     assert_eq!(sweeper.sweep().await.unwrap().healed, 0, "the first look only notes it");
     let sweeper = tokio::sync::Mutex::new(sweeper);
     eventually("it is healed once it has held", || async {
         sweeper.lock().await.sweep().await.unwrap();
-        ward.row("r").await.summary.recoveries == 1
+        harness.row("r").await.summary.recoveries == 1
     })
     .await;
 }
 
 /// Writes of others to a run do not count as its progress.
 pub async fn mail_does_not_hide_a_stall(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    ward.between_steps("r").await;
-    let task = ward.task("r").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
+    let harness = Harness::on(fixture);
+    harness.between_steps("r").await;
+    let task = harness.task("r").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
     let short = SweepOptions { stale_after: Some(Duration::from_millis(20)), ..at_once() };
-    let sweeper = tokio::sync::Mutex::new(ward.client.sweeper(short));
+    let sweeper = tokio::sync::Mutex::new(harness.client.sweeper(short));
     eventually("it is healed while mail comes", || async {
-        ward.client.handle(id("r")).signal("go", &1).await.unwrap();
+        harness.client.handle(id("r")).signal("go", &1).await.unwrap();
         sweeper.lock().await.sweep().await.unwrap();
-        ward.row("r").await.summary.recoveries > 0
+        harness.row("r").await.summary.recoveries > 0
     })
     .await;
 }
 
 /// Concurrent sweepers heal each run once.
 pub async fn many_sweepers_heal_each_run_once(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
+    let harness = Harness::on(fixture);
     let runs = ["r1", "r2", "r3", "r4"];
     for run in runs {
-        ward.between_steps(run).await;
-        let task = ward.task(run).await.unwrap();
-        ward.damage().lose_task(&task.id).await;
+        harness.between_steps(run).await;
+        let task = harness.task(run).await.unwrap();
+        harness.damage().lose_task(&task.id).await;
     }
     let sweeps = (0..8).map(|_| {
-        let mut sweeper = ward.client.sweeper(at_once());
+        let mut sweeper = harness.client.sweeper(at_once());
         async move { sweeper.sweep().await }
     });
     let reports = futures_util::future::join_all(sweeps).await;
     let healed: u64 = reports.into_iter().map(|report| report.unwrap().healed).sum();
     assert_eq!(healed, 4);
     for run in runs {
-        assert_eq!(ward.rules(run).await, ["O1"]);
+        assert_eq!(harness.rules(run).await, ["O1"]);
     }
 }
 
 /// A rule that does not apply is refused, and the error lists the rules that apply.
 pub async fn a_rule_that_does_not_apply_is_refused(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    ward.between_steps("r").await;
-    let task = ward.task("r").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
-    let before = ward.names("r").await;
+    let harness = Harness::on(fixture);
+    harness.between_steps("r").await;
+    let task = harness.task("r").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
+    let before = harness.names("r").await;
     let options = RecoverOptions { rule: Some(Code::A2), ..Default::default() };
-    let error = ward.client.recover(&id("r"), options).await.unwrap_err();
+    let error = harness.client.recover(&id("r"), options).await.unwrap_err();
     assert_eq!(error.code(), "GS0118");
     assert!(error.to_string().contains("O1"), "{error}");
-    assert_eq!(ward.names("r").await, before);
+    assert_eq!(harness.names("r").await, before);
 }
 
 /// The recovery of a healthy or ended run reports that nothing was found.
 pub async fn recovering_a_healthy_or_ended_run_changes_nothing(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    ward.at_the_question("well").await;
-    let engine = ward.two_steps_open().await;
-    ward.start("two", "over", "true").await;
-    ward.reaches("over", Status::Completed).await;
+    let harness = Harness::on(fixture);
+    harness.at_the_question("well").await;
+    let engine = harness.two_steps_open().await;
+    harness.start("two", "over", "true").await;
+    harness.reaches("over", Status::Completed).await;
     for run in ["well", "over"] {
-        let before = ward.names(run).await;
-        let recovery = ward.client.recover(&id(run), RecoverOptions::default()).await.unwrap();
+        let before = harness.names(run).await;
+        let recovery = harness.client.recover(&id(run), RecoverOptions::default()).await.unwrap();
         assert!(!recovery.was_needed() && recovery.healed.is_none(), "{recovery:?}");
-        assert_eq!(ward.names(run).await, before);
+        assert_eq!(harness.names(run).await, before);
     }
     engine.shutdown().await;
 }
 
 /// The feed lists recoveries, newest first, with rule and duration of the stall.
 pub async fn every_recovery_is_in_the_feed(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    ward.between_steps("r1").await;
-    ward.at_the_question("r2").await;
-    let task = ward.task("r1").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
-    ward.fix().await;
-    ward.lie("r2", |row| row.status = Status::Running).await;
-    ward.fix().await;
-    let feed = ward.client.recoveries(None, 10).await.unwrap();
+    let harness = Harness::on(fixture);
+    harness.between_steps("r1").await;
+    harness.at_the_question("r2").await;
+    let task = harness.task("r1").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
+    harness.fix().await;
+    harness.lie("r2", |row| row.status = Status::Running).await;
+    harness.fix().await;
+    let feed = harness.client.recoveries(None, 10).await.unwrap();
     let rules: Vec<&str> = feed.iter().map(|healing| healing.recovered.rule.as_str()).collect();
     assert_eq!(rules, ["A2", "O1"]);
     assert!(feed.iter().all(|healing| healing.moved_at.is_none()));
-    let engine = ward.two_steps_open().await;
-    ward.reaches("r1", Status::Completed).await;
-    let feed = ward.client.recoveries(None, 10).await.unwrap();
+    let engine = harness.two_steps_open().await;
+    harness.reaches("r1", Status::Completed).await;
+    let feed = harness.client.recoveries(None, 10).await.unwrap();
     assert!(feed.iter().any(|healing| healing.run == id("r1") && healing.moved_at.is_some()));
-    assert_eq!(ward.client.recoveries(None, 1).await.unwrap().len(), 1);
+    assert_eq!(harness.client.recoveries(None, 1).await.unwrap().len(), 1);
     engine.shutdown().await;
 }
 
 /// Three graceful deploys during one long step count no attempt.
 pub async fn three_deploys_cost_a_long_step_nothing(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
+    let harness = Harness::on(fixture);
     for times in 1..=4 {
-        let engine = ward.two_steps().await;
+        let engine = harness.two_steps().await;
         if times == 1 {
-            ward.start("two", "r", "false").await;
+            harness.start("two", "r", "false").await;
         }
-        ward.sees("b", times).await;
+        harness.sees("b", times).await;
         engine.shutdown().await;
     }
-    let summary = ward.client.get(&id("r")).await.unwrap();
+    let summary = harness.client.get(&id("r")).await.unwrap();
     assert_eq!((summary.attempt, summary.recoveries, summary.status), (0, 0, Status::Queued));
-    let engine = ward.two_steps_open().await;
-    assert_eq!(ward.result::<u32>("r").await, 2);
+    let engine = harness.two_steps_open().await;
+    assert_eq!(harness.result::<u32>("r").await, 2);
     engine.shutdown().await;
 }
 
 /// A store that fails in the middle of healing leaves each run either healed or untouched.
 pub async fn failing_store_leaves_each_run_healed_or_untouched(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    for fault in [Fault::FailBefore, Fault::LoseReply] {
+    let harness = Harness::on(fixture);
+    for fault in [CallFault::FailBefore, CallFault::LoseReply] {
         for number in 0..40 {
-            let run = format!("r-{number}-{}", fault == Fault::LoseReply);
-            ward.start("two", &run, "true").await;
-            let task = ward.task(&run).await.unwrap();
-            ward.damage().lose_task(&task.id).await;
-            let before = ward.names(&run).await;
-            let plan = Plan::pass().at(number, fault);
-            let store = FaultyStore::new(Arc::clone(ward.store()), plan);
+            let run = format!("r-{number}-{}", fault == CallFault::LoseReply);
+            harness.start("two", &run, "true").await;
+            let task = harness.task(&run).await.unwrap();
+            harness.damage().lose_task(&task.id).await;
+            let before = harness.names(&run).await;
+            let plan = FaultPlan::pass().at(number, fault);
+            let store = FaultyStore::new(Arc::clone(harness.store()), plan);
             let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
             let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));
             let client = Client::with(Arc::new(store), clock, entropy, limits);
             let _ = client.recover(&id(&run), RecoverOptions::default()).await;
-            let after = ward.names(&run).await;
+            let after = harness.names(&run).await;
             let healed = [before.as_slice(), &["run.recovered".to_owned()]].concat();
             assert!(after == before || after == healed, "{fault:?} {number}: {after:?}");
-            ward.client.recover(&id(&run), RecoverOptions::default()).await.unwrap();
-            assert_eq!(ward.names(&run).await, healed, "{fault:?} {number}");
-            assert!(ward.task(&run).await.is_some_and(|task| task.state.is_live()));
+            harness.client.recover(&id(&run), RecoverOptions::default()).await.unwrap();
+            assert_eq!(harness.names(&run).await, healed, "{fault:?} {number}");
+            assert!(harness.task(&run).await.is_some_and(|task| task.state.is_live()));
         }
     }
 }
 
 /// The doctor also finds locks and tasks without a live holder.
 pub async fn the_doctor_finds_stale_locks_and_claims(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    let (locks, queue) = (ward.client.locks(), ward.client.queue());
+    let harness = Harness::on(fixture);
+    let (locks, queue) = (harness.client.locks(), harness.client.queue());
     let name = goldseam_core::QueueName::new("jobs").unwrap();
     let new = goldseam_core::task::NewTask {
         id: goldseam_core::TaskId::new("job").unwrap(),
@@ -272,29 +275,29 @@ pub async fn the_doctor_finds_stale_locks_and_claims(fixture: &Fixture) {
     let claimed = queue.claim(want).await.unwrap().remove(0);
     let lock = goldseam_core::LockName::new("deploy").unwrap();
     locks.acquire(&lock, "ada", Duration::ZERO).await.unwrap();
-    let found = || async { ward.codes().await == ["L1", "L2"] };
+    let found = || async { harness.codes().await == ["L1", "L2"] };
     eventually("both are stale", found).await;
-    let checkup = ward.fix().await;
+    let checkup = harness.fix().await;
     assert_eq!((checkup.healed, checkup.is_healthy()), (2, true));
     let task = queue.get(&claimed.id).await.unwrap();
     assert_eq!((task.state, task.owner, task.priority), (TaskState::Ready, None, 7));
-    assert!(ward.look().await.findings.is_empty());
+    assert!(harness.look().await.findings.is_empty());
     let late = queue.complete(&claimed.id, claimed.fence, goldseam_core::Payload::null()).await;
     assert_eq!(late.unwrap_err().code(), "GS0301", "an old claimant is refused by its fence");
 }
 
 /// A resume recovers first, and reports whether that was needed, why, and the new branch.
 pub async fn resume_recovers_first_and_reports_it(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    ward.at_the_question("r").await;
-    ward.lie("r", |row| row.status = Status::Running).await;
-    let resumed = ward.client.resume(&id("r"), By::default()).await.unwrap();
+    let harness = Harness::on(fixture);
+    harness.at_the_question("r").await;
+    harness.lie("r", |row| row.status = Status::Running).await;
+    let resumed = harness.client.resume(&id("r"), By::default()).await.unwrap();
     assert!(!resumed.rested, "it was neither paused nor parked");
     assert_eq!(resumed.recovery.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::A2));
     assert_eq!(resumed.recovery.branch().map(|branch| branch.0), Some(2));
-    ward.between_steps("paused").await;
-    ward.client.pause(&id("paused"), By::default()).await.unwrap();
-    let resumed = ward.client.resume(&id("paused"), By::default()).await.unwrap();
+    harness.between_steps("paused").await;
+    harness.client.pause(&id("paused"), By::default()).await.unwrap();
+    let resumed = harness.client.resume(&id("paused"), By::default()).await.unwrap();
     assert!(resumed.rested && !resumed.recovery.was_needed());
-    assert_eq!(ward.client.resume(&id("paused"), By::default()).await.unwrap_err().code(), "GS0110");
+    assert_eq!(harness.client.resume(&id("paused"), By::default()).await.unwrap_err().code(), "GS0110");
 }

@@ -7,7 +7,7 @@ use goldseam_core::{LockName, Millis, Payload, QueueName, TagKey, TaskId};
 use goldseam_store::RunFilter;
 
 use super::Fixture;
-use super::ward::{Ward, id};
+use super::harness::{Harness, id};
 use goldseam_engine::client::StartOptions;
 use goldseam_engine::client::queue::Want;
 
@@ -36,8 +36,8 @@ fn want(owner: &str, kind: Option<&str>) -> Want {
 
 /// Tags, kinds, keys, owners and holders have no control characters, on any store, and nothing is written.
 pub async fn control_characters_are_refused_on_every_store(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    let (client, queue, locks) = (&ward.client, ward.client.queue(), ward.client.locks());
+    let harness = Harness::on(fixture);
+    let (client, queue, locks) = (&harness.client, harness.client.queue(), harness.client.locks());
     let lock = LockName::new("deploy").unwrap();
     for bad in ["\0", "a\0b", "a\x1b[2J", "a\n", "a\u{9b}", "a\u{202e}b"] {
         let tagged = StartOptions::default().tag("region", bad);
@@ -72,18 +72,21 @@ pub async fn control_characters_are_refused_on_every_store(fixture: &Fixture) {
 
 /// Texts of any language, and payloads with any character, are stored unchanged.
 pub async fn printed_texts_of_any_language_are_kept(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
+    let harness = Harness::on(fixture);
     let text = "Jürgen \"J\" 🏺 مرحبا";
     let tagged = StartOptions::default().tag("region", text);
     let input = Payload::of("a\0\u{1b}\u{202e}", &goldseam_core::Limits::default()).unwrap();
-    ward.client.begin("order", &id("r"), input.clone(), tagged).await.unwrap();
-    assert_eq!(ward.client.get(&id("r")).await.unwrap().tags.get("region").map(String::as_str), Some(text));
-    let queue = ward.client.queue();
+    harness.client.begin("order", &id("r"), input.clone(), tagged).await.unwrap();
+    assert_eq!(
+        harness.client.get(&id("r")).await.unwrap().tags.get("region").map(String::as_str),
+        Some(text)
+    );
+    let queue = harness.client.queue();
     let new = NewTask { payload: input.clone(), ..task(text, Some(text)) };
     queue.submit(new).await.unwrap();
     let claimed = queue.claim(want(text, Some(text))).await.unwrap();
     assert_eq!(claimed[0].payload, input);
     let lock = LockName::new("deploy").unwrap();
-    let held = ward.client.locks().acquire(&lock, text, Duration::from_secs(60)).await.unwrap();
+    let held = harness.client.locks().acquire(&lock, text, Duration::from_secs(60)).await.unwrap();
     assert_eq!(held.holder.as_deref(), Some(text));
 }

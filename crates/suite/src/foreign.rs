@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use goldseam_core::task::{NewTask, Task, TaskState};
 use goldseam_core::{Failure, Limits, Millis, Payload, QueueName, TaskId};
-use goldseam_store::faulty::{Fault, Op, Plan};
+use goldseam_store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam_store::{FaultyStore, ForeignStates, TaskFilter};
 
-use super::ward::{Ward, id};
+use super::harness::{Harness, id};
 use super::{Fixture, eventually};
 use goldseam_engine::client::queue::Want;
 use goldseam_engine::heal::foreign::{ForeignOptions, ForeignReport, TaskLookup, TaskStanding};
@@ -36,20 +36,20 @@ fn state(name: &str, status: &str, task: &str) -> String {
     )
 }
 
-/// A ward with foreign states.
+/// A harness with foreign states.
 struct Fixtures<'a> {
-    ward: Ward<'a>,
+    harness: Harness<'a>,
     place: &'a dyn ForeignStates,
 }
 
 impl<'a> Fixtures<'a> {
     /// None if the store cannot keep them.
     fn on(fixture: &'a Fixture) -> Option<Self> {
-        Some(Self { ward: Ward::on(fixture), place: fixture.store.foreign()? })
+        Some(Self { harness: Harness::on(fixture), place: fixture.store.foreign()? })
     }
 
     async fn put(&self, name: &str, body: &str) {
-        self.ward.damage().put_foreign(&id(name), body).await;
+        self.harness.damage().put_foreign(&id(name), body).await;
     }
 
     async fn body(&self, name: &str) -> String {
@@ -61,20 +61,20 @@ impl<'a> Fixtures<'a> {
     async fn task(&self, name: &str) -> Option<Task> {
         let body: serde_json::Value = serde_json::from_str(&self.body(name).await).unwrap();
         let task = TaskId::new(body["orchestrator_task_id"].as_str().unwrap()).unwrap();
-        self.ward.client.queue().get(&task).await.ok()
+        self.harness.client.queue().get(&task).await.ok()
     }
 
     async fn all_tasks(&self) -> Vec<Task> {
-        self.ward.store().tasks(TaskFilter { limit: 100, ..TaskFilter::default() }).await.unwrap()
+        self.harness.store().tasks(TaskFilter { limit: 100, ..TaskFilter::default() }).await.unwrap()
     }
 
     async fn sweep(&self) -> ForeignReport {
-        sweep(&self.ward.client, at_once()).await
+        sweep(&self.harness.client, at_once()).await
     }
 
     /// A task of another program, and how it ended; none: it waits.
     async fn task_that(&self, name: &str, end: Option<TaskState>) {
-        let queue = self.ward.client.queue();
+        let queue = self.harness.client.queue();
         queue.submit(new_task(name, None)).await.unwrap();
         let id = TaskId::new(name).unwrap();
         if end == Some(TaskState::Cancelled) {
@@ -171,7 +171,7 @@ pub async fn a_foreign_state_is_judged_by_its_task(fixture: &Fixture) {
 /// A silent claimant loses the task, and a new task replaces it.
 pub async fn foreign_state_with_an_expired_lease_gets_a_new_task(fixture: &Fixture) {
     let Some(fixtures) = Fixtures::on(fixture) else { return };
-    let queue = fixtures.ward.client.queue();
+    let queue = fixtures.harness.client.queue();
     queue.submit(new_task("t", Some(Duration::from_millis(1)))).await.unwrap();
     let want = Want { owner: "theirs".to_owned(), queue: queue_of("t"), kind: None, limit: 1 };
     let claimed = queue.claim(want).await.unwrap().remove(0);
@@ -211,10 +211,10 @@ pub async fn irrelevant_foreign_states_are_skipped(fixture: &Fixture) {
 pub async fn a_foreign_state_must_have_been_stalled_for_a_while(fixture: &Fixture) {
     let Some(fixtures) = Fixtures::on(fixture) else { return };
     fixtures.put("wf", &state("wf", "running", "gone")).await;
-    let dry = sweep(&fixtures.ward.client, SweepOptions { dry_run: true, ..at_once() }).await;
+    let dry = sweep(&fixtures.harness.client, SweepOptions { dry_run: true, ..at_once() }).await;
     assert_eq!((fates(&dry), dry.healed), (vec![("wf", Fate::Reported)], 0));
     let hour = SweepOptions { stale_after: Some(Duration::from_secs(3600)), ..at_once() };
-    let mut patient = fixtures.ward.client.sweeper(hour);
+    let mut patient = fixtures.harness.client.sweeper(hour);
     let first = patient.sweep().await.unwrap().foreign.unwrap();
     let second = patient.sweep().await.unwrap().foreign.unwrap();
     assert_eq!((fates(&first), fates(&second)), (vec![("wf", Fate::Young)], vec![("wf", Fate::Young)]));
@@ -222,7 +222,7 @@ pub async fn a_foreign_state_must_have_been_stalled_for_a_while(fixture: &Fixtur
     fixtures.put("wf", &state("wf", "compensating", "gone")).await;
     eventually("its owner's write restarts the wait", || async {
         let report = fixtures
-            .ward
+            .harness
             .client
             .sweeper(SweepOptions { foreign: asked(), ..SweepOptions::default() })
             .sweep()
@@ -247,7 +247,7 @@ pub async fn many_sweepers_give_a_foreign_state_one_task(fixture: &Fixture) {
         assert_eq!((healed, fixtures.all_tasks().await.len()), (1, count));
         let task = fixtures.task("wf").await.unwrap();
         let want = Want { owner: "w".to_owned(), queue: default_queue(), kind: None, limit: 1 };
-        let queue = fixtures.ward.client.queue();
+        let queue = fixtures.harness.client.queue();
         let claimed = queue.claim(want).await.unwrap().remove(0);
         assert_eq!(claimed.id, task.id);
         queue.complete(&claimed.id, claimed.fence, Payload::null()).await.unwrap();
@@ -258,7 +258,7 @@ pub async fn many_sweepers_give_a_foreign_state_one_task(fixture: &Fixture) {
 pub async fn an_engine_heals_foreign_states(fixture: &Fixture) {
     let Some(fixtures) = Fixtures::on(fixture) else { return };
     fixtures.put("wf", &state("wf", "waiting_signal", "gone")).await;
-    let engine = fixtures.ward.builder_like(Recovery::default(), Some(Duration::from_millis(20)));
+    let engine = fixtures.harness.builder_like(Recovery::default(), Some(Duration::from_millis(20)));
     let engine = engine.foreign_states(ForeignOptions::default()).start().await.unwrap();
     eventually("it has a task", || async { fixtures.task("wf").await.is_some() }).await;
     engine.shutdown().await;
@@ -267,13 +267,15 @@ pub async fn an_engine_heals_foreign_states(fixture: &Fixture) {
 /// Whichever call fails, the next sweep leaves one task that the state names.
 pub async fn failing_store_leaves_foreign_state_to_the_next_sweep(fixture: &Fixture) {
     let Some(fixtures) = Fixtures::on(fixture) else { return };
-    for fault in [Fault::FailBefore, Fault::LoseReply] {
+    for fault in [CallFault::FailBefore, CallFault::LoseReply] {
         for number in 1..20 {
-            let name = format!("wf-{number}-{}", fault == Fault::LoseReply);
+            let name = format!("wf-{number}-{}", fault == CallFault::LoseReply);
             fixtures.put(&name, &state(&name, "running", "gone")).await;
             let before = fixtures.all_tasks().await.len();
-            let link =
-                Arc::new(FaultyStore::new(Arc::clone(fixtures.ward.store()), Plan::pass().at(number, fault)));
+            let link = Arc::new(FaultyStore::new(
+                Arc::clone(fixtures.harness.store()),
+                FaultPlan::pass().at(number, fault),
+            ));
             let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
             let client = Client::with(link.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), limits);
             let _ = client.sweeper(at_once()).sweep().await;
@@ -282,7 +284,7 @@ pub async fn failing_store_leaves_foreign_state_to_the_next_sweep(fixture: &Fixt
             assert_eq!(task.state, TaskState::Ready, "{fault:?} {number}");
             assert_eq!(fixtures.body(&name).await, state(&name, "running", task.id.as_str()));
             assert_eq!(fixtures.all_tasks().await.len(), before + 1, "{fault:?} {number}");
-            let reached = link.calls().iter().any(|call| call.op == Op::SwapForeign);
+            let reached = link.calls().iter().any(|call| call.op == StoreMethod::SwapForeign);
             fixtures.put(&name, &state(&name, "completed", "gone")).await;
             if reached && link.count() < number {
                 break;
@@ -315,7 +317,7 @@ pub async fn foreign_tasks_are_looked_up_in_their_own_queue(fixture: &Fixture) {
     }
     let (queue, kind) = (QueueName::new("theirs").unwrap(), "orchestrate".to_owned());
     let foreign = Some(ForeignOptions { queue, kind, lookup: Some(Arc::new(Theirs)) });
-    let report = sweep(&fixtures.ward.client, SweepOptions { foreign, ..at_once() }).await;
+    let report = sweep(&fixtures.harness.client, SweepOptions { foreign, ..at_once() }).await;
     let failed = Fate::Failed("their queue does not answer".to_owned());
     let expected = [("wf-down", failed), ("wf-gone", Fate::Healed), ("wf-late", Fate::Healed)];
     assert_eq!((fates(&report), report.healthy), (expected.to_vec(), 1));
@@ -332,13 +334,13 @@ pub async fn engines_leave_foreign_states_alone_unless_asked(fixture: &Fixture) 
     fixtures.put("wf", &body).await;
     // Later sweeps also heal at once: the run below may lose its task after the first sweep.
     let recovery = Recovery { stale_after: Duration::from_millis(1), ..Recovery::default() };
-    let sweeps = || fixtures.ward.builder_like(recovery.clone(), Some(Duration::from_millis(20)));
+    let sweeps = || fixtures.harness.builder_like(recovery.clone(), Some(Duration::from_millis(20)));
     let engine = sweeps().start().await.unwrap();
     // It has swept once it has healed a run that was stalled before it started.
-    fixtures.ward.start("two", "r", "true").await;
-    let task = fixtures.ward.task("r").await.unwrap();
-    fixtures.ward.damage().lose_task(&task.id).await;
-    let swept = || async { fixtures.ward.row("r").await.summary.recoveries > 0 };
+    fixtures.harness.start("two", "r", "true").await;
+    let task = fixtures.harness.task("r").await.unwrap();
+    fixtures.harness.damage().lose_task(&task.id).await;
+    let swept = || async { fixtures.harness.row("r").await.summary.recoveries > 0 };
     eventually("it has swept", swept).await;
     engine.shutdown().await;
     assert_eq!(fixtures.body("wf").await, body);
@@ -350,7 +352,7 @@ pub async fn engines_leave_foreign_states_alone_unless_asked(fixture: &Fixture) 
 /// A stale claim is cancelled with an audit entry.
 pub async fn a_lapsed_foreign_task_is_cancelled_with_an_audit_entry(fixture: &Fixture) {
     let Some(fixtures) = Fixtures::on(fixture) else { return };
-    let queue = fixtures.ward.client.queue();
+    let queue = fixtures.harness.client.queue();
     queue.submit(new_task("t", Some(Duration::from_millis(1)))).await.unwrap();
     let want = Want { owner: "theirs".to_owned(), queue: queue_of("t"), kind: None, limit: 1 };
     queue.claim(want).await.unwrap().remove(0);
@@ -365,7 +367,7 @@ pub async fn a_lapsed_foreign_task_is_cancelled_with_an_audit_entry(fixture: &Fi
 pub async fn a_settled_foreign_state_is_read_again_once_it_changes(fixture: &Fixture) {
     let Some(fixtures) = Fixtures::on(fixture) else { return };
     fixtures.put("wf", &state("wf", "completed", "t")).await;
-    let sweeper = tokio::sync::Mutex::new(fixtures.ward.client.sweeper(at_once()));
+    let sweeper = tokio::sync::Mutex::new(fixtures.harness.client.sweeper(at_once()));
     let sweep = || async { sweeper.lock().await.sweep().await.unwrap().foreign.unwrap() };
     assert_eq!(sweep().await.skipped, 1);
     sweep().await;

@@ -10,6 +10,7 @@ pub mod changing;
 pub mod copying;
 pub mod ending;
 pub mod foreign;
+pub mod harness;
 pub mod hints;
 pub mod logs;
 pub mod remote;
@@ -18,7 +19,6 @@ pub mod seams;
 pub mod unreadable;
 pub mod versions;
 pub mod views;
-pub mod ward;
 
 use std::future::Future;
 use std::time::Duration;

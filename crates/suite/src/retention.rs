@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use goldseam_core::task::{NewTask, Task};
 use goldseam_core::{Event, Limits, QueueName, Seq, Status, TaskId};
-use goldseam_store::faulty::{Fault, Op, Plan as Faults};
+use goldseam_store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam_store::{Archive, Expect, FaultyStore, StoreError, Written};
 
-use super::ward::{Ward, id};
+use super::harness::{Harness, id};
 use super::{Fixture, eventually};
 use goldseam_admin::retention::{PruneReport, Pruner, Retention, verify};
 use goldseam_engine::client::By;
@@ -67,7 +67,7 @@ async fn prune(
 }
 
 /// `double` doubles; `fails` fails until it is allowed to succeed.
-async fn engine(ward: &Ward<'_>) -> Engine {
+async fn engine(harness: &Harness<'_>) -> Engine {
     let double = |ctx: Context, n: u32| async move {
         ctx.step("double", || async move { Ok::<u32, Error>(n * 2) }).await
     };
@@ -79,13 +79,13 @@ async fn engine(ward: &Ward<'_>) -> Engine {
         let more: u32 = ctx.signal("more").await?;
         Ok::<u32, Error>(doubled + more)
     };
-    let builder = ward.builder().workflow("double", double).workflow("fails", fails);
+    let builder = harness.builder().workflow("double", double).workflow("fails", fails);
     builder.workflow("parent", parent).start().await.unwrap()
 }
 
 /// Returns once the run can be pruned: its row shows its end, and some time has passed.
-async fn is_old(ward: &Ward<'_>, run: &str) {
-    let (run, client) = (id(run), &ward.client);
+async fn is_old(harness: &Harness<'_>, run: &str) {
+    let (run, client) = (id(run), &harness.client);
     let listed = || async {
         let plan = Pruner::new(client).plan(&everything()).await.unwrap();
         plan.runs.iter().any(|candidate| candidate.run == run)
@@ -95,105 +95,117 @@ async fn is_old(ward: &Ward<'_>, run: &str) {
 
 /// Status, result, id and input are kept; everything else is in the archive, complete.
 pub async fn a_pruned_run_leaves_a_tombstone_that_answers_for_it(fixture: &Fixture) {
-    let (ward, archive) = (Ward::on(fixture), MemoryArchive::default());
-    let engine = engine(&ward).await;
+    let (harness, archive) = (Harness::on(fixture), MemoryArchive::default());
+    let engine = engine(&harness).await;
     for run in ["a", "b"] {
-        ward.start("double", run, "21").await;
-        ward.reaches(run, Status::Completed).await;
+        harness.start("double", run, "21").await;
+        harness.reaches(run, Status::Completed).await;
     }
-    is_old(&ward, "a").await;
-    is_old(&ward, "b").await;
+    is_old(&harness, "a").await;
+    is_old(&harness, "b").await;
     let (before, log) =
-        (ward.client.get(&id("a")).await.unwrap(), ward.client.history(&id("a")).await.unwrap());
-    let report = prune(&ward.client, &archive).await.unwrap();
+        (harness.client.get(&id("a")).await.unwrap(), harness.client.history(&id("a")).await.unwrap());
+    let report = prune(&harness.client, &archive).await.unwrap();
     assert_eq!((report.pruned.len(), report.left.len(), report.batches.len()), (2, 0, 1), "{report:?}");
 
     let archived = verify(&archive.at(&report.batches[0])).unwrap();
     let ours = archived.iter().find(|archived| archived.run == id("a")).unwrap();
     assert_eq!((ours.events, ours.summary.head), (log.len() as u64, before.head));
-    let history = ward.client.history(&id("a")).await.unwrap();
+    let history = harness.client.history(&id("a")).await.unwrap();
     let [tombstone] = history.as_slice() else { panic!("more than a tombstone is left: {history:?}") };
     let Event::RunPruned(pruned) = &tombstone.event else { panic!("{tombstone:?}") };
     assert_eq!((&pruned.sha256, pruned.note.by.as_deref()), (&ours.sha256, Some("ada")));
     assert_eq!(tombstone.seq, before.as_of.next());
 
-    let after = ward.client.get(&id("a")).await.unwrap();
+    let after = harness.client.get(&id("a")).await.unwrap();
     assert_eq!((after.status, after.finished_at), (before.status, before.finished_at));
     assert_eq!(after.pruned.unwrap().archive, report.batches[0]);
-    assert_eq!(ward.result::<u32>("a").await, 42);
-    ward.start("double", "a", "21").await;
-    assert_eq!(ward.names("a").await, ["run.pruned"], "a start with the same id and input is the same run");
+    assert_eq!(harness.result::<u32>("a").await, 42);
+    harness.start("double", "a", "21").await;
+    assert_eq!(
+        harness.names("a").await,
+        ["run.pruned"],
+        "a start with the same id and input is the same run"
+    );
     let other = goldseam_core::Payload::parse("22", &Limits::default()).unwrap();
-    let refused = ward.client.start("double", &id("a"), &other).await.unwrap_err();
+    let refused = harness.client.start("double", &id("a"), &other).await.unwrap_err();
     assert_eq!(refused.code(), "GS0108");
-    let refused = ward.client.signal(&id("a"), "go", goldseam_core::Payload::null(), None).await.unwrap_err();
+    let refused =
+        harness.client.signal(&id("a"), "go", goldseam_core::Payload::null(), None).await.unwrap_err();
     assert_eq!(refused.code(), "GS0131");
-    assert_eq!(ward.client.retry(&id("a"), By::default()).await.unwrap_err().code(), "GS0131");
-    assert_eq!(prune(&ward.client, &archive).await.unwrap(), PruneReport::default(), "a repeat does nothing");
+    assert_eq!(harness.client.retry(&id("a"), By::default()).await.unwrap_err().code(), "GS0131");
+    assert_eq!(
+        prune(&harness.client, &archive).await.unwrap(),
+        PruneReport::default(),
+        "a repeat does nothing"
+    );
     engine.shutdown().await;
 }
 
 /// Doctor and sweeper report nothing about a tombstone, and its row is rebuilt from it alone.
 pub async fn a_tombstone_is_left_alone_and_found_again(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    let engine = engine(&ward).await;
-    ward.start("double", "r", "4").await;
-    ward.reaches("r", Status::Completed).await;
-    is_old(&ward, "r").await;
-    prune(&ward.client, &MemoryArchive::default()).await.unwrap();
-    let row = ward.client.get(&id("r")).await.unwrap();
+    let harness = Harness::on(fixture);
+    let engine = engine(&harness).await;
+    harness.start("double", "r", "4").await;
+    harness.reaches("r", Status::Completed).await;
+    is_old(&harness, "r").await;
+    prune(&harness.client, &MemoryArchive::default()).await.unwrap();
+    let row = harness.client.get(&id("r")).await.unwrap();
     let deep = || async {
         let options = DoctorOptions { fix: true, deep: true, ..DoctorOptions::default() };
-        ward.client.doctor(options).await.unwrap()
+        harness.client.doctor(options).await.unwrap()
     };
     let checkup = deep().await;
     assert!(checkup.findings.is_empty(), "{checkup:?}");
-    ward.damage().lose_row(&id("r")).await;
-    assert_eq!(ward.client.get(&id("r")).await.unwrap(), row, "the log alone says it all");
+    harness.damage().lose_row(&id("r")).await;
+    assert_eq!(harness.client.get(&id("r")).await.unwrap(), row, "the log alone says it all");
     let checkup = deep().await;
     assert!(checkup.findings.is_empty() && checkup.rows_rewritten == 1, "{checkup:?}");
-    assert_eq!((ward.row("r").await.summary, ward.names("r").await), (row, vec!["run.pruned".to_owned()]));
-    ward.damage().lose_row(&id("r")).await;
-    ward.start("double", "r", "4").await;
-    assert_eq!(ward.names("r").await, ["run.pruned"], "without its row it is the same run, too");
+    assert_eq!(
+        (harness.row("r").await.summary, harness.names("r").await),
+        (row, vec!["run.pruned".to_owned()])
+    );
+    harness.damage().lose_row(&id("r")).await;
+    harness.start("double", "r", "4").await;
+    assert_eq!(harness.names("r").await, ["run.pruned"], "without its row it is the same run, too");
     engine.shutdown().await;
 }
 
 /// Neither a run that has not ended, nor one whose parent or child has not ended, is pruned.
 pub async fn runs_related_to_unended_runs_are_never_pruned(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    let engine = engine(&ward).await;
-    ward.start("parent", "p", "3").await;
-    ward.start("double", "alone", "3").await;
-    ward.reaches("p", Status::Waiting).await;
-    ward.has_event("p", "child.completed").await;
-    ward.reaches("alone", Status::Completed).await;
-    is_old(&ward, "alone").await;
-    let held = || async { Pruner::new(&ward.client).plan(&everything()).await.unwrap().held == 1 };
+    let harness = Harness::on(fixture);
+    let engine = engine(&harness).await;
+    harness.start("parent", "p", "3").await;
+    harness.start("double", "alone", "3").await;
+    harness.reaches("p", Status::Waiting).await;
+    harness.has_event("p", "child.completed").await;
+    harness.reaches("alone", Status::Completed).await;
+    is_old(&harness, "alone").await;
+    let held = || async { Pruner::new(&harness.client).plan(&everything()).await.unwrap().held == 1 };
     eventually("the child is over, and held by its parent", held).await;
-    let report = prune(&ward.client, &MemoryArchive::default()).await.unwrap();
+    let report = prune(&harness.client, &MemoryArchive::default()).await.unwrap();
     let pruned: Vec<&str> = report.pruned.iter().map(|pruned| pruned.run.as_str()).collect();
     assert_eq!(pruned, ["alone"], "{report:?}");
     let more = goldseam_core::Payload::parse("1", &Limits::default()).unwrap();
-    ward.client.signal(&id("p"), "more", more, None).await.unwrap();
-    assert_eq!(ward.result::<u32>("p").await, 7);
-    let both = || async { Pruner::new(&ward.client).plan(&everything()).await.unwrap().runs.len() == 2 };
+    harness.client.signal(&id("p"), "more", more, None).await.unwrap();
+    assert_eq!(harness.result::<u32>("p").await, 7);
+    let both = || async { Pruner::new(&harness.client).plan(&everything()).await.unwrap().runs.len() == 2 };
     eventually("the whole family is over", both).await;
-    assert_eq!(prune(&ward.client, &MemoryArchive::default()).await.unwrap().pruned.len(), 2);
-    assert_eq!(ward.result::<u32>("p").await, 7);
+    assert_eq!(prune(&harness.client, &MemoryArchive::default()).await.unwrap().pruned.len(), 2);
+    assert_eq!(harness.result::<u32>("p").await, 7);
     engine.shutdown().await;
 }
 
 /// A run with an open task does not count toward the limit, and `more` is set until all runs are planned.
 pub async fn a_limit_counts_what_can_be_pruned(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    let engine = engine(&ward).await;
+    let harness = Harness::on(fixture);
+    let engine = engine(&harness).await;
     for run in ["a", "b", "c"] {
-        ward.start("double", run, "3").await;
-        ward.reaches(run, Status::Completed).await;
-        is_old(&ward, run).await;
+        harness.start("double", run, "3").await;
+        harness.reaches(run, Status::Completed).await;
+        is_old(&harness, run).await;
     }
-    let now = ward.store().now().await.unwrap();
+    let now = harness.store().now().await.unwrap();
     let new = NewTask {
         id: TaskId::new("open").unwrap(),
         kind: "look".to_owned(),
@@ -207,10 +219,12 @@ pub async fn a_limit_counts_what_can_be_pruned(fixture: &Fixture) {
         silence_max: None,
     };
     let open = Task { run: Some(id("a")), ..new.into_task(now) };
-    assert_eq!(ward.store().put_task(open, Expect::Absent).await.unwrap(), Written::Done);
+    assert_eq!(harness.store().put_task(open, Expect::Absent).await.unwrap(), Written::Done);
     for (limit, runs, more) in [(0, &[][..], true), (1, &["b"], true), (2, &["b", "c"], false)] {
-        let plan =
-            Pruner::new(&ward.client).plan(&Retention { limit: Some(limit), ..everything() }).await.unwrap();
+        let plan = Pruner::new(&harness.client)
+            .plan(&Retention { limit: Some(limit), ..everything() })
+            .await
+            .unwrap();
         let found: Vec<&str> = plan.runs.iter().map(|candidate| candidate.run.as_str()).collect();
         assert_eq!((found.as_slice(), plan.more, plan.held), (runs, more, 1), "{limit}");
     }
@@ -219,62 +233,65 @@ pub async fn a_limit_counts_what_can_be_pruned(fixture: &Fixture) {
 
 /// A retry between the plan and the tombstone wins.
 pub async fn run_that_continues_meanwhile_is_not_pruned(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    let engine = engine(&ward).await;
-    ward.start("fails", "r", "null").await;
-    ward.start("fails", "s", "null").await;
+    let harness = Harness::on(fixture);
+    let engine = engine(&harness).await;
+    harness.start("fails", "r", "null").await;
+    harness.start("fails", "s", "null").await;
     for run in ["r", "s"] {
-        ward.reaches(run, Status::Failed).await;
-        is_old(&ward, run).await;
+        harness.reaches(run, Status::Failed).await;
+        is_old(&harness, run).await;
     }
     engine.shutdown().await;
-    let plan = Pruner::new(&ward.client).plan(&everything()).await.unwrap();
+    let plan = Pruner::new(&harness.client).plan(&everything()).await.unwrap();
     assert_eq!(plan.runs.len(), 2);
-    ward.client.retry(&id("r"), By::default()).await.unwrap();
-    let before = ward.names("r").await;
-    let report = Pruner::new(&ward.client)
+    harness.client.retry(&id("r"), By::default()).await.unwrap();
+    let before = harness.names("r").await;
+    let report = Pruner::new(&harness.client)
         .prune(&plan, &MemoryArchive::default(), &tidy(), &mut |_| ())
         .await
         .unwrap();
     assert_eq!((report.pruned.len(), report.left.len()), (1, 1), "{report:?}");
-    assert_eq!((report.left[0].0.as_str(), ward.names("r").await), ("r", before));
-    assert_eq!(ward.client.get(&id("r")).await.unwrap().status, Status::Queued);
+    assert_eq!((report.left[0].0.as_str(), harness.names("r").await), ("r", before));
+    assert_eq!(harness.client.get(&id("r")).await.unwrap().status, Status::Queued);
 }
 
 /// A prune dies at each of its calls, before or after the effect: nothing is lost, and the next prune finishes it.
 pub async fn next_prune_finishes_an_interrupted_one(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    let engine = engine(&ward).await;
+    let harness = Harness::on(fixture);
+    let engine = engine(&harness).await;
     let deaths = [
-        (Op::Read, Fault::FailBefore),
-        (Op::Head, Fault::FailBefore),
-        (Op::Append, Fault::FailBefore),
-        (Op::Append, Fault::LoseReply),
-        (Op::Trim, Fault::FailBefore),
-        (Op::Trim, Fault::LoseReply),
+        (StoreMethod::Read, CallFault::FailBefore),
+        (StoreMethod::Head, CallFault::FailBefore),
+        (StoreMethod::Append, CallFault::FailBefore),
+        (StoreMethod::Append, CallFault::LoseReply),
+        (StoreMethod::Trim, CallFault::FailBefore),
+        (StoreMethod::Trim, CallFault::LoseReply),
     ];
     for (number, (op, fault)) in deaths.into_iter().enumerate() {
         let run = format!("r-{number}");
-        ward.start("double", &run, "5").await;
-        ward.reaches(&run, Status::Completed).await;
-        is_old(&ward, &run).await;
-        let (whole, archive) = (ward.names(&run).await, MemoryArchive::default());
-        let store = FaultyStore::new(Arc::clone(ward.store()), Faults::pass().every(op, fault));
+        harness.start("double", &run, "5").await;
+        harness.reaches(&run, Status::Completed).await;
+        is_old(&harness, &run).await;
+        let (whole, archive) = (harness.names(&run).await, MemoryArchive::default());
+        let store = FaultyStore::new(Arc::clone(harness.store()), FaultPlan::pass().every(op, fault));
         let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
         let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));
         let client = Client::with(Arc::new(store), clock, entropy, limits);
         let died = prune(&client, &archive).await;
-        assert!(died.is_err() || (op, fault) == (Op::Append, Fault::LoseReply), "{op:?} {fault:?}: {died:?}");
-        let left = ward.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
-        let is_buried = ward.client.get(&id(&run)).await.unwrap().pruned.is_some();
+        assert!(
+            died.is_err() || (op, fault) == (StoreMethod::Append, CallFault::LoseReply),
+            "{op:?} {fault:?}: {died:?}"
+        );
+        let left = harness.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
+        let is_buried = harness.client.get(&id(&run)).await.unwrap().pruned.is_some();
         assert!(is_buried || left.len() == whole.len(), "{op:?} {fault:?}: {left:?}");
-        assert_eq!(is_buried, op == Op::Trim || fault == Fault::LoseReply, "{op:?} {fault:?}");
+        assert_eq!(is_buried, op == StoreMethod::Trim || fault == CallFault::LoseReply, "{op:?} {fault:?}");
         assert!(!is_buried || !archive.batches.lock().unwrap().is_empty(), "{op:?} {fault:?}");
-        assert_eq!(ward.result::<u32>(&run).await, 10);
-        prune(&ward.client, &archive).await.unwrap();
-        let left = ward.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
+        assert_eq!(harness.result::<u32>(&run).await, 10);
+        prune(&harness.client, &archive).await.unwrap();
+        let left = harness.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
         assert_eq!(left.len(), 1, "{op:?} {fault:?}: {left:?}");
-        assert_eq!(ward.result::<u32>(&run).await, 10);
+        assert_eq!(harness.result::<u32>(&run).await, 10);
         let batches = archive.batches.lock().unwrap().clone();
         assert!(batches.values().all(|batch| verify(batch).is_ok()));
     }
@@ -283,14 +300,14 @@ pub async fn next_prune_finishes_an_interrupted_one(fixture: &Fixture) {
 
 /// Nothing is removed before the archive was read back.
 pub async fn unreadable_archive_removes_nothing(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    let engine = engine(&ward).await;
-    ward.start("double", "r", "5").await;
-    ward.reaches("r", Status::Completed).await;
-    is_old(&ward, "r").await;
-    let before = ward.names("r").await;
+    let harness = Harness::on(fixture);
+    let engine = engine(&harness).await;
+    harness.start("double", "r", "5").await;
+    harness.reaches("r", Status::Completed).await;
+    is_old(&harness, "r").await;
+    let before = harness.names("r").await;
     let archive = MemoryArchive { loses_content: true, ..MemoryArchive::default() };
-    assert_eq!(prune(&ward.client, &archive).await.unwrap_err().code(), "GS0133");
-    assert_eq!(ward.names("r").await, before);
+    assert_eq!(prune(&harness.client, &archive).await.unwrap_err().code(), "GS0133");
+    assert_eq!(harness.names("r").await, before);
     engine.shutdown().await;
 }

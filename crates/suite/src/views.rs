@@ -7,7 +7,7 @@ use goldseam_conformance::views::any_difference;
 use goldseam_core::Status;
 use goldseam_store::TaskFilter;
 
-use super::ward::{Ward, id};
+use super::harness::{Harness, id};
 use super::{Fixture, eventually};
 use goldseam_engine::Attempt;
 use goldseam_engine::Error;
@@ -33,20 +33,20 @@ async fn falls_silent(attempt: Attempt) -> Result<(), Error> {
 
 /// A step that beats once and is then silent: the views show that it runs, then that it failed.
 pub async fn views_show_a_step_run_beat_and_fail(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
+    let harness = Harness::on(fixture);
     let work = |ctx: Context, (): ()| async move {
         ctx.step_with("long", falls_silent).heartbeat_timeout(Duration::from_millis(1_500)).await
     };
-    let engine = ward.builder().workflow("long", work).start().await.unwrap();
-    ward.start("long", "r", "null").await;
+    let engine = harness.builder().workflow("long", work).start().await.unwrap();
+    harness.start("long", "r", "null").await;
     let kept = || async {
         let filter = TaskFilter { run: Some(id("r")), limit: 9, ..TaskFilter::default() };
-        let tasks = ward.store().tasks(filter).await.unwrap();
+        let tasks = harness.store().tasks(filter).await.unwrap();
         tasks.iter().any(|task| task.queue.as_str() == QUEUE_DETAILS && task.kind == "heartbeat:long")
     };
     eventually("its heartbeat is kept where the views look for it", kept).await;
     show_what_is_so(fixture).await;
-    ward.reaches("r", Status::Failed).await;
+    harness.reaches("r", Status::Failed).await;
     show_what_is_so(fixture).await;
     if let Some(views) = &fixture.views {
         let shown = views.ask("SELECT status, failure_reason, retry_count FROM workflow_run_steps").await;

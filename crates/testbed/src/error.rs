@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a server could not be started or controlled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Error {
+pub enum TestbedError {
     /// A program is missing and could not be installed.
     Missing {
         /// The program.
@@ -21,14 +21,14 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl TestbedError {
     /// The failure of `what`, with its message.
     pub(crate) fn failed(what: impl Into<String>, message: impl fmt::Display) -> Self {
         Self::Failed { what: what.into(), message: message.to_string().trim().to_owned() }
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for TestbedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { program, hint } => write!(f, "{program} is not installed: {hint}"),
@@ -38,4 +38,4 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for TestbedError {}

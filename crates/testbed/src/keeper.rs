@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::Error;
+use crate::TestbedError;
 use crate::programs::{command, drop_root, is_root, last_lines};
 
 const SCRIPT: &str = include_str!("keeper.sh");
@@ -26,7 +26,7 @@ const RESPONSE_ATTEMPTS: u32 = 3_000;
 
 /// The shell commands that a keeper runs inside its folder.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct ServerScript {
     /// The name of the server, in errors and in the name of its folder.
     pub(crate) name: &'static str,
     /// Runs once, before the first start.
@@ -50,55 +50,58 @@ pub(crate) struct Job {
 /// Owns one server and its folder. Both are removed when it is dropped, or when this process ends.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    job: &'static Job,
+    script: &'static ServerScript,
     ports: Vec<u16>,
     folder: PathBuf,
-    lines: Mutex<Lines>,
+    lines: Mutex<KeeperPipes>,
     process: Child,
 }
 
 /// The pipes to and from the process.
 #[derive(Debug)]
-struct Lines {
+struct KeeperPipes {
     /// `None` once the keeper must end.
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
 impl Keeper {
-    /// Prepares a server and starts it on free loopback ports. The commands of its job see `values` as variables, and
+    /// Prepares a server and starts it on free loopback ports. The commands of its script see `values` as variables, and
     /// its folder as `$DIR`.
-    pub(crate) fn start(job: &'static Job, values: &[(&str, String)]) -> Result<Self, Error> {
-        let mut keeper = Self::new(job, values)?;
+    pub(crate) fn start(
+        script: &'static ServerScript,
+        values: &[(&str, String)],
+    ) -> Result<Self, TestbedError> {
+        let mut keeper = Self::new(script, values)?;
         for _ in 1..PORT_ATTEMPTS {
             // Another process may take a port between the check and the start.
             match keeper.start_again() {
-                Err(error) if error.to_string().contains("in use") => keeper.ports = free_ports(job.ports),
+                Err(error) if error.to_string().contains("in use") => keeper.ports = free_ports(script.ports),
                 outcome => return outcome.map(|()| keeper),
             }
         }
         keeper.start_again().map(|()| keeper)
     }
 
-    fn new(job: &'static Job, values: &[(&str, String)]) -> Result<Self, Error> {
-        let what = format!("preparing {}", job.name);
-        let folder = base().join(format!("goldseam-{}-{:012x}", job.name, random() >> 16));
+    fn new(script: &'static ServerScript, values: &[(&str, String)]) -> Result<Self, TestbedError> {
+        let what = format!("preparing {}", script.name);
+        let folder = base().join(format!("goldseam-{}-{:012x}", script.name, random() >> 16));
         let mut shell = command("sh");
-        if job.refuses_root {
+        if script.refuses_root {
             drop_root(&mut shell);
         }
         shell.args(["-c", SCRIPT]).current_dir("/").process_group(0);
-        shell.env("DIR", &folder).env("END", job.end).env("CLEAN", job.clean);
-        shell.env("PREPARE", job.prepare).env("SERVE", job.serve).env("READY", job.ready);
+        shell.env("DIR", &folder).env("END", script.end).env("CLEAN", script.clean);
+        shell.env("PREPARE", script.prepare).env("SERVE", script.serve).env("READY", script.ready);
         shell.envs(values.iter().map(|(name, value)| (name, value)));
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = shell.spawn().map_err(|error| Error::failed(&what, error))?;
+        let mut process = shell.spawn().map_err(|error| TestbedError::failed(&what, error))?;
         let (Some(orders), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err(Error::failed(what, "the keeper process has no pipes"));
+            return Err(TestbedError::failed(what, "the keeper process has no pipes"));
         };
-        let lines = Mutex::new(Lines { orders: Some(orders), answers: BufReader::new(answers) });
-        let keeper = Self { job, ports: free_ports(job.ports), folder, lines, process };
-        keeper.order("prepare").map_err(|error| Error::failed(what, error))?;
+        let lines = Mutex::new(KeeperPipes { orders: Some(orders), answers: BufReader::new(answers) });
+        let keeper = Self { script, ports: free_ports(script.ports), folder, lines, process };
+        keeper.order("prepare").map_err(|error| TestbedError::failed(what, error))?;
         Ok(keeper)
     }
 
@@ -113,19 +116,19 @@ impl Keeper {
     }
 
     /// Starts the stopped server on its ports.
-    pub(crate) fn start_again(&self) -> Result<(), Error> {
+    pub(crate) fn start_again(&self) -> Result<(), TestbedError> {
         let ports = self.ports.iter().map(u16::to_string).collect::<Vec<_>>().join(" ");
         let started = self.order(&format!("start {ports}")).and_then(|()| self.wait_for_answers());
         started.map_err(|error| {
             // The server may still run, and listen on some of its ports.
             let _ = self.order("stop KILL");
-            Error::failed(format!("starting {} on port {ports}", self.job.name), error)
+            TestbedError::failed(format!("starting {} on port {ports}", self.script.name), error)
         })
     }
 
     fn wait_for_answers(&self) -> Result<(), String> {
         for _ in 0..RESPONSE_ATTEMPTS {
-            if (self.job.answers)(&self.ports) {
+            if (self.script.answers)(&self.ports) {
                 return Ok(());
             }
             // The keeper pauses before it checks.
@@ -135,9 +138,9 @@ impl Keeper {
     }
 
     /// Ends the server by a signal. Returns once it has ended.
-    pub(crate) fn stop(&self, signal: &str) -> Result<(), Error> {
+    pub(crate) fn stop(&self, signal: &str) -> Result<(), TestbedError> {
         self.order(&format!("stop {signal}"))
-            .map_err(|error| Error::failed(format!("stopping {}", self.job.name), error))
+            .map_err(|error| TestbedError::failed(format!("stopping {}", self.script.name), error))
     }
 
     fn order(&self, order: &str) -> Result<(), String> {
@@ -159,7 +162,7 @@ impl Keeper {
         last_lines(&fs::read_to_string(self.folder.join("log")).unwrap_or_default())
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    fn lines(&self) -> MutexGuard<'_, KeeperPipes> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

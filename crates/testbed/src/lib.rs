@@ -43,4 +43,4 @@ pub mod s3;
 pub mod seaweedfs;
 mod wheels;
 
-pub use error::Error;
+pub use error::TestbedError;

@@ -1,8 +1,8 @@
 //! Moto: S3 in the memory of one Python process. It enforces conditions, and accepts any keys.
 
-use crate::keeper::Job;
-use crate::s3::{self, Bucket, Server, Shared, status};
-use crate::{Error, wheels};
+use crate::keeper::ServerScript;
+use crate::s3::{self, S3Server, SharedBucket, TestBucket, status};
+use crate::{TestbedError, wheels};
 
 /// The variable with the URL of a bucket on a running server, which [`shared`] uses.
 pub const VARIABLE: &str = "GOLDSEAM_TEST_S3_MOTO";
@@ -21,7 +21,7 @@ App.__call__ = in_turn
 main()
 ";
 
-static JOB: Job = Job {
+static JOB: ServerScript = ServerScript {
     name: "moto",
     prepare: ":",
     serve: r#"
@@ -39,7 +39,7 @@ static JOB: Job = Job {
 };
 
 /// Starts a server with one bucket. Installs it first if it is missing. Stopping it loses its objects.
-pub fn start() -> Result<Server, Error> {
+pub fn start() -> Result<S3Server, TestbedError> {
     let packages = ["moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"];
     let (python, modules) = wheels::modules("moto", &packages)?;
     let values = [
@@ -47,22 +47,22 @@ pub fn start() -> Result<Server, Error> {
         ("MODULES", modules.display().to_string()),
         ("PROGRAM", PROGRAM.to_owned()),
     ];
-    Server::start(&JOB, &values)
+    S3Server::start(&JOB, &values)
 }
 
 /// The bucket that all tests of a run share: that of the environment (`cargo xtask test` starts its server), else one
 /// on a server that this process starts and that ends with it.
-pub fn shared() -> Result<&'static Bucket, Error> {
-    static SHARED: Shared = Shared::new();
+pub fn shared() -> Result<&'static TestBucket, TestbedError> {
+    static SHARED: SharedBucket = SharedBucket::new();
     s3::shared(&SHARED, VARIABLE, start)
 }
 
 /// A new bucket on the server of [`shared`]: moto reads a whole bucket for every list.
-pub fn fresh(name: &str) -> Result<Bucket, Error> {
+pub fn fresh(name: &str) -> Result<TestBucket, TestbedError> {
     let bucket = shared()?.named(name);
     let port = bucket.endpoint.rsplit(':').next().and_then(|port| port.parse().ok());
     match port.and_then(|port| s3::status(port, "PUT", &format!("/{name}"))) {
         Some(200) => Ok(bucket),
-        answer => Err(Error::failed(format!("creating bucket {name}"), format!("status {answer:?}"))),
+        answer => Err(TestbedError::failed(format!("creating bucket {name}"), format!("status {answer:?}"))),
     }
 }

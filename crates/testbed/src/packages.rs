@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::programs::{found_or_installed, path};
-use crate::{Error, wheels};
+use crate::{TestbedError, wheels};
 
 /// Python and a folder of modules, with programs in its `bin`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Python {
 }
 
 /// Installs the Python packages of a list of lines `NAME==VERSION`, unless they are installed.
-pub fn python(name: &'static str, list: &str) -> Result<Python, Error> {
+pub fn python(name: &'static str, list: &str) -> Result<Python, TestbedError> {
     let packages: Vec<&str> = list.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let (program, modules) = wheels::pinned(name, &packages, &digest(list))?;
     Ok(Python { program, modules })
@@ -25,16 +25,17 @@ pub fn python(name: &'static str, list: &str) -> Result<Python, Error> {
 
 /// Installs the Node packages of `package.json` and `package-lock.json` in `from`, unless they are installed, and
 /// returns the folder that holds `node_modules`. Runs no script of a package.
-pub fn node(name: &'static str, from: &Path) -> Result<PathBuf, Error> {
+pub fn node(name: &'static str, from: &Path) -> Result<PathBuf, TestbedError> {
     let npm = found_or_installed(npm_if_installed, "npm", "npm")?;
     let text = |file: &str| {
         let path = from.join(file);
-        fs::read_to_string(&path).map_err(|error| Error::failed(format!("reading {}", path.display()), error))
+        fs::read_to_string(&path)
+            .map_err(|error| TestbedError::failed(format!("reading {}", path.display()), error))
     };
     let files = [("package.json", text("package.json")?), ("package-lock.json", text("package-lock.json")?)];
     let folder = format!("{name}-node-{}", digest(&files[1].1));
     wheels::installed(name, &folder, |to| {
-        let failed = |error| Error::failed(format!("creating {}", to.display()), error);
+        let failed = |error| TestbedError::failed(format!("creating {}", to.display()), error);
         fs::create_dir_all(to).map_err(failed)?;
         for (file, text) in &files {
             fs::write(to.join(file), text).map_err(failed)?;

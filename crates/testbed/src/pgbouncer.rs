@@ -4,13 +4,13 @@ use std::env;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::keeper::{Job, Keeper};
-use crate::{Error, postgres, programs};
+use crate::keeper::{Keeper, ServerScript};
+use crate::{TestbedError, postgres, programs};
 
 /// The variable with the URL of a running pooler, which [`shared`] uses.
 pub const VARIABLE: &str = "GOLDSEAM_TEST_POOLER";
 
-static JOB: Job = Job {
+static JOB: ServerScript = ServerScript {
     name: "pgbouncer",
     prepare: r#"printf '%s' "$USERS" >users"#,
     serve: r#"
@@ -45,12 +45,12 @@ ignore_startup_parameters = extra_float_digits,options
 #[derive(Debug)]
 pub struct Pooler {
     keeper: Keeper,
-    account: Account,
+    account: PostgresAddress,
 }
 
 /// The parts of a URL `postgres://USER@HOST:PORT/DATABASE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Account {
+struct PostgresAddress {
     user: String,
     host: String,
     port: u16,
@@ -60,9 +60,9 @@ struct Account {
 impl Pooler {
     /// Starts a pooler in front of the server at `url`, for its user. Installs the Debian package first if it is
     /// missing and this process is root.
-    pub fn start(url: &str) -> Result<Self, Error> {
-        let account = Account::parse(url).ok_or_else(|| {
-            Error::failed("starting a pooler", format!("the URL needs user, host and port: {url}"))
+    pub fn start(url: &str) -> Result<Self, TestbedError> {
+        let account = PostgresAddress::parse(url).ok_or_else(|| {
+            TestbedError::failed("starting a pooler", format!("the URL needs user, host and port: {url}"))
         })?;
         let database = format!("[databases]\n* = host={} port={}\n", account.host, account.port);
         let values = [
@@ -76,7 +76,7 @@ impl Pooler {
 
     /// Its URL, with the user and the database of the server behind it.
     pub fn url(&self) -> String {
-        let Account { user, database, .. } = &self.account;
+        let PostgresAddress { user, database, .. } = &self.account;
         format!("postgres://{user}@127.0.0.1:{}/{database}", self.keeper.port())
     }
 
@@ -86,13 +86,13 @@ impl Pooler {
     }
 
     /// Restarts it at the same address, which drops all clients.
-    pub fn restart(&self) -> Result<(), Error> {
+    pub fn restart(&self) -> Result<(), TestbedError> {
         self.keeper.stop(JOB.end)?;
         self.keeper.start_again()
     }
 }
 
-impl Account {
+impl PostgresAddress {
     fn parse(url: &str) -> Option<Self> {
         let (_, rest) = url.split_once("://")?;
         let (user, rest) = rest.split_once('@')?;
@@ -105,8 +105,8 @@ impl Account {
 
 /// The URL of the pooler in front of [`postgres::shared`]: that of the environment (`cargo xtask test` starts it), else
 /// of one that this process starts and that ends with it.
-pub fn shared() -> Result<&'static str, Error> {
-    static SHARED: OnceLock<Result<(String, Option<Pooler>), Error>> = OnceLock::new();
+pub fn shared() -> Result<&'static str, TestbedError> {
+    static SHARED: OnceLock<Result<(String, Option<Pooler>), TestbedError>> = OnceLock::new();
     let start = || match env::var(VARIABLE) {
         Ok(url) if !url.is_empty() => Ok((url, None)),
         _ => Pooler::start(postgres::shared()?).map(|pooler| (pooler.url(), Some(pooler))),
@@ -120,12 +120,12 @@ mod tests {
 
     #[test]
     fn parses_a_url() {
-        let account = Account::parse("postgres://goldseam@127.0.0.1:5432/orders?schema=x").unwrap();
+        let account = PostgresAddress::parse("postgres://goldseam@127.0.0.1:5432/orders?schema=x").unwrap();
         assert_eq!(
             (account.user.as_str(), account.port, account.database.as_str()),
             ("goldseam", 5432, "orders")
         );
-        assert_eq!(Account::parse("postgres:///orders?host=/tmp"), None);
-        assert_eq!(Account::parse("postgres://goldseam@127.0.0.1/orders"), None);
+        assert_eq!(PostgresAddress::parse("postgres:///orders?host=/tmp"), None);
+        assert_eq!(PostgresAddress::parse("postgres://goldseam@127.0.0.1/orders"), None);
     }
 }

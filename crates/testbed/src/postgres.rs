@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
 
-use crate::Error;
-use crate::keeper::{Job, Keeper};
+use crate::TestbedError;
+use crate::keeper::{Keeper, ServerScript};
 use crate::programs::{self, command};
 
 /// The variable with the URL of a running server, which [`shared`] uses.
@@ -22,7 +22,7 @@ const START_ATTEMPTS: u32 = 100;
 /// Most checks until a change of settings is effective.
 const RELOAD_CHECKS: u32 = 500;
 
-static JOB: Job = Job {
+static JOB: ServerScript = ServerScript {
     name: "postgres",
     prepare: r#"
         "$BIN/initdb" --pgdata data --username "$NAME" --auth trust --encoding UTF8 --locale C --no-sync &&
@@ -40,7 +40,7 @@ static JOB: Job = Job {
 
 /// The settings of a cluster.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct ClusterOptions {
     /// Whether commits survive a crash of the machine. Tests do not need it, and are faster without; benchmarks need
     /// it.
     pub durable: bool,
@@ -69,7 +69,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Creates a cluster and starts it. Installs the Debian package first if it is missing and this process is root.
-    pub fn start(options: &Options) -> Result<Self, Error> {
+    pub fn start(options: &ClusterOptions) -> Result<Self, TestbedError> {
         let programs = programs::postgres()?;
         let values = [
             ("BIN", programs.display().to_string()),
@@ -101,7 +101,7 @@ impl Cluster {
     }
 
     /// Creates a role with a password and without privileges. Returns its URL.
-    pub fn user(&self, name: &str, password: &str) -> Result<String, Error> {
+    pub fn user(&self, name: &str, password: &str) -> Result<String, TestbedError> {
         let values = [("name", name), ("password", password), ("group", WITH_PASSWORD)];
         self.psql(NAME, r#"CREATE ROLE :"name" LOGIN PASSWORD :'password' IN ROLE :"group";"#, &values)?;
         Ok(format!("postgres://{name}:{password}@127.0.0.1:{}/{NAME}", self.keeper.port()))
@@ -109,14 +109,14 @@ impl Cluster {
 
     /// Runs statements as the superuser with `psql`, each in its own transaction. Returns rows as lines with columns
     /// separated by `|`.
-    pub fn sql(&self, statements: &str) -> Result<String, Error> {
+    pub fn sql(&self, statements: &str) -> Result<String, TestbedError> {
         self.psql(NAME, statements, &[])
     }
 
     /// Changes a setting of the running server, for existing and new sessions.
     ///
     /// It is effective in new sessions on return; a busy session takes it after its statement.
-    pub fn set(&self, name: &str, value: &str) -> Result<(), Error> {
+    pub fn set(&self, name: &str, value: &str) -> Result<(), TestbedError> {
         let before = self.sql("SELECT pg_conf_load_time();")?;
         let values = [("name", name), ("value", value)];
         self.psql(NAME, r#"ALTER SYSTEM SET :"name" = :'value'; SELECT pg_reload_conf();"#, &values)?;
@@ -125,17 +125,17 @@ impl Cluster {
                 return Ok(());
             }
         }
-        Err(Error::failed(format!("setting {name}"), "the server did not reload its settings"))
+        Err(TestbedError::failed(format!("setting {name}"), "the server did not reload its settings"))
     }
 
     /// Restarts the server at the same addresses.
-    pub fn restart(&self, shutdown: Shutdown) -> Result<(), Error> {
+    pub fn restart(&self, shutdown: Shutdown) -> Result<(), TestbedError> {
         self.stop(shutdown)?;
         self.start_again()
     }
 
     /// Ends the server. Returns once it has ended. Keeps its data.
-    pub fn stop(&self, shutdown: Shutdown) -> Result<(), Error> {
+    pub fn stop(&self, shutdown: Shutdown) -> Result<(), TestbedError> {
         self.keeper.stop(match shutdown {
             Shutdown::Fast => "INT",
             Shutdown::Immediate => "QUIT",
@@ -144,7 +144,7 @@ impl Cluster {
     }
 
     /// Starts the stopped server at the same addresses.
-    pub fn start_again(&self) -> Result<(), Error> {
+    pub fn start_again(&self) -> Result<(), TestbedError> {
         for _ in 1..START_ATTEMPTS {
             match self.keeper.start_again() {
                 // Processes of the killed server still run, and no new server may join them.
@@ -156,8 +156,13 @@ impl Cluster {
     }
 
     /// Runs statements, which name `values` as `:"identifier"` and `:'literal'`.
-    fn psql(&self, database: &str, statements: &str, values: &[(&str, &str)]) -> Result<String, Error> {
-        let failed = |message: &dyn std::fmt::Display| Error::failed("psql", message);
+    fn psql(
+        &self,
+        database: &str,
+        statements: &str,
+        values: &[(&str, &str)],
+    ) -> Result<String, TestbedError> {
+        let failed = |message: &dyn std::fmt::Display| TestbedError::failed("psql", message);
         let mut psql = command(self.programs.join("psql"));
         psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"]);
         psql.args(values.iter().map(|(name, value)| format!("--set={name}={value}")));
@@ -177,7 +182,7 @@ impl Cluster {
     }
 }
 
-fn settings(options: &Options) -> String {
+fn settings(options: &ClusterOptions) -> String {
     let mut lines = vec![
         ("listen_addresses", "127.0.0.1"),
         ("max_connections", "300"),
@@ -202,11 +207,11 @@ fn access() -> String {
 
 /// The URL of the server that all tests of a run share: that of the environment (`cargo xtask test` starts it), else of
 /// one that this process starts and that ends with it.
-pub fn shared() -> Result<&'static str, Error> {
-    static SHARED: OnceLock<Result<(String, Option<Cluster>), Error>> = OnceLock::new();
+pub fn shared() -> Result<&'static str, TestbedError> {
+    static SHARED: OnceLock<Result<(String, Option<Cluster>), TestbedError>> = OnceLock::new();
     let start = || match env::var(VARIABLE) {
         Ok(url) if !url.is_empty() => Ok((url, None)),
-        _ => Cluster::start(&Options::default()).map(|cluster| (cluster.url(), Some(cluster))),
+        _ => Cluster::start(&ClusterOptions::default()).map(|cluster| (cluster.url(), Some(cluster))),
     };
     SHARED.get_or_init(start).as_ref().map(|(url, _)| url.as_str()).map_err(Clone::clone)
 }

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Error;
+use crate::TestbedError;
 
 const INSTALL: &str = include_str!("install.sh");
 /// The folder of the Postgres versions of Debian, which are not on the path.
@@ -22,12 +22,12 @@ const UNPRIVILEGED: [&str; 2] = ["postgres", "nobody"];
 const MISLEADING: [&str; 6] = ["PG", "AWS_", "S3_", "WEED_", "RCLONE_", "MOTO_"];
 
 /// The folder with `initdb`, `postgres` and `psql`. Installs them if they are missing and this process may.
-pub(crate) fn postgres() -> Result<PathBuf, Error> {
+pub(crate) fn postgres() -> Result<PathBuf, TestbedError> {
     found_or_installed(postgres_if_installed, "Postgres", "postgresql")
 }
 
 /// The path of `pgbouncer`. Installs it if it is missing and this process may.
-pub(crate) fn pgbouncer() -> Result<PathBuf, Error> {
+pub(crate) fn pgbouncer() -> Result<PathBuf, TestbedError> {
     found_or_installed(pgbouncer_if_installed, "PgBouncer", "pgbouncer")
 }
 
@@ -73,11 +73,11 @@ pub(crate) fn found_or_installed(
     find: fn() -> Option<PathBuf>,
     program: &'static str,
     package: &str,
-) -> Result<PathBuf, Error> {
+) -> Result<PathBuf, TestbedError> {
     if let Some(found) = find() {
         return Ok(found);
     }
-    let missing = |hint: String| Error::Missing { program, hint };
+    let missing = |hint: String| TestbedError::Missing { program, hint };
     if !is_root() || !path().any(|folder| folder.join("apt-get").is_file()) {
         return Err(missing(format!("install the Debian package `{package}` or your system's equivalent")));
     }
@@ -87,15 +87,15 @@ pub(crate) fn found_or_installed(
     })
 }
 
-fn install(package: &str) -> Result<(), Error> {
+fn install(package: &str) -> Result<(), TestbedError> {
     let what = format!("`apt-get install {package}`");
     let output = Command::new("sh")
         .args(["-c", INSTALL, "install", package])
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Error::failed(&what, error))?;
+        .map_err(|error| TestbedError::failed(&what, error))?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(Error::failed(what, last_lines(&errors))) }
+    if output.status.success() { Ok(()) } else { Err(TestbedError::failed(what, last_lines(&errors))) }
 }
 
 /// The last lines of a text.

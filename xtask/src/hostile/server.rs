@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use goldseam_testbed::postgres::{Cluster, Options};
+use goldseam_testbed::postgres::{Cluster, ClusterOptions};
 
 use super::tools::{self, Tools};
 use crate::tree;
@@ -72,7 +72,7 @@ impl Ground {
 
     fn cluster(&self) -> Result<&Cluster, String> {
         if self.cluster.get().is_none() {
-            let cluster = Cluster::start(&Options::default()).map_err(|error| error.to_string())?;
+            let cluster = Cluster::start(&ClusterOptions::default()).map_err(|error| error.to_string())?;
             let _ = self.cluster.set(cluster);
         }
         self.cluster.get().ok_or_else(|| "Postgres did not start".to_owned())

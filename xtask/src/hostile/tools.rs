@@ -18,7 +18,7 @@ impl Tools {
     /// Installs the packages of `lists` that the cache folder does not have.
     pub(super) fn install(lists: &Path) -> Result<Self, String> {
         println!("installing the tools of xtask/hostile if they are missing");
-        let message = |error: goldseam_testbed::Error| error.to_string();
+        let message = |error: goldseam_testbed::TestbedError| error.to_string();
         let requirements = lists.join("requirements.txt");
         let list = std::fs::read_to_string(&requirements)
             .map_err(|error| format!("{}: {error}", requirements.display()))?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use goldseam_core::{Limits, Millis, NodeId, Payload, RunId, Seq};
-use goldseam_store::faulty::{Fault, Op, Plan};
+use goldseam_store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam_store::{Expect, FaultyStore, MemoryStore, NodeRecord, NodeSeen, NodeState, Store, Written};
 use tokio::sync::Notify;
 
@@ -135,12 +135,12 @@ async fn node_without_beats_begins_nothing_in_a_closed_store() {
     let (beat, silence_max) = (Duration::from_millis(5), Duration::from_millis(20));
     let config =
         Config { beat, silence_max, watch: Duration::from_secs(3600), sweep: None, ..Config::default() };
-    let link = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, Plan::pass()));
+    let link = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, FaultPlan::pass()));
     let shared = Arc::clone(&link) as Arc<dyn Store>;
     let engine = Engine::builder(shared).config(config).workflow("flow", work).start().await.unwrap();
     engine.start("flow", "a", &()).await.unwrap();
     // Its beats fail, so it soon no longer trusts its ownership.
-    link.follow(Plan::pass().every(Op::Beat, Fault::FailBefore));
+    link.follow(FaultPlan::pass().every(StoreMethod::Beat, CallFault::FailBefore));
     let born = SystemClock.elapsed();
     eventually(async || SystemClock.elapsed() > born + silence_max * 2).await;
     close().await;
@@ -159,15 +159,15 @@ async fn node_that_returns_to_a_closed_store_ends() {
     let (store, close) = closing().await;
     let (beat, silence_max) = (Duration::from_millis(5), Duration::from_millis(20));
     let config = Config { beat, silence_max, sweep: None, ..Config::default() };
-    let link = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, Plan::pass()));
+    let link = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, FaultPlan::pass()));
     let shared = Arc::clone(&link) as Arc<dyn Store>;
     let engine = Engine::builder(shared).config(config).start().await.unwrap();
     // The next successful beat comes late.
-    link.follow(Plan::pass().every(Op::Beat, Fault::FailBefore));
+    link.follow(FaultPlan::pass().every(StoreMethod::Beat, CallFault::FailBefore));
     let gone = SystemClock.elapsed();
     close().await;
     eventually(async || SystemClock.elapsed() > gone + silence_max * 2).await;
-    link.follow(Plan::pass());
+    link.follow(FaultPlan::pass());
     let over = |seen: &NodeSeen| seen.record.state == NodeState::Gone;
     eventually(async || store.nodes().await.unwrap().iter().all(over)).await;
     drop(engine);

@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 
-use super::{RID_FIRST, Raw, RawAppend, Written};
+use super::{EndedRun, RID_FIRST, Raw, RawAppend};
 use crate::Fallible;
 
 /// Connects to the database of a store's URL.
@@ -34,7 +34,7 @@ fn schema_of(url: &str) -> &str {
 }
 
 /// A session, and the schema of the store.
-pub(crate) struct Connection {
+pub(crate) struct RawPostgres {
     client: Client,
     schema: String,
     prepared: HashMap<&'static str, Statement>,
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
 /// A statement with its values.
 type Write<'a> = (&'static str, Vec<Box<dyn ToSql + Sync + 'a>>);
 
-impl Connection {
+impl RawPostgres {
     pub(crate) async fn open(url: &str) -> Fallible<Self> {
         let client = connect(url).await?;
         let schema = schema_of(url).to_owned();
@@ -121,7 +121,7 @@ fn writes<'a>(piece: &RawAppend<'a>) -> Vec<Write<'a>> {
 }
 
 #[async_trait(?Send)]
-impl Raw for Connection {
+impl Raw for RawPostgres {
     async fn commits(&mut self, count: u32) -> Fallible<f64> {
         if !self.prepared.contains_key(SINGLE) {
             let schema = format!("CREATE SCHEMA IF NOT EXISTS {}", self.schema);
@@ -137,10 +137,10 @@ impl Raw for Connection {
         Ok(began.elapsed().as_secs_f64() / f64::from(count))
     }
 
-    async fn written(&mut self) -> Fallible<Vec<Written>> {
+    async fn written(&mut self) -> Fallible<Vec<EndedRun>> {
         let rows = self.client.query(&self.sql(WRITTEN), &[]).await?;
         let written = rows.iter().map(|row| {
-            Ok(Written {
+            Ok(EndedRun {
                 id: row.try_get(0)?,
                 workflow: row.try_get(1)?,
                 created_at: row.try_get(2)?,

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use rusqlite::params;
 
-use super::{RID_FIRST, Raw, RawAppend, Written};
+use super::{EndedRun, RID_FIRST, Raw, RawAppend};
 use crate::Fallible;
 use crate::target::Target;
 
 /// A file, opened with the durability of the store.
-pub(crate) struct Connection {
+pub(crate) struct RawSqlite {
     path: PathBuf,
     conn: rusqlite::Connection,
 }
 
-impl Connection {
+impl RawSqlite {
     pub(crate) fn open(url: &str) -> Fallible<Self> {
         let path = Target::file(url);
         let conn = rusqlite::Connection::open(&path)?;
@@ -65,7 +65,7 @@ impl Connection {
 }
 
 #[async_trait(?Send)]
-impl Raw for Connection {
+impl Raw for RawSqlite {
     async fn commits(&mut self, count: u32) -> Fallible<f64> {
         self.conn
             .execute_batch("CREATE TABLE IF NOT EXISTS raw (id INTEGER PRIMARY KEY, body TEXT NOT NULL)")?;
@@ -77,14 +77,14 @@ impl Raw for Connection {
         Ok(began.elapsed().as_secs_f64() / f64::from(count))
     }
 
-    async fn written(&mut self) -> Fallible<Vec<Written>> {
+    async fn written(&mut self) -> Fallible<Vec<EndedRun>> {
         let mut events = self.conn.prepare("SELECT body FROM events WHERE rid = ?1 ORDER BY seq")?;
         let mut runs = self.conn.prepare(WRITTEN)?;
         let mut found = runs.query([])?;
         let mut all = Vec::new();
         while let Some(row) = found.next()? {
             let bodies = events.query_map([row.get::<_, i64>(0)?], |row| row.get(0))?;
-            all.push(Written {
+            all.push(EndedRun {
                 id: row.get(1)?,
                 workflow: row.get(2)?,
                 created_at: row.get(3)?,

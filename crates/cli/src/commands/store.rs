@@ -3,7 +3,7 @@
 mod copy;
 
 use clap::Subcommand;
-use goldseam::{Fact, Migrated, Report};
+use goldseam::{Fact, Migrated, StoreReport};
 use serde_json::json;
 
 use crate::app::App;
@@ -65,7 +65,7 @@ async fn check(app: &App, url: &str) -> Result<Exit, CliError> {
         true => goldseam::copy_mark(url).await?,
         false => None,
     };
-    let Report { schema, schema_latest, facts, runs, events, tasks, locks, nodes, complaints } = &report;
+    let StoreReport { schema, schema_latest, facts, runs, events, tasks, locks, nodes, complaints } = &report;
     if app.wants_json() {
         let mut document = json!({ "store": store, "sound": report.is_sound(), "schema": schema,
             "schema_latest": schema_latest, "runs": runs, "events": events, "tasks": tasks,
@@ -100,7 +100,7 @@ async fn check(app: &App, url: &str) -> Result<Exit, CliError> {
 }
 
 /// Reads every record of the store and adds its complaints to the report.
-async fn audit(app: &App, url: &str, report: &mut Report) -> Result<(), CliError> {
+async fn audit(app: &App, url: &str, report: &mut StoreReport) -> Result<(), CliError> {
     let client = goldseam::connect_existing(url).await?;
     let line = progress::line(app, None, "{spinner} {msg} runs read  {elapsed}");
     let message = line.clone();

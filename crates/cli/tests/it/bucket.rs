@@ -1,6 +1,6 @@
 //! Errors of unusable object storage, and foreign states.
 
-use goldseam_fake_s3::{Conditions, FakeS3, Fault, Match};
+use goldseam_fake_s3::{Conditions, FakeS3, Match, RequestFault};
 
 use crate::support::Place;
 
@@ -36,7 +36,7 @@ fn errors_of_an_unusable_bucket_have_a_hint() {
     docs: goldseam explain GS0220
     "#);
     fake.set_conditions(Conditions::Kept);
-    fake.fail(Match::any(), Fault::no_bucket());
+    fake.fail(Match::any(), RequestFault::no_bucket());
     insta::assert_snapshot!(masked(&place.run(&["start", "order"]).fails(7, "GS0218"), &fake), @r#"
     error[GS0218]: the bucket does not exist, while reading an object: 404 NoSuchBucket NoSuchBucket
     help: create it, or check bucket, endpoint and region in the URL

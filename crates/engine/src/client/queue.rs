@@ -4,7 +4,7 @@ mod remote;
 
 use goldseam_core::task::{NewTask, Task, TaskState};
 use goldseam_core::{Failure, Payload, QueueName, TaskId, argument};
-use goldseam_store::{Claim, ClaimedTasks, Expect, StoreError, TaskFilter, Written};
+use goldseam_store::{ClaimRequest, ClaimedTasks, Expect, StoreError, TaskFilter, Written};
 
 use crate::client::stats::{self, Stats};
 use crate::heal::claims::Claims;
@@ -59,7 +59,7 @@ impl Queue {
         self.claims.before_claim(now).await;
         let Want { owner, queue, kind, limit } = want.clone();
         let pools = vec![Task::pool_of(&queue, None)];
-        self.ledger.store.claim(Claim { owner, pools, kind, limit, now }).await
+        self.ledger.store.claim(ClaimRequest { owner, pools, kind, limit, now }).await
     }
 
     /// Reads a task.

@@ -7,7 +7,7 @@ use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::lock::TTL_DEFAULT;
 use goldseam_core::recovery::Policy;
 use goldseam_core::{Limits, QueueName, WorkflowName, argument};
-use goldseam_store::Pace;
+use goldseam_store::StorePace;
 
 use crate::ledger::error::EngineError;
 use crate::ledger::foreign::ForeignOptions;
@@ -139,7 +139,7 @@ impl Config {
     }
 
     /// Number of rows that each sweep compares with their logs on a store of this pace.
-    pub(crate) fn walks(&self, pace: &Pace) -> u32 {
+    pub(crate) fn walks(&self, pace: &StorePace) -> u32 {
         self.walk.unwrap_or(if pace.sweep.is_zero() { WALK } else { 0 })
     }
 
@@ -189,7 +189,7 @@ impl Config {
     ///
     /// A node proves its own liveness by these values; other nodes judge it by theirs.
     #[must_use]
-    pub(crate) fn at_pace(self, pace: &Pace) -> Self {
+    pub(crate) fn at_pace(self, pace: &StorePace) -> Self {
         Self {
             beat: self.beat.max(pace.beat),
             silence_max: self.silence_max.max(pace.silence_max),

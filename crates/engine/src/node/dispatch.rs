@@ -10,7 +10,7 @@ use goldseam_core::recovery::{Code, Diagnosis, Lived, Owner, Reason, at_claim, d
 use goldseam_core::task::Task;
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Command, Corrupt, Event, Millis, NodeId, RunId, Seq, Summary};
-use goldseam_store::{Claim as ClaimTasks, Expect, Written};
+use goldseam_store::{ClaimRequest, Expect, Written};
 use tokio::time::timeout;
 
 use super::Node;
@@ -141,7 +141,7 @@ impl Node {
         let now = self.ledger.store.now().await?;
         self.time.observe(now, sent);
         let owner = self.id.as_str().to_owned();
-        let claim = ClaimTasks { owner, pools: pools.to_vec(), kind: None, limit: free, now };
+        let claim = ClaimRequest { owner, pools: pools.to_vec(), kind: None, limit: free, now };
         let claimed = self.ledger.store.claim(claim).await?;
         let count = claimed.tasks.len();
         for task in claimed.tasks {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use goldseam_core::recovery::Reason;
 use goldseam_core::{NodeId, RunId};
-use goldseam_store::{NodeRecord, NodeState, Pace, StoreError};
+use goldseam_store::{NodeRecord, NodeState, StoreError, StorePace};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -55,7 +55,7 @@ pub(crate) struct Node {
     pub(crate) claims: Claims,
     /// Already slowed down to the store's pace.
     pub(crate) config: Arc<Config>,
-    pace: Pace,
+    pace: StorePace,
     pub(crate) registry: Registry,
     /// Where claimed runs wait for a remote worker; none: this process executes them.
     pub(crate) handoff: Option<Arc<Handoff>>,

@@ -1,6 +1,6 @@
 use goldseam_core::task::Task;
 use goldseam_core::{Event, Payload, Status, WorkflowName};
-use goldseam_store::faulty::{Fault, FaultyStore, Plan};
+use goldseam_store::faulty::{CallFault, FaultPlan, FaultyStore};
 use goldseam_store::{Expect, MemoryStore, Store, TaskFilter, Written};
 
 use super::*;
@@ -106,7 +106,7 @@ struct Fixture {
 
 impl Fixture {
     /// `plan` injects faults into the appends of the node, not into those of the client.
-    async fn built(plan: Plan) -> Self {
+    async fn built(plan: FaultPlan) -> Self {
         let time = TrueTime::begin();
         let store = Arc::new(MemoryStore::new(time.store_clock()));
         let clock: Arc<dyn Clock> = Arc::new(SimClock::new(time, 0, 0));
@@ -170,7 +170,8 @@ async fn idle() {
 #[tokio::test(start_paused = true)]
 async fn claim_succeeds_only_for_the_current_task() {
     // The claim's append is delayed while another task replaces the run's task.
-    let fixture = Fixture::built(Plan::pass().at_append(1, Fault::Delay(Duration::from_secs(1)))).await;
+    let fixture =
+        Fixture::built(FaultPlan::pass().at_append(1, CallFault::Delay(Duration::from_secs(1)))).await;
     let older = fixture.take(fixture.task().await);
     pause(Duration::from_millis(500)).await;
     fixture.client.requeue(&fixture.run, By::default()).await.unwrap();
@@ -187,7 +188,7 @@ async fn claim_succeeds_only_for_the_current_task() {
 #[tokio::test(start_paused = true)]
 async fn row_behind_its_log_does_not_end_a_task() {
     // As on object storage, where the row is written after the log and the new task.
-    let fixture = Fixture::built(Plan::pass()).await;
+    let fixture = Fixture::built(FaultPlan::pass()).await;
     let before = fixture.store.head(&fixture.run).await.unwrap().unwrap().row.unwrap();
     fixture.client.reset(&fixture.run, By::default()).await.unwrap();
     let newer = fixture.task().await;
@@ -203,7 +204,7 @@ async fn row_behind_its_log_does_not_end_a_task() {
 
 #[tokio::test(start_paused = true)]
 async fn second_task_waits_while_its_run_executes_here() {
-    let fixture = Fixture::built(Plan::pass()).await;
+    let fixture = Fixture::built(FaultPlan::pass()).await;
     let task = fixture.task().await;
     let first = fixture.take(task.clone());
     let second = fixture.take(task.clone());
@@ -222,7 +223,7 @@ async fn second_task_waits_while_its_run_executes_here() {
 
 #[tokio::test(start_paused = true)]
 async fn execution_ends_before_its_successor_begins() {
-    let fixture = Fixture::built(Plan::pass()).await;
+    let fixture = Fixture::built(FaultPlan::pass()).await;
     let first = fixture.take(fixture.task().await);
     fixture.has_begun(1).await;
     // The run moves to another branch with another task, and the execution has not noticed.
@@ -238,7 +239,7 @@ async fn execution_ends_before_its_successor_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn forged_delivery_task_reaches_no_run() {
-    let fixture = Fixture::built(Plan::pass()).await;
+    let fixture = Fixture::built(FaultPlan::pass()).await;
     let other = RunId::new("other").unwrap();
     fixture.client.start("w", &other, &Payload::null()).await.unwrap();
     fixture.client.cancel(&other, By::default()).await.unwrap();

@@ -43,7 +43,7 @@ impl TrueTime {
     }
 
     /// A store clock that shows the true time.
-    pub fn store_clock(self) -> goldseam_store::Clock {
+    pub fn store_clock(self) -> goldseam_store::ClockFn {
         Arc::new(move || self.now())
     }
 }

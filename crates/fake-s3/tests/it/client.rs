@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use goldseam_fake_s3::FakeS3;
-use goldseam_testbed::s3::Bucket;
+use goldseam_testbed::s3::TestBucket;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::{
@@ -19,15 +19,15 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn of(fake: &FakeS3) -> Self {
-        Self::new(&Bucket::parse(&fake.url("")).unwrap(), 0)
+        Self::new(&TestBucket::parse(&fake.url("")).unwrap(), 0)
     }
 
     /// A client with this number of retries.
     pub(crate) fn with_retries(fake: &FakeS3, retries_max: usize) -> Self {
-        Self::new(&Bucket::parse(&fake.url("")).unwrap(), retries_max)
+        Self::new(&TestBucket::parse(&fake.url("")).unwrap(), retries_max)
     }
 
-    pub(crate) fn new(bucket: &Bucket, retries_max: usize) -> Self {
+    pub(crate) fn new(bucket: &TestBucket, retries_max: usize) -> Self {
         let retry = RetryConfig { max_retries: retries_max, ..RetryConfig::default() };
         let options = ClientOptions::new().with_allow_http(true).with_timeout(Duration::from_secs(30));
         let store = AmazonS3Builder::new()

@@ -1,7 +1,7 @@
 //! The behaviour of real servers, which the fake server shares.
 
 use goldseam_fake_s3::{Conditions, FakeS3};
-use goldseam_testbed::s3::{Bucket, READER};
+use goldseam_testbed::s3::{READER, TestBucket};
 use goldseam_testbed::{moto, rclone, seaweedfs};
 
 use crate::client::{Client, kind};
@@ -39,7 +39,7 @@ fn unique(key: &str) -> String {
     format!("{}/{key}", std::process::id())
 }
 
-async fn behaviour(bucket: &Bucket) -> Behaviour {
+async fn behaviour(bucket: &TestBucket) -> Behaviour {
     let client = Client::new(bucket, 0);
     let other = Client::new(bucket, 0);
     let key = unique("k");
@@ -72,7 +72,7 @@ async fn behaviour(bucket: &Bucket) -> Behaviour {
 }
 
 /// Lists and deletions, which all servers treat equally.
-async fn lists(bucket: &Bucket) {
+async fn lists(bucket: &TestBucket) {
     let client = Client::new(bucket, 0);
     let [a, b1, b2, c] = ["l/a", "l/b/1", "l/b/2", "l/c"].map(unique);
     for key in [&b2, &c, &a, &b1] {
@@ -91,12 +91,12 @@ async fn lists(bucket: &Bucket) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_fake_behaves_like_s3_unless_it_is_racy() {
     let fake = FakeS3::start().unwrap();
-    let bucket = Bucket::parse(&fake.url("")).unwrap();
+    let bucket = TestBucket::parse(&fake.url("")).unwrap();
     assert_eq!(behaviour(&bucket).await, EXACT);
     lists(&bucket).await;
     let racy = FakeS3::start().unwrap();
     racy.set_conditions(Conditions::Racy);
-    let bucket = Bucket::parse(&racy.url("")).unwrap();
+    let bucket = TestBucket::parse(&racy.url("")).unwrap();
     assert_eq!(behaviour(&bucket).await, Behaviour { fair_races: 0, ..EXACT });
 }
 

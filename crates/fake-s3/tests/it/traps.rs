@@ -1,6 +1,6 @@
 //! The fake server has the traps of S3.
 
-use goldseam_fake_s3::{Clock, Conditions, FakeS3, Listing, Op};
+use goldseam_fake_s3::{Conditions, FakeS3, Listing, RequestKind, ServerClock};
 
 use crate::client::{Client, kind};
 
@@ -35,7 +35,7 @@ async fn conditions_fail_with_the_statuses_of_s3() {
 async fn reads_whole_objects_ranges_and_changes() {
     let fake = FakeS3::start().unwrap();
     let client = Client::of(&fake);
-    fake.set_clock(Clock::Stopped { at: 1_700_000_000_000 });
+    fake.set_clock(ServerClock::Stopped { at: 1_700_000_000_000 });
     let key = "a/a key's spaces & signs";
     let etag = client.put(key, "0123456789").await.unwrap();
     assert_eq!(client.get(key).await.unwrap(), "0123456789");
@@ -47,7 +47,7 @@ async fn reads_whole_objects_ranges_and_changes() {
     assert_eq!(client.list("a").await.unwrap(), [key]);
     client.delete(&[key, "a/missing"]).await.unwrap();
     assert!(fake.objects().is_empty());
-    assert_eq!(fake.counts()[&Op::DeleteMany], 1);
+    assert_eq!(fake.counts()[&RequestKind::DeleteMany], 1);
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn lists_keys_in_order_by_level_and_after_a_key() {
         let [folders, keys] = client.list_level("p").await.unwrap();
         assert_eq!((folders, keys), (vec!["p/b".to_owned()], vec!["p/a".to_owned(), "p/c".to_owned()]));
     }
-    assert_eq!(fake.count(|request| request.op == Op::List), 3 + (2 + 1 + 2) + (4 + 2 + 3));
+    assert_eq!(fake.count(|request| request.op == RequestKind::List), 3 + (2 + 1 + 2) + (4 + 2 + 3));
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_read_only_server_and_a_missing_bucket_refuse() {
     let error = client.delete(&["k"]).await.unwrap_err();
     assert!(error.to_string().contains("AccessDenied"), "{error}");
     assert_eq!(client.get("k").await.unwrap(), "v");
-    let bucket = goldseam_testbed::s3::Bucket::parse(&fake.url("")).unwrap();
+    let bucket = goldseam_testbed::s3::TestBucket::parse(&fake.url("")).unwrap();
     let error = Client::new(&bucket.named("other"), 0).get("k").await.unwrap_err();
     assert!(error.to_string().contains("NoSuchBucket"), "{error}");
 }

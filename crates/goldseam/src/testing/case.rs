@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use goldseam_engine::{Entropy, Seeded};
-use goldseam_store::faulty::{Fault, Plan, Rates};
+use goldseam_store::faulty::{CallFault, FaultPlan, FaultRates};
 
 /// One case of a search: the faults that are injected while the workflow runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +44,11 @@ impl Case {
     }
 
     /// Returns the faults on the store connection of the first node.
-    pub(super) fn plan(self) -> Plan {
+    pub(super) fn plan(self) -> FaultPlan {
         match self {
-            Self::CrashBefore(number) => Plan::pass().at_append(number, Fault::CrashBefore),
-            Self::CrashAfter(number) => Plan::pass().at_append(number, Fault::CrashAfter),
-            Self::Calm | Self::Seed(_) => Plan::pass(),
+            Self::CrashBefore(number) => FaultPlan::pass().at_append(number, CallFault::CrashBefore),
+            Self::CrashAfter(number) => FaultPlan::pass().at_append(number, CallFault::CrashAfter),
+            Self::Calm | Self::Seed(_) => FaultPlan::pass(),
         }
     }
 }
@@ -82,7 +82,7 @@ const CRASHES_MAX: u64 = 8;
 #[derive(Debug)]
 pub(super) struct SeededFaults {
     pub(super) random: Random,
-    rates: Rates,
+    rates: FaultRates,
     /// When the faults end, in virtual time without skipped time.
     pub(super) until: Duration,
     pub(super) nodes: usize,
@@ -95,7 +95,7 @@ impl SeededFaults {
         let rate = |most: u64| {
             if random.percent(30) { 0 } else { u16::try_from(random.below(most + 1)).unwrap_or(0) }
         };
-        let rates = Rates {
+        let rates = FaultRates {
             fail_before: rate(60),
             lose_reply: rate(60),
             crash_before: rate(40),
@@ -112,16 +112,16 @@ impl SeededFaults {
     }
 
     /// Returns the faults on the store connection of a node that starts at `now`, after this many crashes.
-    pub(super) fn plan(&self, now: Duration, crashes: u64) -> Plan {
+    pub(super) fn plan(&self, now: Duration, crashes: u64) -> FaultPlan {
         let seed = self.random.draw();
         if now >= self.until {
-            return Plan::pass();
+            return FaultPlan::pass();
         }
         let mut rates = self.rates;
         if crashes >= CRASHES_MAX {
             rates.crash_before = 0;
             rates.crash_after = 0;
         }
-        Plan::seeded(seed, rates)
+        FaultPlan::seeded(seed, rates)
     }
 }

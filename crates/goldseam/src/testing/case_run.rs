@@ -12,7 +12,7 @@ use goldseam_core::{Event, Millis, RunId, Seq, Summary};
 use goldseam_engine::config::Recovery;
 use goldseam_engine::testing::{Beginning, Log, SimClock, TrueTime, Witness, Work};
 use goldseam_engine::{Client, Clock, Config, EngineError, Outcome, Seeded};
-use goldseam_store::faulty::Plan;
+use goldseam_store::faulty::FaultPlan;
 use goldseam_store::{FaultyStore, MemoryStore, RunFilter, RunOrder, Store};
 
 use super::actors::{Actors, Need, needs};
@@ -176,7 +176,7 @@ impl<'a> CaseRun<'a> {
             Case::Calm | Case::CrashBefore(_) | Case::CrashAfter(_) => None,
         };
         let slots = faults.as_ref().map_or(1, |faults| faults.nodes);
-        let slot = |_| NodeSlot { engine: None, link: connect(&memory, Plan::pass()), number: 0 };
+        let slot = |_| NodeSlot { engine: None, link: connect(&memory, FaultPlan::pass()), number: 0 };
         Self {
             tester,
             case,
@@ -250,7 +250,7 @@ impl<'a> CaseRun<'a> {
     async fn replace_dead_nodes(&mut self) -> Result<(), Flaw> {
         let now = self.elapsed();
         if self.faults.as_ref().is_some_and(|faults| now >= faults.until) {
-            self.slots.iter().for_each(|slot| slot.link.follow(Plan::pass()));
+            self.slots.iter().for_each(|slot| slot.link.follow(FaultPlan::pass()));
         }
         for index in 0..self.slots.len() {
             if self.slots[index].link.is_crashed() {
@@ -276,7 +276,7 @@ impl<'a> CaseRun<'a> {
         let plan = match &self.faults {
             Some(faults) => faults.plan(self.elapsed(), self.crashes),
             None if self.first.is_none() => self.case.plan(),
-            None => Plan::pass(),
+            None => FaultPlan::pass(),
         };
         // Clocks differ by up to 30 s and drift by up to 1 %.
         let skew = |bound: u64| match &self.faults {
@@ -432,7 +432,7 @@ impl<'a> CaseRun<'a> {
     }
 }
 
-fn connect(memory: &Arc<MemoryStore>, plan: Plan) -> Arc<FaultyStore> {
+fn connect(memory: &Arc<MemoryStore>, plan: FaultPlan) -> Arc<FaultyStore> {
     Arc::new(FaultyStore::new(memory.clone(), plan))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use goldseam::core::Event;
 use goldseam::engine::Config;
 use goldseam::{Client, Context, Engine, OpenEngine as _, Payload, RunId, Status};
-use goldseam_fake_s3::{Clock, FakeS3, Fault, Gate, Match};
+use goldseam_fake_s3::{FakeS3, Match, RequestFault, RequestGate, ServerClock};
 use tokio::sync::watch;
 
 use crate::support::{Counter, eventually, ok, reaches, run_id};
@@ -108,8 +108,8 @@ async fn held() -> Held {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s3_zombie_writer_rejected() {
     let Held { fake, outside, open, first, second, client, run } = held().await;
-    let frozen = Gate::closed();
-    fake.fail(Match::any().by("first"), Fault::held(&frozen));
+    let frozen = RequestGate::closed();
+    fake.fail(Match::any().by("first"), RequestFault::held(&frozen));
     reaches(&client, "w", Status::Completed).await;
     let before = client.history(&run).await.unwrap();
     // The step ends on the first node, which writes the result once its requests are unblocked.
@@ -149,14 +149,14 @@ async fn nap(ctx: Context, _: ()) -> goldseam::Result<u32> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_clock_may_be_wrong_and_jump() {
     let fake = FakeS3::start().unwrap();
-    fake.set_clock(Clock::Running { ahead: 5 * HOURS });
+    fake.set_clock(ServerClock::Running { ahead: 5 * HOURS });
     let mut engines = Vec::new();
     for name in ["first", "second"] {
         let builder = Engine::open(&url(&fake, name)).await.unwrap().config(config());
         engines.push(builder.workflow("nap", nap).start().await.unwrap());
     }
     for (round, hours) in [5, 9, 2, -3].into_iter().enumerate() {
-        fake.set_clock(Clock::Running { ahead: hours * HOURS });
+        fake.set_clock(ServerClock::Running { ahead: hours * HOURS });
         for n in 0..4 {
             let id = format!("nap-{round}-{n}");
             engines[n % 2].start("nap", &id, &()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use goldseam::{Engine, OpenEngine as _};
 use goldseam_store_postgres::PostgresStore;
-use goldseam_testbed::postgres::{Cluster, Options};
+use goldseam_testbed::postgres::{Cluster, ClusterOptions};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/from-one-machine-to-many.md");
 
@@ -23,7 +23,7 @@ async fn hello(name: &str) -> goldseam::Result<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_works_with_the_grants_of_the_guide() {
-    let cluster = Cluster::start(&Options::default()).unwrap();
+    let cluster = Cluster::start(&ClusterOptions::default()).unwrap();
     drop(PostgresStore::open_url(&cluster.url()).await.unwrap());
     let url = cluster.user("node", "secret").unwrap();
     assert!(

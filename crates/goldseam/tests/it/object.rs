@@ -1,7 +1,7 @@
 //! Engines on object storage: the number of requests that a run costs.
 
 use goldseam::{Context, Engine, OpenEngine as _, Payload, connect};
-use goldseam_fake_s3::{FakeS3, Op, Request};
+use goldseam_fake_s3::{FakeS3, RequestKind, S3Request};
 
 use crate::support::{eventually, ok, run_id};
 
@@ -17,12 +17,12 @@ async fn engine(fake: &FakeS3) -> Engine {
 }
 
 /// Returns whether a request belongs to a run. Nodes make the others even without runs.
-fn is_of_run(request: &Request) -> bool {
-    !request.key.starts_with("s/node/") && request.op != Op::List
+fn is_of_run(request: &S3Request) -> bool {
+    !request.key.starts_with("s/node/") && request.op != RequestKind::List
 }
 
 /// Counts the requests of one kind that belong to runs.
-fn run_requests(fake: &FakeS3, op: Op) -> usize {
+fn run_requests(fake: &FakeS3, op: RequestKind) -> usize {
     fake.count(|request| request.op == op && is_of_run(request))
 }
 
@@ -44,7 +44,7 @@ async fn five_steps_cost_at_most_12_writes_on_the_starting_node() {
     let run = engine.start("five", "r", &()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 5);
     wait_for_cleanup(&fake).await;
-    let puts = run_requests(&fake, Op::Put);
+    let puts = run_requests(&fake, RequestKind::Put);
     assert!(puts <= 12, "{puts} writes: {:#?}", fake.counts());
     engine.shutdown().await;
 }
@@ -58,7 +58,7 @@ async fn five_steps_cost_at_most_14_writes_on_another_node() {
     let run = client.start("five", &run_id("r"), &Payload::null()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 5);
     wait_for_cleanup(&fake).await;
-    let puts = run_requests(&fake, Op::Put);
+    let puts = run_requests(&fake, RequestKind::Put);
     assert!(puts <= 14, "{puts} writes: {:#?}", fake.counts());
     engine.shutdown().await;
 }

@@ -7,7 +7,7 @@ use goldseam::core::Event;
 use goldseam::engine::{Clock, SystemClock};
 use goldseam::{Context, Engine, Millis, OpenEngine as _, Status};
 use goldseam_store_postgres::testing::Schema;
-use goldseam_testbed::postgres::{Cluster, Options, Shutdown};
+use goldseam_testbed::postgres::{Cluster, ClusterOptions, Shutdown};
 use tokio::sync::watch;
 
 use crate::support::{Counter, eventually, run_id};
@@ -65,7 +65,7 @@ async fn node_clocks_may_differ_by_hours() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn database_restart_repeats_no_step_and_causes_no_takeover() {
-    let cluster = Cluster::start(&Options { durable: true, ..Options::default() }).unwrap();
+    let cluster = Cluster::start(&ClusterOptions { durable: true, ..ClusterOptions::default() }).unwrap();
     let counter = Counter::default();
     let (open, gate) = watch::channel(false);
     let mut engines = Vec::new();

@@ -9,7 +9,7 @@ use goldseam::engine::heal::sweeper::SweepOptions;
 use goldseam::engine::queue::Want;
 use goldseam::engine::{OsEntropy, SystemClock};
 use goldseam::prelude::*;
-use goldseam::store::faulty::{Op, Plan};
+use goldseam::store::faulty::{FaultPlan, StoreMethod};
 use goldseam::store::{FaultyStore, MemoryStore, Store};
 use goldseam::{Client, Config, Limits, Payload, Seq};
 use goldseam_store_postgres::testing::Schema;
@@ -90,7 +90,7 @@ impl Load {
 ///
 /// Counts the owner's own appends, not those of others in between, which depend on when the owner is scheduled.
 async fn races_lost(store: Arc<dyn Store>) -> u64 {
-    let link = Arc::new(FaultyStore::new(Arc::clone(&store), Plan::pass()));
+    let link = Arc::new(FaultyStore::new(Arc::clone(&store), FaultPlan::pass()));
     let (engine, gate) = engine_on(link.clone()).await;
     let run = engine.start("steady", "r", &()).await.unwrap();
     let limits = Limits { mail_unread_max: 1_000_000, ..Limits::default() };
@@ -268,14 +268,14 @@ async fn signals_during_replay_are_bounded_and_the_run_continues() {
 #[tokio::test]
 async fn sending_10000_signals_reads_no_log() {
     const SIGNALS: u32 = 10_000;
-    let link = Arc::new(FaultyStore::new(Arc::new(MemoryStore::default()), Plan::pass()));
+    let link = Arc::new(FaultyStore::new(Arc::new(MemoryStore::default()), FaultPlan::pass()));
     let limits = Limits { mail_unread_max: SIGNALS, ..Limits::default() };
     let client = Client::with(link.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), limits);
     let run = client.start("steady", &run_id("r"), &Payload::null()).await.unwrap();
     for number in 0..SIGNALS {
         run.signal("noise", &number).await.unwrap();
     }
-    let read = link.calls().iter().filter(|call| call.op == Op::Read).count();
+    let read = link.calls().iter().filter(|call| call.op == StoreMethod::Read).count();
     assert_eq!(read, 0, "sending a signal reads no log");
     assert_eq!(client.get(run.id()).await.unwrap().mail_unread, SIGNALS);
 }

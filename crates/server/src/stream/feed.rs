@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
 use goldseam::RunId;
 use goldseam::core::codec;
-use goldseam::store::{Fed, Feed, Store};
+use goldseam::store::{Feed, FeedEvent, Store};
 use goldseam_api::Problem;
 use goldseam_api::doc::event::EventDoc;
 use serde::{Deserialize, Serialize};
@@ -109,7 +109,7 @@ struct FeedReader {
     /// Position of the last sent event.
     position: Option<String>,
     wake: watch::Receiver<u64>,
-    unsent: VecDeque<Fed>,
+    unsent: VecDeque<FeedEvent>,
     /// Events in the next read.
     page: u32,
     /// Whether a log has just grown.
@@ -149,7 +149,7 @@ impl FeedReader {
         let _permit = self.app.follower_reads.acquire().await;
         let feed: &dyn Feed =
             self.store.feed().ok_or_else(|| Problem::new(501, "the store no longer has a feed"))?;
-        let read = feed.fed(self.position.as_deref(), self.page).await?;
+        let read = feed.events_after(self.position.as_deref(), self.page).await?;
         let count = read.len();
         self.unsent = first_kept(read);
         let kept = u32::try_from(self.unsent.len()).unwrap_or(PAGE);
@@ -163,9 +163,9 @@ impl FeedReader {
 }
 
 /// Keeps the first events up to [`KEPT_BYTES`], and at least one.
-fn first_kept(read: Vec<Fed>) -> VecDeque<Fed> {
+fn first_kept(read: Vec<FeedEvent>) -> VecDeque<FeedEvent> {
     let mut bytes = 0;
-    let fits = |fed: &Fed| {
+    let fits = |fed: &FeedEvent| {
         let fits = bytes < KEPT_BYTES;
         bytes += fed.record.body.len();
         fits
@@ -175,8 +175,8 @@ fn first_kept(read: Vec<Fed>) -> VecDeque<Fed> {
 
 /// Builds the message of an event. An event that cannot be decoded is sent as `unreadable`, so followers see that it
 /// exists.
-fn message(app: &App, fed: Fed) -> Result<Message, Problem> {
-    let Fed { place, run, record } = fed;
+fn message(app: &App, fed: FeedEvent) -> Result<Message, Problem> {
+    let FeedEvent { place, run, record } = fed;
     let message = match codec::decode(record.seq, &record.body) {
         Ok(recorded) => {
             let event = EventDoc::from(&recorded);

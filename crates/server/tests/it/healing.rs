@@ -3,7 +3,7 @@
 use goldseam::Status;
 use goldseam::store::{Expect, Written};
 use goldseam_api::doc::key::Scope;
-use goldseam_testbed::postgres::{Cluster, Options, Shutdown};
+use goldseam_testbed::postgres::{Cluster, ClusterOptions, Shutdown};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ async fn metrics_are_per_namespace_and_count_queues_on_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_is_not_ready_while_its_store_is_gone() {
-    let cluster = Cluster::start(&Options::default()).unwrap();
+    let cluster = Cluster::start(&ClusterOptions::default()).unwrap();
     let server = TestServer::with(&[("store", &cluster.url())]).await;
     assert_eq!(server.get("/readyz").await.text, "ok\n");
     cluster.stop(Shutdown::Fast).unwrap();

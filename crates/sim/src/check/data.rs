@@ -6,7 +6,7 @@ use goldseam_core::{RunId, Seq, Status};
 pub use goldseam_engine::testing::Log;
 use goldseam_store::{RunFilter, RunOrder, Store, StoreError};
 
-use crate::journal::Facts;
+use crate::journal::JournalFacts;
 
 /// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,9 +26,9 @@ impl Violation {
 
 /// The input of the checks.
 #[derive(Debug, Clone, Default)]
-pub struct Evidence {
+pub struct SimEvidence {
     /// The content of the journal.
-    pub facts: Facts,
+    pub facts: JournalFacts,
     /// All logs at the end.
     pub logs: BTreeMap<RunId, Log>,
     /// Runs that did not end in time.
@@ -37,7 +37,7 @@ pub struct Evidence {
     pub quiet_writes: u64,
 }
 
-impl Evidence {
+impl SimEvidence {
     /// Reads every log and row of `store`.
     pub async fn read_logs(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         let filter = RunFilter { order: RunOrder::Oldest, limit: u32::MAX, ..RunFilter::default() };

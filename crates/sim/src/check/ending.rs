@@ -3,11 +3,11 @@
 use goldseam_core::event::Request;
 use goldseam_core::{Event, Why};
 
-use super::{Evidence, Log, Violation};
+use super::{Log, SimEvidence, Violation};
 
 /// I21: no event follows a termination, and an acknowledged request to cancel ends its run unless the log records its
 /// withdrawal.
-pub fn i21_endings(evidence: &Evidence) -> Vec<Violation> {
+pub fn i21_endings(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let say = |what: String| Violation::new("I21", format!("{run}: {what}"));

@@ -6,10 +6,10 @@ use goldseam_core::codec::chain;
 use goldseam_core::state::Applied;
 use goldseam_core::{Event, Seq, derive};
 
-use super::{Evidence, Log, Violation};
+use super::{Log, SimEvidence, Violation};
 
 /// I2: every accepted append stays in the log, with the same bytes and positions, chained.
-pub fn i02_no_lost_event(evidence: &Evidence) -> Vec<Violation> {
+pub fn i02_no_lost_event(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         found.extend(log.flaw.iter().map(|flaw| Violation::new("I2", format!("{run}: {flaw}"))));
@@ -30,7 +30,7 @@ pub fn i02_no_lost_event(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// I3: positions are 1, 2, 3 …; a branch is opened once, by its first event, from a parent that contains its cutoff.
-pub fn i03_order(evidence: &Evidence) -> Vec<Violation> {
+pub fn i03_order(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut say = |what: String| found.push(Violation::new("I3", format!("{run}: {what}")));
@@ -66,7 +66,7 @@ pub fn i03_order(evidence: &Evidence) -> Vec<Violation> {
 
 /// I5: an owner's event carries the epoch of the latest claim, and that claim has not ended; no two appends share a
 /// position.
-pub fn i05_fencing(evidence: &Evidence) -> Vec<Violation> {
+pub fn i05_fencing(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut epoch = Seq::ZERO;
@@ -107,7 +107,7 @@ pub fn i05_fencing(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// I6: at most one end per branch, exactly one on the active branch of an ended run, and only notes after it.
-pub fn i06_single_terminal(evidence: &Evidence) -> Vec<Violation> {
+pub fn i06_single_terminal(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut say = |what: String| found.push(Violation::new("I6", format!("{run}: {what}")));
@@ -135,7 +135,7 @@ pub fn i06_single_terminal(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// I7: the cached row, folded up to the end of the log, equals the state of the log.
-pub fn i07_status_is_fold(evidence: &Evidence) -> Vec<Violation> {
+pub fn i07_status_is_fold(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut say = |what: String| found.push(Violation::new("I7", format!("{run}: {what}")));
@@ -172,7 +172,7 @@ pub fn i07_status_is_fold(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// I8: deriving the state is repeatable, and gives the same event by event as in one pass.
-pub fn i08_replay(evidence: &Evidence) -> Vec<Violation> {
+pub fn i08_replay(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         if let Err(what) = replay(run, log) {

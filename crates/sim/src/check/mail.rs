@@ -7,11 +7,11 @@ use goldseam_core::event::By;
 use goldseam_core::{Event, Millis, Path, RunId, Seq, Why};
 
 use super::pace::landed;
-use super::{Evidence, Log, SKEW_MAX, Violation, before};
-use crate::journal::{Ack, Answer};
+use super::{Log, SKEW_MAX, SimEvidence, Violation, before};
+use crate::journal::{Ack, StartReply};
 
 /// I11: an acknowledged signal is in the log exactly once; a lineage consumes each mail once, and each name in order.
-pub fn i11_signal(evidence: &Evidence) -> Vec<Violation> {
+pub fn i11_signal(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut ids: BTreeMap<&str, u32> = BTreeMap::new();
@@ -120,7 +120,7 @@ fn passed_over(run: &RunId, log: &Log) -> Vec<Violation> {
 }
 
 /// I12: a timer fires once per lineage, and never before its due time by the store's clock.
-pub fn i12_timer(evidence: &Evidence) -> Vec<Violation> {
+pub fn i12_timer(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     let landed = landed(evidence);
     for (run, log) in &evidence.logs {
@@ -155,7 +155,7 @@ pub fn i12_timer(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// I13: a failed or cancelled run has compensated exactly its completed steps with a compensation, in reverse order.
-pub fn i13_saga(evidence: &Evidence) -> Vec<Violation> {
+pub fn i13_saga(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut to_undo = Vec::new();
@@ -254,7 +254,7 @@ fn stands_undone(run: &RunId, log: &Log) -> Vec<Violation> {
 }
 
 /// I14: an id belongs to one run with one input; a start with the same id and other input is refused.
-pub fn i14_idempotent_start(evidence: &Evidence) -> Vec<Violation> {
+pub fn i14_idempotent_start(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let queued = log.records.iter().filter_map(|record| decode(record.seq, &record.body).ok());
@@ -265,7 +265,7 @@ pub fn i14_idempotent_start(evidence: &Evidence) -> Vec<Violation> {
     }
     for ack in &evidence.facts.acks {
         match ack {
-            Ack::OtherInput(run, Answer::Taken) => {
+            Ack::OtherInput(run, StartReply::Taken) => {
                 found.push(Violation::new("I14", format!("{run} was started again with other input")));
             }
             Ack::Started(run, input) => {
@@ -287,7 +287,7 @@ pub fn i14_idempotent_start(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// I16: every later read reflects an acknowledged write, including the results of workers.
-pub fn i16_read_your_ack(evidence: &Evidence) -> Vec<Violation> {
+pub fn i16_read_your_ack(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for ack in &evidence.facts.acks {
         if let Ack::Brought(run, path, attempt, fence) = ack

@@ -16,7 +16,7 @@ mod tests;
 
 use goldseam_core::{Millis, RunId, Status};
 
-pub use data::{Evidence, Log, Violation};
+pub use data::{Log, SimEvidence, Violation};
 pub use ending::i21_endings;
 pub use log::{
     i02_no_lost_event, i03_order, i05_fencing, i06_single_terminal, i07_status_is_fold, i08_replay,
@@ -32,8 +32,8 @@ pub use run::{
 pub use versions::i22_versions;
 
 /// Runs all checks, in order.
-pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
-    let checks: [fn(&Evidence) -> Vec<Violation>; 24] = [
+pub fn check_all(evidence: &SimEvidence) -> Vec<Violation> {
+    let checks: [fn(&SimEvidence) -> Vec<Violation>; 24] = [
         i01_no_lost_workflow,
         i02_no_lost_event,
         i03_order,

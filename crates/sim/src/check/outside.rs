@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 
 use goldseam_core::{Millis, RunId, Seq};
 
-use super::{Evidence, Violation};
+use super::{SimEvidence, Violation};
 use crate::journal::Ack;
 
 /// One hold of a lock, as acknowledged to its holder.
 #[derive(Debug, Clone, Copy)]
-struct Hold {
+struct LockHold {
     from: Millis,
     until: Millis,
 }
 
 /// I5 for locks: a fence is given once, and a hold begins only after the previous one expired or was released.
-pub fn i05_one_holder(evidence: &Evidence) -> Vec<Violation> {
+pub fn i05_one_holder(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut holds: BTreeMap<(&str, u64), Hold> = BTreeMap::new();
+    let mut holds: BTreeMap<(&str, u64), LockHold> = BTreeMap::new();
     for ack in &evidence.facts.acks {
         match ack {
             Ack::Held { lock, fence, from, until } => {
-                let hold = holds.entry((lock, *fence)).or_insert(Hold { from: *from, until: *until });
+                let hold = holds.entry((lock, *fence)).or_insert(LockHold { from: *from, until: *until });
                 if hold.from != *from {
                     found.push(Violation::new("I5", format!("fence {fence} of lock {lock} was given twice")));
                 }
@@ -48,7 +48,7 @@ pub fn i05_one_holder(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// I17: a follower receives every event once and in order, over any number of connections, and finally all of them.
-pub fn i17_stream(evidence: &Evidence) -> Vec<Violation> {
+pub fn i17_stream(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut last: BTreeMap<(usize, &RunId), Seq> = BTreeMap::new();
     for ack in &evidence.facts.acks {

@@ -6,7 +6,7 @@ use goldseam_core::codec::chain;
 use goldseam_core::state::{Applied, Mail};
 use goldseam_core::{Event, Millis, RunId, Seq, State, Status, derive};
 
-use super::{Evidence, Log, Violation, before};
+use super::{Log, SimEvidence, Violation, before};
 
 /// Maximum time without progress of a run that can move, after the end of the faults, in milliseconds: `silence_max`
 /// (2 s), the age of a finding (2 s), two sweeps (3 s each, plus 10 %), a step (2.5 s), and backoffs. The observed
@@ -31,7 +31,7 @@ struct Gap<'a> {
 
 /// I15 and I12 after the end of the faults: a run that can move, or whose timer is due, makes progress within the
 /// bound.
-pub fn i15_pace(evidence: &Evidence) -> Vec<Violation> {
+pub fn i15_pace(evidence: &SimEvidence) -> Vec<Violation> {
     let most = |gap: &Gap<'_>| match gap {
         _ if evidence.facts.loops => GAP_MAX * LOOPS_TIMES,
         gap if was_suspect(evidence, gap) => GAP_MAX * SUSPECT_TIMES,
@@ -49,19 +49,19 @@ pub fn i15_pace(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// Returns whether the period ended with a second or later recovery without progress.
-fn was_suspect(evidence: &Evidence, gap: &Gap<'_>) -> bool {
+fn was_suspect(evidence: &SimEvidence, gap: &Gap<'_>) -> bool {
     let Some(log) = evidence.logs.get(gap.run) else { return false };
     let ended = log.events.iter().find(|recorded| recorded.seq == gap.seq);
     ended.is_some_and(|ended| matches!(&ended.event, Event::RunRecovered(recovery) if recovery.attempt > 1))
 }
 
 /// Returns the longest of these periods in all runs, in milliseconds.
-pub fn longest_gap(evidence: &Evidence) -> i64 {
+pub fn longest_gap(evidence: &SimEvidence) -> i64 {
     gaps(evidence).iter().map(|gap| gap.ms).max().unwrap_or(0)
 }
 
 /// Returns the true time at which each event reached the store.
-pub(super) fn landed(evidence: &Evidence) -> BTreeMap<(&RunId, Seq), Millis> {
+pub(super) fn landed(evidence: &SimEvidence) -> BTreeMap<(&RunId, Seq), Millis> {
     let mut landed = BTreeMap::new();
     for append in &evidence.facts.executed {
         for offset in 1..=append.bodies.len() as u64 {
@@ -71,13 +71,13 @@ pub(super) fn landed(evidence: &Evidence) -> BTreeMap<(&RunId, Seq), Millis> {
     landed
 }
 
-fn gaps(evidence: &Evidence) -> Vec<Gap<'_>> {
+fn gaps(evidence: &SimEvidence) -> Vec<Gap<'_>> {
     let Some(calm) = evidence.facts.calm_at else { return Vec::new() };
     let landed = landed(evidence);
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut since: Option<(Millis, Status)> = None;
-        for Moment { seq, is_mail, status, ready } in moments(run, log) {
+        for EventState { seq, is_mail, status, ready } in event_states(run, log) {
             let Some(at) = landed.get(&(run, seq)).copied() else { continue };
             if let Some((since, status)) = since.filter(|_| !is_mail && at > calm) {
                 found.push(Gap { run, seq, status, ms: before(since, at) });
@@ -113,7 +113,7 @@ fn has_come(state: &State) -> bool {
 }
 
 /// The state of a run after one of its events.
-struct Moment {
+struct EventState {
     seq: Seq,
     is_mail: bool,
     status: Status,
@@ -121,7 +121,7 @@ struct Moment {
 }
 
 /// Returns the state of the run after each event. Another check covers logs that cannot be replayed.
-fn moments(run: &RunId, log: &Log) -> Vec<Moment> {
+fn event_states(run: &RunId, log: &Log) -> Vec<EventState> {
     let mut all = Vec::new();
     let mut state: Option<State> = None;
     for (count, (recorded, record)) in (1..).zip(log.events.iter().zip(&log.records)) {
@@ -135,7 +135,7 @@ fn moments(run: &RunId, log: &Log) -> Vec<Moment> {
             Ok(Applied::MustDerive) => state = derive(run, &log.events[..count], head).ok(),
             Err(_) => return all,
         }
-        all.extend(state.as_ref().map(|state| Moment {
+        all.extend(state.as_ref().map(|state| EventState {
             seq: recorded.seq,
             is_mail: recorded.event.is_mail(),
             status: state.summary.status,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use goldseam_core::codec::decode;
 use goldseam_core::{Event, Hash, Millis, NodeId, RunId, Seq, Status, Summary, Why, derive};
 
-use super::{Evidence, Log, Violation, before};
+use super::{Log, SimEvidence, Violation, before};
 use crate::journal::{Ack, Executed, ObservedEffect, Window};
 use crate::workflows::{ONCE, POISON, STRIKE};
 
@@ -13,7 +13,7 @@ use crate::workflows::{ONCE, POISON, STRIKE};
 const HELD_UP_MAX: i64 = 8_000;
 
 /// I1: every acknowledged start is in the store, and its run has ended or waits for something from outside.
-pub fn i01_no_lost_workflow(evidence: &Evidence) -> Vec<Violation> {
+pub fn i01_no_lost_workflow(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for ack in &evidence.facts.acks {
         let Ack::Started(run, _) = ack else { continue };
@@ -29,13 +29,13 @@ pub fn i01_no_lost_workflow(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// I19 for tasks: no listed record is inconsistent.
-pub fn i19_records_are_whole(evidence: &Evidence) -> Vec<Violation> {
+pub fn i19_records_are_whole(evidence: &SimEvidence) -> Vec<Violation> {
     evidence.facts.flaws.iter().map(|flaw| Violation::new("I19", flaw)).collect()
 }
 
 /// I4: once a step's completion is in the log, the step never begins again with its key, except once per freeze: an
 /// owner that froze between reading the log and beginning the step, while another node claimed the run.
-pub fn i04_never_again(evidence: &Evidence) -> Vec<Violation> {
+pub fn i04_never_again(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = twice(evidence);
     let mut excused = BTreeSet::new();
     let mut late = again(evidence);
@@ -47,7 +47,7 @@ pub fn i04_never_again(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// Returns the freeze that excuses this effect of a superseded owner, if any.
-fn window_of(evidence: &Evidence, seen: &ObservedEffect) -> Option<usize> {
+fn window_of(evidence: &SimEvidence, seen: &ObservedEffect) -> Option<usize> {
     let began = |window: &Window| window.life == seen.life && window.from < seen.order;
     let at = evidence.facts.windows.iter().rposition(began)?;
     let until = evidence.facts.windows.get(at)?.until;
@@ -56,7 +56,7 @@ fn window_of(evidence: &Evidence, seen: &ObservedEffect) -> Option<usize> {
 }
 
 /// Returns whether the incarnation that began this effect had claimed the run, and another one claimed it later.
-fn is_superseded(evidence: &Evidence, seen: &ObservedEffect) -> bool {
+fn is_superseded(evidence: &SimEvidence, seen: &ObservedEffect) -> bool {
     let appends = evidence.facts.executed.iter();
     let earlier = appends.filter(|append| append.run == seen.run && append.order < seen.order);
     let claimants: Vec<usize> = earlier.flat_map(|append| claims(evidence, append)).collect();
@@ -64,7 +64,7 @@ fn is_superseded(evidence: &Evidence, seen: &ObservedEffect) -> bool {
 }
 
 /// Returns the incarnations that claim the run in this append.
-fn claims(evidence: &Evidence, append: &Executed) -> Vec<usize> {
+fn claims(evidence: &SimEvidence, append: &Executed) -> Vec<usize> {
     let claimant =
         |(offset, body): (u64, &String)| match decode(Seq(append.after.0 + offset), body).ok()?.event {
             Event::RunClaimed(claim) => evidence.facts.lives.get(&claim.node).copied(),
@@ -74,7 +74,7 @@ fn claims(evidence: &Evidence, append: &Executed) -> Vec<usize> {
 }
 
 /// Finds `at_most_once` steps that began twice with the same key, even after a freeze.
-fn twice(evidence: &Evidence) -> Vec<Violation> {
+fn twice(evidence: &SimEvidence) -> Vec<Violation> {
     let mut begun = BTreeSet::new();
     let once = evidence.facts.effects.iter().filter(|seen| seen.step == ONCE);
     let again = once.filter(|seen| !begun.insert(&seen.key));
@@ -83,7 +83,7 @@ fn twice(evidence: &Evidence) -> Vec<Violation> {
 
 /// I4 for concurrency: a step or a compensation never runs twice at once on one node. It runs on two nodes at once only
 /// if the second node took the run over or the run moved to another branch: a release ends the owner's effects.
-pub fn i04_one_execution(evidence: &Evidence) -> Vec<Violation> {
+pub fn i04_one_execution(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut open: BTreeMap<(&RunId, &str, &str), Vec<&ObservedEffect>> = BTreeMap::new();
     for seen in &evidence.facts.effects {
@@ -104,7 +104,7 @@ pub fn i04_one_execution(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// Returns whether the run was recovered or moved to another branch between the two effects.
-fn was_taken(evidence: &Evidence, first: &ObservedEffect, second: &ObservedEffect) -> bool {
+fn was_taken(evidence: &SimEvidence, first: &ObservedEffect, second: &ObservedEffect) -> bool {
     let appends = evidence.facts.executed.iter().filter(|append| append.run == first.run);
     let mut between = appends.filter(|append| first.order < append.order && append.order < second.order);
     between.any(|append| {
@@ -116,11 +116,11 @@ fn was_taken(evidence: &Evidence, first: &ObservedEffect, second: &ObservedEffec
 }
 
 /// Counts the effects that began although their completion was in the log.
-pub fn late_effects(evidence: &Evidence) -> u64 {
+pub fn late_effects(evidence: &SimEvidence) -> u64 {
     again(evidence).len() as u64
 }
 
-fn again(evidence: &Evidence) -> Vec<&ObservedEffect> {
+fn again(evidence: &SimEvidence) -> Vec<&ObservedEffect> {
     let mut completed: BTreeMap<String, u64> = BTreeMap::new();
     for append in &evidence.facts.executed {
         let Some(log) = evidence.logs.get(&append.run) else { continue };
@@ -142,7 +142,7 @@ fn describe_repeat(seen: &ObservedEffect) -> String {
 }
 
 /// I9: nodes write nothing while there is nothing to do.
-pub fn i09_sweep_idempotent(evidence: &Evidence) -> Vec<Violation> {
+pub fn i09_sweep_idempotent(evidence: &SimEvidence) -> Vec<Violation> {
     let writes = evidence.quiet_writes;
     if writes == 0 || !evidence.unsettled.is_empty() {
         return Vec::new();
@@ -151,13 +151,13 @@ pub fn i09_sweep_idempotent(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// I9 for loops: no engine calls its store endlessly.
-pub fn i09_no_endless_loop(evidence: &Evidence) -> Vec<Violation> {
+pub fn i09_no_endless_loop(evidence: &SimEvidence) -> Vec<Violation> {
     evidence.facts.call_loops.iter().map(|call_loop| Violation::new("I9", call_loop)).collect()
 }
 
 /// I10: recoveries are counted at the claim, reset only by progress, and never exceed the number of dead nodes; a run
 /// that only waits counts none. In seeds with crash loops, P1 stops the poisonous run soon, and no other run.
-pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
+pub fn i10_bounded_recovery(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = blames(evidence);
     for (run, log) in &evidence.logs {
         let mut attempt = 0;
@@ -239,7 +239,7 @@ fn most(claim: Option<&Event>, before: Option<Summary>) -> u32 {
 const STRIKES_MAX: usize = 8;
 
 /// Checks that P1 stopped the poisonous run and no other.
-fn blames(evidence: &Evidence) -> Vec<Violation> {
+fn blames(evidence: &SimEvidence) -> Vec<Violation> {
     let stopped = |log: &Log| {
         log.events
             .iter()
@@ -265,7 +265,7 @@ fn blames(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// I15: after the end of the faults, every run ends within the bound, and none is parked.
-pub fn i15_liveness(evidence: &Evidence) -> Vec<Violation> {
+pub fn i15_liveness(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, status) in &evidence.unsettled {
         found.push(Violation::new("I15", format!("{run} is still {status} long after the last fault")));

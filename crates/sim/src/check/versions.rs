@@ -3,11 +3,11 @@
 use goldseam_core::Event;
 use goldseam_core::version::UNDECIDED;
 
-use super::{Evidence, Violation};
+use super::{SimEvidence, Violation};
 
 /// I22: only nodes with the version of a run execute it, and no run is parked or moved to another version because of
 /// its version. Deploys in the simulation are shorter than the grace period of rule E2.
-pub fn i22_versions(evidence: &Evidence) -> Vec<Violation> {
+pub fn i22_versions(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut version = UNDECIDED;

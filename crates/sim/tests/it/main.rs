@@ -11,6 +11,6 @@ mod pace;
 mod seeds;
 
 /// Opens the store at a URL.
-fn open(url: &str) -> goldseam_sim::nth::Opening<'_> {
+fn open(url: &str) -> goldseam_sim::nth::OpeningStore<'_> {
     Box::pin(goldseam::open_store(url))
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use goldseam_sim::nth::{Backend, Case, FAULTS, run_case};
+use goldseam_sim::nth::{Backend, FAULTS, FaultCase, run_case};
 use goldseam_sim::scenario::find;
-use goldseam_store::faulty::Fault;
+use goldseam_store::faulty::CallFault;
 
 /// Number of cases in parallel: most of their time they wait.
 const PARALLEL: u64 = 12;
@@ -27,9 +27,9 @@ struct Target {
 }
 
 /// Runs a scenario with one fault; returns the number of calls.
-async fn one(target: Target, scenario: &'static str, number: u64, fault: Fault) -> u64 {
+async fn one(target: Target, scenario: &'static str, number: u64, fault: CallFault) -> u64 {
     let store = (target.fresh)();
-    let case = Case { scenario: find(scenario).unwrap(), number, fault, late_max: 0 };
+    let case = FaultCase { scenario: find(scenario).unwrap(), number, fault, late_max: 0 };
     let verdict = run_case(Backend::Real(&store.url(), crate::open), case).await.unwrap();
     assert!(verdict.violations.is_empty(), "{scenario}, call {number}, {fault:?}: {:#?}", verdict.violations);
     verdict.calls
@@ -37,7 +37,7 @@ async fn one(target: Target, scenario: &'static str, number: u64, fault: Fault) 
 
 /// Runs the cases from call `first` on, until the fault comes after the last call; returns the last call that failed,
 /// and the number of cases.
-async fn every(target: Target, scenario: &'static str, first: u64, fault: Fault) -> (u64, u64) {
+async fn every(target: Target, scenario: &'static str, first: u64, fault: CallFault) -> (u64, u64) {
     let next = Arc::new(AtomicU64::new(first));
     let last = Arc::new(AtomicU64::new(u64::MAX));
     let met = Arc::new(AtomicU64::new(0));
@@ -67,7 +67,7 @@ async fn every(target: Target, scenario: &'static str, first: u64, fault: Fault)
 
 async fn all(target: Target, scenario: &'static str) {
     // On a busy machine the calm pass takes longer, so it beats and polls more often: that says nothing of the run.
-    let calm = one(target, scenario, u64::MAX, Fault::FailBefore).await.min(CALLS_OF_RUN_MAX);
+    let calm = one(target, scenario, u64::MAX, CallFault::FailBefore).await.min(CALLS_OF_RUN_MAX);
     for (first, fault) in (1..).zip(FAULTS) {
         let first = if target.step == 1 { 1 } else { first };
         let (last, met) = every(target, scenario, first, fault).await;

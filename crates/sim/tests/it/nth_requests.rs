@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use goldseam_fake_s3::{FakeS3, Fault, Request};
-use goldseam_sim::nth::{Backend, Case, run_case};
+use goldseam_fake_s3::{FakeS3, RequestFault, S3Request};
+use goldseam_sim::nth::{Backend, FaultCase, run_case};
 use goldseam_sim::scenario::find;
 use tokio::sync::Notify;
 
@@ -64,17 +64,17 @@ impl Wrong {
         }
     }
 
-    fn fault(self) -> Fault {
+    fn fault(self) -> RequestFault {
         match self {
-            Self::Internal => Fault::internal(),
-            Self::InternalAfter => Fault::internal().after_commit(),
-            Self::Dropped | Self::Cut => Fault::dropped(),
-            Self::DroppedAfter => Fault::dropped().after_commit(),
-            Self::SlowDown => Fault::slow_down(),
-            Self::Conflict => Fault::conflict(),
-            Self::Twice => Fault::twice(),
-            Self::Slow => Fault::delayed(SLOW),
-            Self::Late => Fault::delayed(TOO_LATE),
+            Self::Internal => RequestFault::internal(),
+            Self::InternalAfter => RequestFault::internal().after_commit(),
+            Self::Dropped | Self::Cut => RequestFault::dropped(),
+            Self::DroppedAfter => RequestFault::dropped().after_commit(),
+            Self::SlowDown => RequestFault::slow_down(),
+            Self::Conflict => RequestFault::conflict(),
+            Self::Twice => RequestFault::twice(),
+            Self::Slow => RequestFault::delayed(SLOW),
+            Self::Late => RequestFault::delayed(TOO_LATE),
         }
     }
 }
@@ -108,7 +108,7 @@ impl Server {
         });
         let counted = count.clone();
         let mut opened = false;
-        fake.script(move |request: &Request| {
+        fake.script(move |request: &S3Request| {
             // A node that cannot open its store does not start; other tests cover that.
             opened |= request.key.contains("/node/");
             if matches!(point.wrong, Wrong::Cut | Wrong::Late) && !opened {
@@ -136,7 +136,8 @@ impl Server {
 async fn one(scenario: &'static str, point: FaultPoint) -> u64 {
     let server = Server::with(point);
     let late_max = point.wrong.late_max();
-    let case = Case { scenario: find(scenario).unwrap(), number: u64::MAX, fault: STORE_IS_GOOD, late_max };
+    let case =
+        FaultCase { scenario: find(scenario).unwrap(), number: u64::MAX, fault: STORE_IS_GOOD, late_max };
     let verdict = run_case(Backend::Real(&server.url(), crate::open), case).await;
     let verdict = verdict.unwrap_or_else(|error| panic!("{scenario}, {point:?}: {error}"));
     assert!(verdict.violations.is_empty(), "{scenario}, {point:?}: {:#?}", verdict.violations);
@@ -144,7 +145,7 @@ async fn one(scenario: &'static str, point: FaultPoint) -> u64 {
 }
 
 /// Never injected: no scenario has `u64::MAX` calls.
-const STORE_IS_GOOD: goldseam_store::faulty::Fault = goldseam_store::faulty::Fault::FailBefore;
+const STORE_IS_GOOD: goldseam_store::faulty::CallFault = goldseam_store::faulty::CallFault::FailBefore;
 
 /// Injects a fault into every `step`th request from `first` on; returns the number of cases.
 async fn every(scenario: &'static str, first: u64, step: u64, wrong: Wrong) -> u64 {

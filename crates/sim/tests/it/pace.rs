@@ -6,8 +6,8 @@ use std::time::Duration;
 use goldseam_core::{Limits, Payload, RunId, Status};
 use goldseam_engine::{Builder, Client, Config, Context, Engine, Seeded};
 use goldseam_sim::clock::{SimClock, TrueTime};
-use goldseam_store::faulty::{Op, Plan};
-use goldseam_store::{FaultyStore, MemoryStore, Pace, Store};
+use goldseam_store::faulty::{FaultPlan, StoreMethod};
+use goldseam_store::{FaultyStore, MemoryStore, Store, StorePace};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -18,13 +18,13 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn at(pace: Pace) -> Self {
+    fn at(pace: StorePace) -> Self {
         let time = TrueTime::begin();
         Self { memory: Arc::new(MemoryStore::new(time.store_clock()).at_pace(pace)), time }
     }
 
     fn link(&self) -> Arc<FaultyStore> {
-        Arc::new(FaultyStore::new(self.memory.clone(), Plan::pass()))
+        Arc::new(FaultyStore::new(self.memory.clone(), FaultPlan::pass()))
     }
 
     fn builder(&self, link: &Arc<FaultyStore>, seed: u64) -> Builder {
@@ -41,9 +41,9 @@ impl Fixture {
 
 /// Returns the number of requests of a call on an idle object store: waiting for changes shares the list of the
 /// queue, and every response contains the server's time.
-fn requests(op: Op) -> u64 {
+fn requests(op: StoreMethod) -> u64 {
     match op {
-        Op::Changed | Op::Now => 0,
+        StoreMethod::Changed | StoreMethod::Now => 0,
         _ => 1,
     }
 }
@@ -72,7 +72,7 @@ fn id(name: &str) -> RunId {
 
 #[tokio::test(start_paused = true)]
 async fn idle_engine_makes_fewer_than_two_requests_per_second() {
-    let fixture = Fixture::at(Pace::remote(Duration::from_millis(50)));
+    let fixture = Fixture::at(StorePace::remote(Duration::from_millis(50)));
     let link = fixture.link();
     let engine = fixture.builder(&link, 1).workflow("nap", nap).start().await.unwrap();
     engine.start("nap", "sleeper", &()).await.unwrap();
@@ -88,7 +88,7 @@ async fn idle_engine_makes_fewer_than_two_requests_per_second() {
 
 #[tokio::test(start_paused = true)]
 async fn idle_engine_polls_a_fast_store_a_few_times_per_second() {
-    let fixture = Fixture::at(Pace::default());
+    let fixture = Fixture::at(StorePace::default());
     let link = fixture.link();
     let engine = fixture.builder(&link, 1).start().await.unwrap();
     tokio::time::sleep(30 * SECOND).await;
@@ -102,28 +102,28 @@ async fn idle_engine_polls_a_fast_store_a_few_times_per_second() {
 
 #[tokio::test(start_paused = true)]
 async fn no_call_is_made_more_often_than_the_pace_allows() {
-    let pace = Pace::remote(Duration::ZERO);
+    let pace = StorePace::remote(Duration::ZERO);
     let fixture = Fixture::at(pace);
     let link = fixture.link();
     let engine = fixture.builder(&link, 1).workflow("nap", nap).start().await.unwrap();
     tokio::time::sleep(30 * SECOND).await;
     let begun = link.calls().len();
     tokio::time::sleep(600 * SECOND).await;
-    let count = |op: Op| link.calls()[begun..].iter().filter(|call| call.op == op).count() as u64;
+    let count = |op: StoreMethod| link.calls()[begun..].iter().filter(|call| call.op == op).count() as u64;
     let most = |every: Duration| 600 / every.as_secs() + 1;
-    assert!(count(Op::Beat) <= most(pace.beat));
-    assert!(count(Op::Claim) <= most(pace.poll));
-    assert!(count(Op::Locks) <= 2 * most(pace.claim_watch));
-    assert!(count(Op::Rowless) <= most(pace.sweep));
-    assert!(count(Op::Runs) <= 2 * most(pace.sweep));
+    assert!(count(StoreMethod::Beat) <= most(pace.beat));
+    assert!(count(StoreMethod::Claim) <= most(pace.poll));
+    assert!(count(StoreMethod::Locks) <= 2 * most(pace.claim_watch));
+    assert!(count(StoreMethod::Rowless) <= most(pace.sweep));
+    assert!(count(StoreMethod::Runs) <= 2 * most(pace.sweep));
     let rounds = most(pace.claim_watch) + most(pace.monitor) + most(pace.sweep) + most(pace.reconcile);
-    assert!(count(Op::Nodes) <= most(pace.watch) + rounds);
+    assert!(count(StoreMethod::Nodes) <= most(pace.watch) + rounds);
     engine.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn silent_node_is_taken_over_but_a_slow_one_is_not() {
-    let fixture = Fixture::at(Pace::remote(Duration::from_millis(100)));
+    let fixture = Fixture::at(StorePace::remote(Duration::from_millis(100)));
     let first_link = fixture.link();
     let second_link = fixture.link();
     let first = fixture.builder(&first_link, 1).workflow("work", work).start().await.unwrap();
@@ -136,7 +136,7 @@ async fn silent_node_is_taken_over_but_a_slow_one_is_not() {
     assert_eq!(owner().await.as_ref(), Some(first.node_id()), "the owner beats and keeps the run");
     first_link.crash();
     first.crash();
-    let silence = Pace::remote(Duration::from_millis(100)).silence_max;
+    let silence = StorePace::remote(Duration::from_millis(100)).silence_max;
     tokio::time::sleep(silence - 4 * SECOND).await;
     assert_ne!(owner().await.as_ref(), Some(second.node_id()), "the owner may still live");
     // One poll notices the last beat, and another one the silence.
@@ -160,7 +160,7 @@ async fn steps(ctx: Context, (): ()) -> goldseam_engine::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn node_trusts_its_claim_by_the_pace_not_by_its_config() {
-    let fixture = Fixture::at(Pace::remote(Duration::from_millis(100)));
+    let fixture = Fixture::at(StorePace::remote(Duration::from_millis(100)));
     let link = fixture.link();
     let hasty = Config {
         beat: Duration::from_millis(100),
@@ -173,14 +173,14 @@ async fn node_trusts_its_claim_by_the_pace_not_by_its_config() {
     let begun = link.calls().len();
     engine.start("steps", "a", &()).await.unwrap().result::<()>().await.unwrap();
     // A node that does not trust its claim reads the head before every step.
-    let heads = link.calls()[begun..].iter().filter(|call| call.op == Op::Head).count();
+    let heads = link.calls()[begun..].iter().filter(|call| call.op == StoreMethod::Head).count();
     assert!(heads <= 2, "{heads} reads of the head");
     engine.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_client_reads_the_head_once() {
-    let fixture = Fixture::at(Pace::remote(Duration::from_millis(50)));
+    let fixture = Fixture::at(StorePace::remote(Duration::from_millis(50)));
     let link = fixture.link();
     let other = fixture.link();
     let engine = fixture.builder(&link, 1).workflow("work", work).start().await.unwrap();
@@ -191,27 +191,27 @@ async fn waiting_client_reads_the_head_once() {
     assert_eq!(run.result::<u32>().await.unwrap(), 1);
     let seconds = (fixture.time.elapsed() - from).as_secs();
     let calls = other.calls()[begun..].to_vec();
-    let count = |op: Op| calls.iter().filter(|call| call.op == op).count() as u64;
+    let count = |op: StoreMethod| calls.iter().filter(|call| call.op == op).count() as u64;
     assert!(seconds >= 300, "{seconds} s");
-    assert!(count(Op::Head) <= 4, "{} reads of the head", count(Op::Head));
-    assert!(count(Op::Read) <= 2 * (seconds + 2), "{} reads of the log", count(Op::Read));
+    assert!(count(StoreMethod::Head) <= 4, "{} reads of the head", count(StoreMethod::Head));
+    assert!(count(StoreMethod::Read) <= 2 * (seconds + 2), "{} reads of the log", count(StoreMethod::Read));
     assert_eq!(engine.client().get(&id("a")).await.unwrap().status, Status::Completed);
     engine.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn store_without_a_pace_is_polled_as_configured() {
-    let fixture = Fixture::at(Pace::default());
+    let fixture = Fixture::at(StorePace::default());
     let link = fixture.link();
     let engine = fixture.builder(&link, 1).workflow("nap", nap).start().await.unwrap();
     let other = fixture.builder(&fixture.link(), 2).workflow("nap", nap).start().await.unwrap();
-    let polls = || link.calls().iter().filter(|call| call.op == Op::Nodes).count();
+    let polls = || link.calls().iter().filter(|call| call.op == StoreMethod::Nodes).count();
     tokio::time::sleep(10 * SECOND).await;
     let before = polls();
     tokio::time::sleep(10 * SECOND).await;
     let nodes = polls() - before;
     assert!(nodes >= 90, "{nodes} polls of the nodes in ten seconds");
     other.shutdown().await;
-    assert_eq!(link.pace(), Pace::default());
+    assert_eq!(link.pace(), StorePace::default());
     engine.shutdown().await;
 }

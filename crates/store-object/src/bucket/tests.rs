@@ -5,18 +5,20 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use goldseam_fake_s3::{Clock, FakeS3, Fault, Gate, Listing, Match, Op, Refusal};
+use goldseam_fake_s3::{
+    ErrorReply, FakeS3, Listing, Match, RequestFault, RequestGate, RequestKind, ServerClock,
+};
 use goldseam_store::StoreError;
 
-use super::{Bucket, Put, PutCondition, Tag};
-use crate::clock::StoreClock;
+use super::{BucketPrefix, ObjectTag, Put, PutCondition};
+use crate::clock::BucketClock;
 use crate::connect::connect;
 use crate::request_counter::RequestCounter;
 
 struct Setup {
     fake: FakeS3,
-    bucket: Bucket,
-    clock: Arc<StoreClock>,
+    bucket: BucketPrefix,
+    clock: Arc<BucketClock>,
     counter: Arc<RequestCounter>,
 }
 
@@ -25,7 +27,7 @@ fn setup(call_timeout: Duration) -> Setup {
     let fake = FakeS3::start().unwrap();
     let mut options = crate::url::parse(&fake.url("p")).unwrap();
     options.call_timeout = call_timeout;
-    let clock = Arc::new(StoreClock::new(None));
+    let clock = Arc::new(BucketClock::new(None));
     let counter = Arc::new(RequestCounter::default());
     let bucket = connect(&options, Arc::clone(&clock), Arc::clone(&counter)).unwrap();
     Setup { fake, bucket, clock, counter }
@@ -40,15 +42,15 @@ impl Setup {
         self.fake.objects().get(&format!("p/{key}")).cloned()
     }
 
-    fn fail_put(&self, number: u64, fault: Fault) {
-        self.fake.fail(Match::any().op(Op::Put).nth(number), fault);
+    fn fail_put(&self, number: u64, fault: RequestFault) {
+        self.fake.fail(Match::any().op(RequestKind::Put).nth(number), fault);
     }
 
     async fn create(&self, body: &'static str) -> Result<Put, StoreError> {
         self.bucket.put_if("k", Bytes::from_static(body.as_bytes()), PutCondition::Absent).await
     }
 
-    async fn made(&self) -> Tag {
+    async fn made(&self) -> ObjectTag {
         let Put::Done(tag) = self.create("first").await.unwrap() else { panic!("it was there") };
         tag
     }
@@ -63,18 +65,18 @@ fn is_unknown(put: &Result<Put, StoreError>) -> bool {
 }
 
 /// All failures after which it is unknown whether a request was done.
-fn losses() -> [Fault; 4] {
-    let gateway = Fault::refused(Refusal::new(503, ""));
-    [Fault::internal(), gateway, Fault::dropped(), Fault::unanswered()]
+fn losses() -> [RequestFault; 4] {
+    let gateway = RequestFault::refused(ErrorReply::new(503, ""));
+    [RequestFault::internal(), gateway, RequestFault::dropped(), RequestFault::unanswered()]
 }
 
 /// apache/arrow-rs-object-store#852, apache/opendal#6741, apache/arrow-rs#4777: 409 on a create was taken for "exists".
 #[tokio::test]
 async fn s3_409_is_retry() {
     let setup = patient();
-    setup.fail_put(1, Fault::conflict());
+    setup.fail_put(1, RequestFault::conflict());
     let tag = setup.made().await;
-    setup.fail_put(1, Fault::conflict());
+    setup.fail_put(1, RequestFault::conflict());
     let put = setup.bucket.put_if("k", "second".into(), PutCondition::Unchanged(tag)).await;
     assert!(is_done(&put), "{put:?}");
     assert_eq!(setup.stored("k").unwrap(), "second");
@@ -115,7 +117,7 @@ async fn retries_a_write_that_was_not_done() {
 #[tokio::test]
 async fn a_write_delivered_twice_is_done_once() {
     let setup = patient();
-    setup.fail_put(1, Fault::twice());
+    setup.fail_put(1, RequestFault::twice());
     assert!(is_done(&setup.create("mine").await));
 }
 
@@ -126,7 +128,7 @@ async fn s3_if_match_missing() {
     let tag = setup.made().await;
     let update = || setup.bucket.put_if("missing", "x".into(), PutCondition::Unchanged(tag.clone()));
     assert!(matches!(update().await, Ok(Put::Lost(None))));
-    setup.fail_put(1, Fault::refused(Refusal::new(412, "PreconditionFailed")));
+    setup.fail_put(1, RequestFault::refused(ErrorReply::new(412, "PreconditionFailed")));
     assert!(matches!(update().await, Ok(Put::Lost(None))));
     assert_eq!(setup.stored("missing"), None);
 }
@@ -145,10 +147,10 @@ async fn a_stale_update_loses_to_the_stored_object() {
 #[tokio::test]
 async fn retries_an_overloaded_server_and_reports_busy() {
     let setup = patient();
-    setup.fake.fail(Match::any().first(2), Fault::slow_down());
+    setup.fake.fail(Match::any().first(2), RequestFault::slow_down());
     assert!(is_done(&setup.create("mine").await));
     setup.fake.clear_faults();
-    setup.fake.fail(Match::any(), Fault::slow_down());
+    setup.fake.fail(Match::any(), RequestFault::slow_down());
     let put = setup.bucket.put_if("other", "x".into(), PutCondition::Absent).await;
     assert!(matches!(put, Err(StoreError::Busy { .. })), "{put:?}");
     assert!(matches!(setup.bucket.get("k").await, Err(StoreError::Busy { .. })));
@@ -157,13 +159,13 @@ async fn retries_an_overloaded_server_and_reports_busy() {
 /// netlify/primitives#741: a 503 to a conditional write was reported as done.
 #[tokio::test]
 async fn s3_non_412_is_error() {
-    let refused = |status, code| Fault::refused(Refusal::new(status, code));
+    let refused = |status, code| RequestFault::refused(ErrorReply::new(status, code));
     let faults = [
-        Fault::denied(),
-        Fault::no_bucket(),
-        Fault::internal(),
-        Fault::slow_down(),
-        Fault::conflict(),
+        RequestFault::denied(),
+        RequestFault::no_bucket(),
+        RequestFault::internal(),
+        RequestFault::slow_down(),
+        RequestFault::conflict(),
         refused(503, ""),
         refused(400, "BadDigest"),
     ];
@@ -172,7 +174,7 @@ async fn s3_non_412_is_error() {
         tries.spawn(async move {
             let setup = setup(Duration::from_millis(500));
             let tag = setup.made().await;
-            setup.fake.fail(Match::any().op(Op::Put), fault.clone());
+            setup.fake.fail(Match::any().op(RequestKind::Put), fault.clone());
             for (key, when) in [("k", PutCondition::Unchanged(tag)), ("other", PutCondition::Absent)] {
                 let put = setup.bucket.put_if(key, "second".into(), when).await;
                 assert!(put.is_err(), "{fault:?} {key} {put:?}");
@@ -186,24 +188,24 @@ async fn s3_non_412_is_error() {
 #[tokio::test]
 async fn a_write_that_may_be_done_is_never_busy_or_refused() {
     let setup = patient();
-    setup.fake.fail(Match::any().op(Op::Put), Fault::internal());
+    setup.fake.fail(Match::any().op(RequestKind::Put), RequestFault::internal());
     let put = setup.create("mine").await;
     assert!(is_unknown(&put), "{put:?}");
     // The keys lose their permission after an attempt that may have been done.
     setup.fake.clear_faults();
-    setup.fail_put(1, Fault::internal());
-    setup.fail_put(2, Fault::denied());
+    setup.fail_put(1, RequestFault::internal());
+    setup.fail_put(2, RequestFault::denied());
     let put = setup.create("mine").await;
     assert!(is_unknown(&put), "{put:?}");
     // The write was done, and can still be read.
     setup.fake.clear_faults();
-    setup.fail_put(1, Fault::internal().after_commit());
-    setup.fail_put(2, Fault::denied());
+    setup.fail_put(1, RequestFault::internal().after_commit());
+    setup.fail_put(2, RequestFault::denied());
     assert!(is_done(&setup.create("mine").await));
 }
 
 /// A write is done, its response is lost, and another writer writes before it is sent again.
-async fn overtaken(when: impl FnOnce(Tag) -> PutCondition) -> Result<Put, StoreError> {
+async fn overtaken(when: impl FnOnce(ObjectTag) -> PutCondition) -> Result<Put, StoreError> {
     let setup = Arc::new(patient());
     let tag = setup.made().await;
     let when = when(tag);
@@ -211,13 +213,14 @@ async fn overtaken(when: impl FnOnce(Tag) -> PutCondition) -> Result<Put, StoreE
         setup.fake.delete_raw("p/k");
     }
     setup.fake.forget_log();
-    let gate = Gate::closed();
-    setup.fail_put(1, Fault::internal().after_commit());
-    setup.fail_put(2, Fault::held(&gate));
+    let gate = RequestGate::closed();
+    setup.fail_put(1, RequestFault::internal().after_commit());
+    setup.fail_put(2, RequestFault::held(&gate));
     let other = Arc::clone(&setup);
     let writer = tokio::task::spawn_blocking(move || {
-        let puts =
-            |log: &[goldseam_fake_s3::Logged]| log.iter().filter(|one| one.request.op == Op::Put).count();
+        let puts = |log: &[goldseam_fake_s3::Logged]| {
+            log.iter().filter(|one| one.request.op == RequestKind::Put).count()
+        };
         assert!(other.fake.wait_for_log(|log| puts(log) == 2));
         other.fake.put_raw("p/k", "theirs");
         gate.open();
@@ -240,7 +243,7 @@ async fn a_write_that_may_be_overwritten_is_unknown() {
 async fn an_unreachable_server_is_busy() {
     let url = "s3://bucket/p?endpoint=http://127.0.0.1:1&region=r&access_key_id=a&secret_access_key=b";
     let options = crate::url::parse(url).unwrap();
-    let bucket = connect(&options, Arc::new(StoreClock::new(None)), Arc::default()).unwrap();
+    let bucket = connect(&options, Arc::new(BucketClock::new(None)), Arc::default()).unwrap();
     let put = bucket.put_if("k", "x".into(), PutCondition::Absent).await;
     let Err(StoreError::Busy { source, .. }) = put else { panic!("{put:?}") };
     assert!(source.to_string().contains("refused"), "{source}");
@@ -257,7 +260,7 @@ async fn counts_every_page_of_a_list() {
     let listed = setup.bucket.list("f/", None, usize::MAX).await.unwrap();
     assert_eq!(listed.len(), 10);
     assert_eq!(setup.counter.counts().lists, 4);
-    assert_eq!(setup.fake.counts().get(&Op::List), Some(&4));
+    assert_eq!(setup.fake.counts().get(&RequestKind::List), Some(&4));
     let behind = setup.bucket.list("f/", Some("f/7"), usize::MAX).await.unwrap();
     assert_eq!(behind.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(), ["f/8", "f/9"]);
 }
@@ -267,7 +270,7 @@ async fn takes_the_time_from_the_server() {
     let setup = patient();
     assert!(!setup.clock.is_set());
     // In 2001.
-    setup.fake.set_clock(Clock::Stopped { at: 1_000_000_000_500 });
+    setup.fake.set_clock(ServerClock::Stopped { at: 1_000_000_000_500 });
     setup.bucket.get("k").await.unwrap();
     let now = setup.clock.now().0;
     assert!((1_000_000_000_000..1_000_000_030_000).contains(&now), "{now}");

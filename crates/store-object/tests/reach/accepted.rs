@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use goldseam_store::check::{Fact, Migrated};
 use goldseam_store_object::url::parse;
 use goldseam_store_object::{check, migrate};
-use goldseam_testbed::s3::{Bucket, READER};
+use goldseam_testbed::s3::{READER, TestBucket};
 use goldseam_testbed::{moto, seaweedfs};
 
 use crate::support::{keys, prefix, put};
@@ -15,7 +15,7 @@ fn fact(facts: &[(&'static str, Fact)], name: &str) -> String {
     facts.iter().find(|(known, _)| *known == name).map(|(_, fact)| fact.to_string()).unwrap_or_default()
 }
 
-async fn creates_one_sound_store(bucket: &Bucket) {
+async fn creates_one_sound_store(bucket: &TestBucket) {
     let prefix = prefix();
     let options = parse(&bucket.url(&prefix)).unwrap();
     // A check of an empty prefix leaves it empty.
@@ -93,7 +93,7 @@ async fn a_versioned_bucket_is_usable() {
 }
 
 /// Enables versioning; moto needs no signature.
-fn keep_versions(bucket: &Bucket) {
+fn keep_versions(bucket: &TestBucket) {
     let host = bucket.endpoint.strip_prefix("http://").unwrap();
     let body = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
     let mut stream = TcpStream::connect(host).unwrap();

@@ -2,7 +2,7 @@
 
 use goldseam_core::{RunId, Seq};
 use goldseam_fake_s3::FakeS3;
-use goldseam_store::check::Report;
+use goldseam_store::check::StoreReport;
 use goldseam_store::{Append, Store};
 use goldseam_store_object::url::parse;
 use goldseam_store_object::{BucketStore, check};
@@ -23,7 +23,7 @@ fn batch(number: u32) -> String {
     format!("p/workflow/r/log/{number:010}")
 }
 
-async fn checked(fake: &FakeS3) -> Report {
+async fn checked(fake: &FakeS3) -> StoreReport {
     check(parse(&fake.url("p")).unwrap()).await.unwrap()
 }
 

@@ -6,18 +6,20 @@ use std::time::Duration;
 use goldseam_conformance::deadline::calls_that_hang;
 use goldseam_core::task::NewTask;
 use goldseam_core::{Millis, Payload, QueueName, TaskId};
-use goldseam_fake_s3::{Conditions, FakeS3, Fault, Gate, Logged, Match, Op, Refusal};
+use goldseam_fake_s3::{
+    Conditions, ErrorReply, FakeS3, Logged, Match, RequestFault, RequestGate, RequestKind,
+};
 use goldseam_store::{Expect, Store, Written};
 use goldseam_store_object::url::parse;
-use goldseam_store_object::{BucketStore, Options, check, migrate};
+use goldseam_store_object::{BucketOptions, BucketStore, check, migrate};
 
 use crate::support::{code, shown};
 
-fn at(fake: &FakeS3) -> Options {
+fn at(fake: &FakeS3) -> BucketOptions {
     parse(&fake.url("p")).unwrap()
 }
 
-async fn refusal(fake: &FakeS3, fault: Fault) -> String {
+async fn refusal(fake: &FakeS3, fault: RequestFault) -> String {
     fake.clear_faults();
     fake.fail(Match::any(), fault);
     shown(migrate(at(fake)).await, &fake.endpoint(), "none")
@@ -26,16 +28,16 @@ async fn refusal(fake: &FakeS3, fault: Fault) -> String {
 #[tokio::test]
 async fn every_refusal_of_a_server_has_a_code_and_a_hint() {
     let fake = FakeS3::start().unwrap();
-    let refused = |status, code| Fault::refused(Refusal::new(status, code));
-    insta::assert_snapshot!(refusal(&fake, Fault::skewed()).await, @r#"
+    let refused = |status, code| RequestFault::refused(ErrorReply::new(status, code));
+    insta::assert_snapshot!(refusal(&fake, RequestFault::skewed()).await, @r#"
     GS0221: this machine's clock is too far from the server's, while reading an object: 403 RequestTimeTooSkewed RequestTimeTooSkewed
     hint: correct this machine's clock, for example with NTP
     "#);
-    insta::assert_snapshot!(refusal(&fake, Fault::denied()).await, @r#"
+    insta::assert_snapshot!(refusal(&fake, RequestFault::denied()).await, @r#"
     GS0219: these access keys lack a permission in the bucket, while reading an object: 403 AccessDenied AccessDenied
     hint: allow s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket
     "#);
-    insta::assert_snapshot!(refusal(&fake, Fault::no_bucket()).await, @r#"
+    insta::assert_snapshot!(refusal(&fake, RequestFault::no_bucket()).await, @r#"
     GS0218: the bucket does not exist, while reading an object: 404 NoSuchBucket NoSuchBucket
     hint: create it, or check bucket, endpoint and region in the URL
     "#);
@@ -55,7 +57,7 @@ async fn every_refusal_of_a_server_has_a_code_and_a_hint() {
     GS0223: the server's response is not valid S3, while reading an object: 418
     hint: check endpoint in the URL: it must be the address of an S3 service
     "#);
-    insta::assert_snapshot!(refusal(&fake, Fault::slow_down()).await, @r#"
+    insta::assert_snapshot!(refusal(&fake, RequestFault::slow_down()).await, @r#"
     GS0205: the server of "p" in bucket "goldseam" at SERVER is overloaded: 503 SlowDown SlowDown
     hint: try again later; nothing was changed
     "#);
@@ -65,7 +67,7 @@ async fn every_refusal_of_a_server_has_a_code_and_a_hint() {
 #[tokio::test]
 async fn opening_at_a_silent_server_times_out() {
     let fake = FakeS3::start().unwrap();
-    fake.fail(Match::any(), Fault::unanswered());
+    fake.fail(Match::any(), RequestFault::unanswered());
     let mut options = at(&fake);
     options.call_timeout = Duration::from_secs(1);
     assert_eq!(code(migrate(options).await), "GS0205");
@@ -78,7 +80,7 @@ async fn every_store_call_has_deadline() {
     let mut options = at(&fake);
     options.call_timeout = Duration::from_millis(300);
     let store = BucketStore::open(options).await.unwrap();
-    fake.fail(Match::any(), Fault::unanswered());
+    fake.fail(Match::any(), RequestFault::unanswered());
     let hanging = calls_that_hang(Arc::new(store), Duration::from_secs(20)).await;
     assert!(hanging.is_empty(), "{hanging:?}");
 }
@@ -102,14 +104,14 @@ async fn detects_conditions_that_fail_in_a_race() {
 
 #[tokio::test]
 async fn opening_survives_transient_faults() {
-    let refused = |status, code| Fault::refused(Refusal::new(status, code));
+    let refused = |status, code| RequestFault::refused(ErrorReply::new(status, code));
     for number in 1..=14 {
         for fault in [
-            Fault::internal(),
-            Fault::internal().after_commit(),
-            Fault::slow_down(),
-            Fault::dropped(),
-            Fault::dropped().after_commit(),
+            RequestFault::internal(),
+            RequestFault::internal().after_commit(),
+            RequestFault::slow_down(),
+            RequestFault::dropped(),
+            RequestFault::dropped().after_commit(),
             refused(503, ""),
         ] {
             let fake = FakeS3::start().unwrap();
@@ -126,11 +128,11 @@ async fn opening_survives_transient_faults() {
 async fn a_probe_removes_leftovers_of_earlier_probes() {
     let fake = FakeS3::start().unwrap();
     // The machine dies in the middle of a probe, and the server's clock advances.
-    fake.fail(Match::any().op(Op::Delete), Fault::denied());
+    fake.fail(Match::any().op(RequestKind::Delete), RequestFault::denied());
     migrate(at(&fake)).await.unwrap();
     assert_eq!(fake.objects().len(), 2);
     fake.clear_faults();
-    fake.set_clock(goldseam_fake_s3::Clock::Running { ahead: 3_600_000 });
+    fake.set_clock(goldseam_fake_s3::ServerClock::Running { ahead: 3_600_000 });
     migrate(at(&fake)).await.unwrap();
     let keys: Vec<_> = fake.objects().into_keys().collect();
     assert_eq!(keys, ["p/goldseam.json"]);
@@ -158,7 +160,7 @@ async fn opening_for_reads_skips_a_recent_probe() {
     BucketStore::open_current(at(&fake)).await.unwrap();
     assert_eq!(fake.log().len(), 1, "{:?}", fake.log());
     // Two days later, by keys that may write and by keys that may not.
-    fake.set_clock(goldseam_fake_s3::Clock::Running { ahead: 2 * 24 * 3_600_000 });
+    fake.set_clock(goldseam_fake_s3::ServerClock::Running { ahead: 2 * 24 * 3_600_000 });
     fake.set_read_only(true);
     BucketStore::open_current(at(&fake)).await.unwrap();
     fake.set_read_only(false);
@@ -191,8 +193,8 @@ async fn a_task_that_another_process_finished_counts_as_written() {
         };
         new.into_task(Millis(0))
     };
-    let gate = Gate::closed();
-    fake.fail(Match::any().op(Op::Put).key("first").nth(1), Fault::held(&gate));
+    let gate = RequestGate::closed();
+    fake.fail(Match::any().op(RequestKind::Put).key("first").nth(1), RequestFault::held(&gate));
     let first = tokio::spawn(async move { slow.put_task(keyed("first"), Expect::Absent).await });
     let holds = |log: &[Logged]| log.iter().any(|logged| logged.request.key.contains("key/"));
     assert!(tokio::task::block_in_place(|| fake.wait_for_log(holds)));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures_util::TryStreamExt;
 use goldseam_store::StoreError;
-use goldseam_testbed::s3::Bucket;
+use goldseam_testbed::s3::TestBucket;
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -17,7 +17,7 @@ pub(crate) fn prefix() -> String {
 }
 
 /// A client of the bucket, past the store.
-pub(crate) fn plain(bucket: &Bucket) -> Arc<dyn ObjectStore> {
+pub(crate) fn plain(bucket: &TestBucket) -> Arc<dyn ObjectStore> {
     let s3 = AmazonS3Builder::new()
         .with_bucket_name(&bucket.name)
         .with_endpoint(&bucket.endpoint)
@@ -29,7 +29,7 @@ pub(crate) fn plain(bucket: &Bucket) -> Arc<dyn ObjectStore> {
 }
 
 /// All keys below a prefix, without it.
-pub(crate) async fn keys(bucket: &Bucket, prefix: &str) -> Vec<String> {
+pub(crate) async fn keys(bucket: &TestBucket, prefix: &str) -> Vec<String> {
     let path = Path::from(prefix);
     let listed: Vec<_> = plain(bucket).list(Some(&path)).try_collect().await.unwrap();
     let mut keys: Vec<String> = listed.into_iter().map(|meta| meta.location.to_string()).collect();
@@ -37,7 +37,7 @@ pub(crate) async fn keys(bucket: &Bucket, prefix: &str) -> Vec<String> {
     keys.iter().map(|key| key.strip_prefix(prefix).unwrap().trim_start_matches('/').to_owned()).collect()
 }
 
-pub(crate) async fn put(bucket: &Bucket, key: &str, body: &str) {
+pub(crate) async fn put(bucket: &TestBucket, key: &str, body: &str) {
     plain(bucket).put(&Path::from(key), body.to_owned().into()).await.unwrap();
 }
 

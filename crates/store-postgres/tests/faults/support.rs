@@ -7,7 +7,7 @@ use goldseam_conformance::make::{ALL, append, run};
 use goldseam_core::{RunId, Seq};
 use goldseam_store::{Store, StoreError};
 use goldseam_store_postgres::PostgresStore;
-use goldseam_testbed::postgres::{Cluster, Options};
+use goldseam_testbed::postgres::{Cluster, ClusterOptions};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -19,12 +19,12 @@ const RUNS: usize = 3;
 
 /// A server that loses unwritten data when it is killed.
 pub(crate) fn cluster() -> Cluster {
-    Cluster::start(&Options::default()).unwrap()
+    Cluster::start(&ClusterOptions::default()).unwrap()
 }
 
 /// A server that keeps all acknowledged data.
 pub(crate) fn durable() -> Cluster {
-    Cluster::start(&Options { durable: true, ..Options::default() }).unwrap()
+    Cluster::start(&ClusterOptions { durable: true, ..ClusterOptions::default() }).unwrap()
 }
 
 pub(crate) async fn open(url: &str) -> Arc<PostgresStore> {

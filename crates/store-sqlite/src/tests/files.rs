@@ -11,10 +11,10 @@ use rusqlite::Connection;
 
 use super::{append, code, open, run_id};
 use crate::check::{check, migrate};
-use crate::{Options, SqliteStore, schema_latest};
+use crate::{SqliteOptions, SqliteStore, schema_latest};
 
 fn refusal(path: &Path) -> &'static str {
-    code(&SqliteStore::open(path, Options::default()).unwrap_err())
+    code(&SqliteStore::open(path, SqliteOptions::default()).unwrap_err())
 }
 
 #[test]
@@ -48,9 +48,9 @@ fn refuses_a_newer_schema() {
     drop(open(&path));
     Connection::open(&path).unwrap().pragma_update(None, "user_version", schema_latest() + 1).unwrap();
     assert_eq!(refusal(&path), "GS0202");
-    assert_eq!(code(&SqliteStore::open_current(&path, Options::default()).unwrap_err()), "GS0202");
-    assert_eq!(code(&check(&path, &Options::default()).unwrap_err()), "GS0202");
-    assert_eq!(code(&migrate(&path, &Options::default()).unwrap_err()), "GS0202");
+    assert_eq!(code(&SqliteStore::open_current(&path, SqliteOptions::default()).unwrap_err()), "GS0202");
+    assert_eq!(code(&check(&path, &SqliteOptions::default()).unwrap_err()), "GS0202");
+    assert_eq!(code(&migrate(&path, &SqliteOptions::default()).unwrap_err()), "GS0202");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn an_empty_file_becomes_a_database() {
     let path = folder.path().join("gold.db");
     fs::write(&path, "").unwrap();
     drop(open(&path));
-    let report = check(&path, &Options::default()).unwrap();
+    let report = check(&path, &SqliteOptions::default()).unwrap();
     assert_eq!(report.schema, schema_latest());
     assert_eq!(report.facts[0], ("journal_mode", Fact::Text("wal".to_owned())));
 }
@@ -152,7 +152,7 @@ fn many_processes_may_create_a_database_at_once() {
             std::thread::Builder::new()
                 .spawn(move || {
                     gate.wait();
-                    SqliteStore::open(&path, Options::default()).map(drop)
+                    SqliteStore::open(&path, SqliteOptions::default()).map(drop)
                 })
                 .unwrap()
         })
@@ -172,9 +172,9 @@ fn migrate_reports_both_schemas() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let to = schema_latest();
-    assert_eq!(migrate(&path, &Options::default()).unwrap(), Migrated { from: 0, to });
-    assert_eq!(migrate(&path, &Options::default()).unwrap(), Migrated { from: to, to });
-    assert_eq!(code(&check(&folder.path().join("no.db"), &Options::default()).unwrap_err()), "GS0205");
+    assert_eq!(migrate(&path, &SqliteOptions::default()).unwrap(), Migrated { from: 0, to });
+    assert_eq!(migrate(&path, &SqliteOptions::default()).unwrap(), Migrated { from: to, to });
+    assert_eq!(code(&check(&folder.path().join("no.db"), &SqliteOptions::default()).unwrap_err()), "GS0205");
 }
 
 #[tokio::test]
@@ -183,11 +183,11 @@ async fn check_counts_records_and_finds_a_gap() {
     let path = folder.path().join("gold.db");
     let store = open(&path);
     store.append(append("a", 0, &["1", "2", "3"])).await.unwrap();
-    let report = check(&path, &Options::default()).unwrap();
+    let report = check(&path, &SqliteOptions::default()).unwrap();
     assert_eq!((report.runs, report.events), (1, 3));
     assert!(report.is_sound(), "{report:?}");
     Connection::open(&path).unwrap().execute_batch("DELETE FROM events WHERE seq = 2").unwrap();
-    assert!(!check(&path, &Options::default()).unwrap().is_sound());
+    assert!(!check(&path, &SqliteOptions::default()).unwrap().is_sound());
 }
 
 #[tokio::test]

@@ -6,14 +6,14 @@ use std::sync::mpsc;
 
 use goldseam_conformance::make;
 use goldseam_core::{Millis, Seq};
-use goldseam_store::{Append, Claim, Expect, Store, StoreError, TaskChange, TaskFilter, Written};
+use goldseam_store::{Append, ClaimRequest, Expect, Store, StoreError, TaskChange, TaskFilter, Written};
 use rusqlite::ffi;
 
 use super::{append, open, run_id, task};
 use crate::SqliteStore;
-use crate::fault::Fault;
+use crate::fault::SqliteFault;
 use crate::run_numbers::RunNumbers;
-use crate::writer::{Work, WriteMode};
+use crate::writer::{JobContext, WriteMode};
 
 /// Holds the writer inside a transaction until the gate opens, so that the next jobs form one group.
 async fn hold(store: &Arc<SqliteStore>) -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
@@ -33,8 +33,8 @@ async fn hold(store: &Arc<SqliteStore>) -> (mpsc::Sender<()>, tokio::task::JoinH
     (open, holder)
 }
 
-fn failing(code: i32) -> Fault {
-    Fault::Sql(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+fn failing(code: i32) -> SqliteFault {
+    SqliteFault::Sql(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn dormant_tasks_do_not_slow_a_claim() {
     many.await.unwrap();
     let ready = task("ready", Millis(1));
     assert_eq!(store.put_task(ready, Expect::Absent).await.unwrap(), Written::Done);
-    let claim = Claim {
+    let claim = ClaimRequest {
         owner: "me".to_owned(),
         pools: vec!["default".to_owned()],
         kind: None,
@@ -178,7 +178,7 @@ async fn dormant_tasks_do_not_slow_a_claim() {
     let mut conn = rusqlite::Connection::open(store.path()).unwrap();
     conn.progress_handler(10, Some(tick)).unwrap();
     let mut run_numbers = RunNumbers::default();
-    let work = Work::new(&conn, &mut run_numbers, Millis(100));
+    let work = JobContext::new(&conn, &mut run_numbers, Millis(100));
     let claimed = crate::claim::claim(&work, &claim).unwrap();
     let steps = steps.load(Ordering::Relaxed);
     assert_eq!(claimed.tasks.len(), 1);
@@ -226,7 +226,7 @@ async fn a_run_of_five_steps_writes_few_rows() {
     let before = writes().await.unwrap();
     let row = |after| make::append_with_row("a", after);
     store.append(Append { tasks: vec![make::create(make::advance("a", "t"))], ..row(0) }).await.unwrap();
-    let claim = Claim { pools: vec![make::advance_pool()], ..make::claim_at(Millis::NEVER) };
+    let claim = ClaimRequest { pools: vec![make::advance_pool()], ..make::claim_at(Millis::NEVER) };
     let claimed = store.claim(claim).await.unwrap().tasks;
     assert_eq!(claimed.len(), 1);
     store.append(append("a", 1, &["run.claimed", "run.started"])).await.unwrap();

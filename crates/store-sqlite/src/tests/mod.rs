@@ -4,7 +4,7 @@ mod claims;
 mod files;
 mod group;
 #[cfg(unix)]
-mod private;
+mod permissions;
 mod processes;
 mod readers;
 mod schema;
@@ -18,13 +18,13 @@ use goldseam_core::task::{NewTask, Task};
 use goldseam_core::{Millis, Payload, QueueName, RunId, Seq, TaskId};
 use goldseam_store::{Append, StoreError};
 
-use crate::{Options, SqliteStore};
+use crate::{SqliteOptions, SqliteStore};
 
 /// Timeout of every wait in tests.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn open(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, Options::default()).unwrap()
+    SqliteStore::open(path, SqliteOptions::default()).unwrap()
 }
 
 fn run_id(text: &str) -> RunId {

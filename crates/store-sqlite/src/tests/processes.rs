@@ -10,7 +10,7 @@ use goldseam_store::{NodeRecord, NodeState, Pulse, Store, StoreError};
 
 use super::{TIMEOUT, append, open, run_id};
 use crate::check::check;
-use crate::{Options, SqliteStore};
+use crate::{SqliteOptions, SqliteStore};
 
 /// The database of a test binary that plays another process.
 const CHILD: &str = "GOLDSEAM_TEST_CHILD_DB";
@@ -102,7 +102,7 @@ async fn ack_after_durable() {
         records.len()
     );
     assert!(records.iter().zip(1..).all(|(record, seq)| record.seq == Seq(seq)));
-    assert!(check(&path, &Options::default()).unwrap().is_sound());
+    assert!(check(&path, &SqliteOptions::default()).unwrap().is_sound());
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn two_processes_share_a_run() {
     child.wait().unwrap();
     let records = store.read(&run_id("a"), Seq(0), u32::MAX).await.unwrap();
     assert_eq!(records.iter().filter(|record| record.body == "parent").count(), 40);
-    assert!(check(&path, &Options::default()).unwrap().is_sound());
+    assert!(check(&path, &SqliteOptions::default()).unwrap().is_sound());
 }
 
 #[tokio::test]
@@ -218,7 +218,8 @@ async fn a_change_wakes_waiters_of_both_processes() {
 async fn a_locked_out_writer_is_busy_and_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
-    let options = Options { busy_timeout: std::time::Duration::from_millis(5), ..Options::default() };
+    let options =
+        SqliteOptions { busy_timeout: std::time::Duration::from_millis(5), ..SqliteOptions::default() };
     let store = SqliteStore::open(&path, options).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -33,7 +33,7 @@ async fn a_small_read_waits_for_a_connection_if_none_is_free() {
     let (entered, inside) = mpsc::channel();
     let mut gates = Vec::new();
     let mut holders = Vec::new();
-    for _ in 0..crate::Options::default().readers {
+    for _ in 0..crate::SqliteOptions::default().readers {
         let (gate, opened) = mpsc::channel::<()>();
         let store = Arc::clone(&store);
         let entered = entered.clone();

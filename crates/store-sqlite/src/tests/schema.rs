@@ -5,7 +5,7 @@ use std::path::Path;
 use goldseam_conformance::make;
 use goldseam_core::{Millis, Seq, Status, Summary};
 use goldseam_store::check::Migrated;
-use goldseam_store::{Cursor, Moment, RunFilter, RunOrder, Store};
+use goldseam_store::{Cursor, OrderKey, RunFilter, RunOrder, Store};
 use rusqlite::{Connection, StatementStatus, params};
 
 use super::{append, code, open};
@@ -14,7 +14,7 @@ use crate::list::{ROWLESS, query};
 use crate::migrate::{APPLICATION_ID, MIGRATIONS, REGISTER, step};
 use crate::open::reader;
 use crate::read::{READ, records};
-use crate::{Options, SqliteStore, schema_latest};
+use crate::{SqliteOptions, SqliteStore, schema_latest};
 
 /// A database with an older schema.
 fn old(path: &Path, schema: usize) -> Connection {
@@ -50,7 +50,7 @@ fn prepares_a_statement_once_for_all_values() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     drop(open(&path));
-    let conn = reader(&path, &Options::default()).unwrap();
+    let conn = reader(&path, &SqliteOptions::default()).unwrap();
     for limit in 1..9 {
         records(&conn, &make::run("r"), Seq(u64::from(limit)), limit).unwrap();
     }
@@ -65,7 +65,7 @@ fn lists_recovered_runs_without_sorting() {
     let path = folder.path().join("gold.db");
     drop(open(&path));
     let conn = Connection::open(&path).unwrap();
-    let after = Cursor { by: Moment::Recovered, at: Millis(1), run: make::run("r") };
+    let after = Cursor { by: OrderKey::Recovered, at: Millis(1), run: make::run("r") };
     let any = RunFilter { order: RunOrder::Recovered, ..RunFilter::default() };
     let active = RunFilter { statuses: vec![Status::Running], since: Some(Millis(1)), ..any.clone() };
     for filter in [any, active] {
@@ -106,17 +106,17 @@ fn changes_an_older_database_only_to_migrate_it() {
     let path = folder.path().join("gold.db");
     drop(old(&path, 1));
     let before = std::fs::read(&path).unwrap();
-    let refused = SqliteStore::open_current(&path, Options::default()).unwrap_err();
+    let refused = SqliteStore::open_current(&path, SqliteOptions::default()).unwrap_err();
     assert_eq!(code(&refused), "GS0212");
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    let report = check(&path, &Options::default()).unwrap();
+    let report = check(&path, &SqliteOptions::default()).unwrap();
     assert_eq!((report.schema, report.is_sound()), (1, true), "a check works without a migration");
     let to = schema_latest();
-    assert_eq!(migrate(&path, &Options::default()).unwrap(), Migrated { from: 1, to });
-    drop(SqliteStore::open_current(&path, Options::default()).unwrap());
+    assert_eq!(migrate(&path, &SqliteOptions::default()).unwrap(), Migrated { from: 1, to });
+    drop(SqliteStore::open_current(&path, SqliteOptions::default()).unwrap());
     let fresh = folder.path().join("fresh.db");
-    drop(SqliteStore::open_current(&fresh, Options::default()).unwrap());
-    assert_eq!(check(&fresh, &Options::default()).unwrap().schema, to);
+    drop(SqliteStore::open_current(&fresh, SqliteOptions::default()).unwrap());
+    assert_eq!(check(&fresh, &SqliteOptions::default()).unwrap().schema, to);
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn a_migration_adds_views_and_keeps_all_rows() {
     .unwrap();
     let before = content(&conn);
     drop(conn);
-    assert_eq!(migrate(&path, &Options::default()).unwrap(), Migrated { from: 4, to: schema_latest() });
+    assert_eq!(migrate(&path, &SqliteOptions::default()).unwrap(), Migrated { from: 4, to: schema_latest() });
     let conn = Connection::open(&path).unwrap();
     assert_eq!(content(&conn), before);
     let shown = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();

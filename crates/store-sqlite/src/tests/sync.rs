@@ -5,12 +5,12 @@ use std::process::Command;
 
 use goldseam_core::{Millis, NodeId};
 use goldseam_store::{NodeRecord, NodeState, Store};
-use goldseam_testbed::disk::{Change, Disk, File, Journal};
+use goldseam_testbed::disk::{Disk, DiskJournal, File, FileChange};
 use rusqlite::Connection;
 
 use super::{append, open};
-use crate::fault::Fault;
-use crate::writer::{Work, WriteMode};
+use crate::fault::SqliteFault;
+use crate::writer::{JobContext, WriteMode};
 
 /// The database of a test binary that writes under a journalling disk.
 const CHILD: &str = "GOLDSEAM_TEST_SYNC_DB";
@@ -23,7 +23,7 @@ const NORMAL: i64 = 1;
 const FULL: i64 = 2;
 
 /// The setting of the writer's connection, read inside a transaction.
-fn synchronous(work: &mut Work<'_>) -> Result<i64, Fault> {
+fn synchronous(work: &mut JobContext<'_>) -> Result<i64, SqliteFault> {
     Ok(work.conn.pragma_query_value(None, "synchronous", |row| row.get(0))?)
 }
 
@@ -70,7 +70,7 @@ fn journal_of(database: &Path) -> PathBuf {
 async fn play_the_journalled_child() {
     let Some(path) = std::env::var_os(CHILD) else { return };
     let database = Path::new(&path);
-    let mark = |word| Journal::mark(&journal_of(database), word).unwrap();
+    let mark = |word| DiskJournal::mark(&journal_of(database), word).unwrap();
     let store = open(database);
     // The first frames of a write-ahead log are synced with its header.
     store.append(append("a", 0, &["1"])).await.unwrap();
@@ -82,11 +82,11 @@ async fn play_the_journalled_child() {
 }
 
 /// Whether the write-ahead log was synced after its last write.
-fn is_synced(changes: &[Change]) -> bool {
+fn is_synced(changes: &[FileChange]) -> bool {
     let written =
-        changes.iter().rposition(|change| matches!(change, Change::Written { file: File::Wal, .. }));
+        changes.iter().rposition(|change| matches!(change, FileChange::Written { file: File::Wal, .. }));
     let written = written.expect("the write-ahead log was written");
-    changes[written..].contains(&Change::Synced(File::Wal))
+    changes[written..].contains(&FileChange::Synced(File::Wal))
 }
 
 #[test]
@@ -95,12 +95,12 @@ fn an_append_after_an_unsynced_beat_is_synced() {
     let database = folder.path().join("gold.db");
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "tests::sync::play_the_journalled_child"]).env(CHILD, &database);
-    Disk::under(&database).remembering(&journal_of(&database)).put_under(&mut child).unwrap();
+    Disk::under(&database).journalling_to(&journal_of(&database)).put_under(&mut child).unwrap();
     let output = child.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    let changes = Journal::read(&journal_of(&database)).unwrap().changes;
+    let changes = DiskJournal::read(&journal_of(&database)).unwrap().changes;
     let mark =
-        |word: &str| changes.iter().position(|change| *change == Change::Mark(word.to_owned())).unwrap();
+        |word: &str| changes.iter().position(|change| *change == FileChange::Mark(word.to_owned())).unwrap();
     let beat = &changes[mark("beat")..mark("append")];
     let append = &changes[mark("append")..mark("end")];
     assert!(!is_synced(beat), "a beat does not wait for the disk");

@@ -18,7 +18,7 @@ pub use store::{CrashPointStore, wrapped};
 #[inline]
 pub fn reach(place: &str) {
     #[cfg(feature = "crash-points")]
-    point::pass(place, &[], point::Moment::Before);
+    point::pass(place, &[], point::CallSide::Before);
     #[cfg(not(feature = "crash-points"))]
     let _ = place;
 }

@@ -10,7 +10,7 @@ const VARIABLE: &str = "GOLDSEAM_CRASH_POINT";
 
 /// The side of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(crate) enum CallSide {
     Before,
     After,
 }
@@ -19,7 +19,7 @@ pub(crate) enum Moment {
 struct Point {
     place: String,
     what: Option<String>,
-    moment: Moment,
+    side: CallSide,
     nth: u64,
 }
 
@@ -27,22 +27,22 @@ impl Point {
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(':').peekable();
         let place = parts.next().filter(|place| !place.is_empty())?.to_owned();
-        let what = parts.next_if(|part| moment(part).is_none()).map(str::to_owned);
-        let moment = moment(parts.next()?)?;
+        let what = parts.next_if(|part| call_side(part).is_none()).map(str::to_owned);
+        let side = call_side(parts.next()?)?;
         let nth = parts.next().map_or(Some(1), |number| number.parse().ok().filter(|number| *number > 0))?;
-        parts.next().is_none().then_some(Self { place, what, moment, nth })
+        parts.next().is_none().then_some(Self { place, what, side, nth })
     }
 
-    fn is_at(&self, place: &str, what: &[&str], moment: Moment) -> bool {
+    fn is_at(&self, place: &str, what: &[&str], side: CallSide) -> bool {
         let is_about = self.what.as_ref().is_none_or(|wanted| what.contains(&wanted.as_str()));
-        self.place == place && self.moment == moment && is_about
+        self.place == place && self.side == side && is_about
     }
 }
 
-fn moment(word: &str) -> Option<Moment> {
+fn call_side(word: &str) -> Option<CallSide> {
     match word {
-        "before" => Some(Moment::Before),
-        "after" => Some(Moment::After),
+        "before" => Some(CallSide::Before),
+        "after" => Some(CallSide::After),
         _ => None,
     }
 }
@@ -66,9 +66,9 @@ pub(crate) fn is_set() -> bool {
 }
 
 /// Kills the process if this is the point.
-pub(crate) fn pass(place: &str, what: &[&str], moment: Moment) {
+pub(crate) fn pass(place: &str, what: &[&str], side: CallSide) {
     static PASSED: AtomicU64 = AtomicU64::new(0);
-    let Some(point) = point().filter(|point| point.is_at(place, what, moment)) else { return };
+    let Some(point) = point().filter(|point| point.is_at(place, what, side)) else { return };
     if PASSED.fetch_add(1, Ordering::SeqCst) + 1 == point.nth {
         // SIGKILL ends the process at once; the next line never runs.
         let _ = kill_process(getpid(), Signal::KILL);
@@ -81,19 +81,19 @@ mod tests {
 
     #[test]
     fn parses_crash_points() {
-        let point = |place: &str, what: Option<&str>, moment, nth| {
-            Some(Point { place: place.to_owned(), what: what.map(str::to_owned), moment, nth })
+        let point = |place: &str, what: Option<&str>, side, nth| {
+            Some(Point { place: place.to_owned(), what: what.map(str::to_owned), side, nth })
         };
         let completed = Some("step.completed");
         assert_eq!(
             Point::parse("append:step.completed:after:2"),
-            point("append", completed, Moment::After, 2)
+            point("append", completed, CallSide::After, 2)
         );
         assert_eq!(
             Point::parse("append:step.completed:before"),
-            point("append", completed, Moment::Before, 1)
+            point("append", completed, CallSide::Before, 1)
         );
-        assert_eq!(Point::parse("claim:after"), point("claim", None, Moment::After, 1));
+        assert_eq!(Point::parse("claim:after"), point("claim", None, CallSide::After, 1));
         for wrong in
             ["", "append", "append:", "append:after:0", "append:after:x", "append:after:1:2", ":after"]
         {
@@ -104,9 +104,9 @@ mod tests {
     #[test]
     fn a_point_matches_one_side_of_one_kind_of_call() {
         let point = Point::parse("append:run.claimed:after").unwrap();
-        assert!(point.is_at("append", &["run.claimed", "run.started"], Moment::After));
-        assert!(!point.is_at("append", &["run.claimed"], Moment::Before));
-        assert!(!point.is_at("append", &["run.queued"], Moment::After));
-        assert!(!point.is_at("claim", &["run.claimed"], Moment::After));
+        assert!(point.is_at("append", &["run.claimed", "run.started"], CallSide::After));
+        assert!(!point.is_at("append", &["run.claimed"], CallSide::Before));
+        assert!(!point.is_at("append", &["run.queued"], CallSide::After));
+        assert!(!point.is_at("claim", &["run.claimed"], CallSide::After));
     }
 }

@@ -7,16 +7,16 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq, codec};
 
-use super::point::{self, Moment};
+use super::point::{self, CallSide};
 use crate::api::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Record,
+    Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
     RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
-use crate::faulty::Op;
+use crate::faulty::StoreMethod;
 use crate::feed::Feed;
 use crate::foreign::{ForeignState, ForeignStates};
-use crate::pace::Pace;
+use crate::pace::StorePace;
 
 /// A store whose calls may kill the process.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub fn wrapped(store: Arc<dyn Store>) -> Arc<dyn Store> {
 impl CrashPointStore {
     async fn call<T>(
         &self,
-        op: Op,
+        op: StoreMethod,
         what: &[&str],
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
@@ -40,15 +40,15 @@ impl CrashPointStore {
     /// Makes a call that may have no effect.
     async fn call_that<T>(
         &self,
-        op: Op,
+        op: StoreMethod,
         what: &[&str],
         work: impl Future<Output = Result<T, StoreError>>,
         did: impl FnOnce(&T) -> bool,
     ) -> Result<T, StoreError> {
-        point::pass(op.as_str(), what, Moment::Before);
+        point::pass(op.as_str(), what, CallSide::Before);
         let done = work.await?;
         if did(&done) {
-            point::pass(op.as_str(), what, Moment::After);
+            point::pass(op.as_str(), what, CallSide::After);
         }
         Ok(done)
     }
@@ -59,15 +59,6 @@ fn names(bodies: &[String]) -> Vec<&'static str> {
     bodies.iter().filter_map(|body| name(body).ok()).collect()
 }
 
-fn state(node: &NodeRecord) -> &'static str {
-    match node.state {
-        NodeState::Up => "up",
-        NodeState::Leaving => "leaving",
-        NodeState::Left => "left",
-        NodeState::Gone => "gone",
-    }
-}
-
 fn is_done<T>(written: &Written<T>) -> bool {
     matches!(written, Written::Done)
 }
@@ -76,47 +67,48 @@ fn is_done<T>(written: &Written<T>) -> bool {
 impl Store for CrashPointStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
         let what = names(&append.bodies);
-        self.call(Op::Append, &what, self.0.append(append)).await
+        self.call(StoreMethod::Append, &what, self.0.append(append)).await
     }
 
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
-        self.call(Op::Read, &[], self.0.read(run, after, limit)).await
+        self.call(StoreMethod::Read, &[], self.0.read(run, after, limit)).await
     }
 
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
-        self.call(Op::Head, &[], self.0.head(run)).await
+        self.call(StoreMethod::Head, &[], self.0.head(run)).await
     }
 
     async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
-        self.call(Op::Trim, &[], self.0.trim(run, first)).await
+        self.call(StoreMethod::Trim, &[], self.0.trim(run, first)).await
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
-        self.call_that(Op::PutTask, &[], self.0.put_task(task, expect), is_done).await
+        self.call_that(StoreMethod::PutTask, &[], self.0.put_task(task, expect), is_done).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
-        self.call_that(Op::Claim, &[], self.0.claim(claim), |claimed| !claimed.tasks.is_empty()).await
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
+        self.call_that(StoreMethod::Claim, &[], self.0.claim(claim), |claimed| !claimed.tasks.is_empty())
+            .await
     }
 
     async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
-        self.call(Op::Tasks, &[], self.0.tasks(filter)).await
+        self.call(StoreMethod::Tasks, &[], self.0.tasks(filter)).await
     }
 
     async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
-        self.call_that(Op::PutLock, &[], self.0.put_lock(lock, expect), is_done).await
+        self.call_that(StoreMethod::PutLock, &[], self.0.put_lock(lock, expect), is_done).await
     }
 
     async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
-        self.call(Op::Locks, &[], self.0.locks(filter)).await
+        self.call(StoreMethod::Locks, &[], self.0.locks(filter)).await
     }
 
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
-        self.call_that(Op::PutRow, &[], self.0.put_row(row, expect), is_done).await
+        self.call_that(StoreMethod::PutRow, &[], self.0.put_row(row, expect), is_done).await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
-        self.call(Op::Runs, &[], self.0.runs(filter)).await
+        self.call(StoreMethod::Runs, &[], self.0.runs(filter)).await
     }
 
     async fn unreadable(
@@ -125,34 +117,34 @@ impl Store for CrashPointStore {
         after: Option<&str>,
         limit: u32,
     ) -> Result<Page<Unreadable>, StoreError> {
-        self.call(Op::Unreadable, &[], self.0.unreadable(kind, after, limit)).await
+        self.call(StoreMethod::Unreadable, &[], self.0.unreadable(kind, after, limit)).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
-        self.call(Op::Rowless, &[], self.0.rowless(after, limit)).await
+        self.call(StoreMethod::Rowless, &[], self.0.rowless(after, limit)).await
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
-        self.call(Op::Beat, &[state(node)], self.0.beat(node)).await
+        self.call(StoreMethod::Beat, &[node.state.as_str()], self.0.beat(node)).await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
-        self.call(Op::Nodes, &[], self.0.nodes()).await
+        self.call(StoreMethod::Nodes, &[], self.0.nodes()).await
     }
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
-        self.call(Op::Forget, &[], self.0.forget(node)).await
+        self.call(StoreMethod::Forget, &[], self.0.forget(node)).await
     }
 
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
-        self.call(Op::Changed, &[], self.0.changed(seen)).await
+        self.call(StoreMethod::Changed, &[], self.0.changed(seen)).await
     }
 
     async fn now(&self) -> Result<Millis, StoreError> {
-        self.call(Op::Now, &[], self.0.now()).await
+        self.call(StoreMethod::Now, &[], self.0.now()).await
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> StorePace {
         self.0.pace()
     }
 
@@ -169,7 +161,7 @@ impl Store for CrashPointStore {
 impl ForeignStates for CrashPointStore {
     async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
         let Some(foreign) = self.0.foreign() else { return Ok(Page::default()) };
-        self.call(Op::ForeignStates, &[], foreign.states(after, limit)).await
+        self.call(StoreMethod::ForeignStates, &[], foreign.states(after, limit)).await
     }
 
     fn settled(&self, id: &RunId, version: &str) {
@@ -187,6 +179,6 @@ impl ForeignStates for CrashPointStore {
 
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
         let Some(foreign) = self.0.foreign() else { return Ok(Written::Lost(None)) };
-        self.call_that(Op::SwapForeign, &[], foreign.swap(id, version, body), is_done).await
+        self.call_that(StoreMethod::SwapForeign, &[], foreign.swap(id, version, body), is_done).await
     }
 }

@@ -16,22 +16,22 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use tokio::sync::{Notify, watch};
 
-pub use plan::{Fault, Plan, Rates};
+pub use plan::{CallFault, FaultPlan, FaultRates};
 
 use crate::api::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, RecordKind,
-    Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
+    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
-use crate::feed::{Fed, Feed, Stirred};
-use crate::foreign::{ForeignState, ForeignStates};
-use crate::pace::Pace;
+use crate::feed::{ChangedRuns, Feed, FeedEvent};
+use crate::foreign::{ForeignState, ForeignStates, foreign_of};
+use crate::pace::StorePace;
 use crate::sync::lock;
 
 /// A method of [`Store`], of [`Feed`] or of [`ForeignStates`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is the method with that name")]
-pub enum Op {
+pub enum StoreMethod {
     Append,
     Read,
     Head,
@@ -50,14 +50,14 @@ pub enum Op {
     Forget,
     Changed,
     Now,
-    Fed,
+    EventsAfter,
     Latest,
-    Stirred,
+    ChangedRuns,
     ForeignStates,
     SwapForeign,
 }
 
-impl Op {
+impl StoreMethod {
     /// Returns the name of the method.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -79,9 +79,9 @@ impl Op {
             Self::Forget => "forget",
             Self::Changed => "changed",
             Self::Now => "now",
-            Self::Fed => "fed",
+            Self::EventsAfter => "events_after",
             Self::Latest => "latest",
-            Self::Stirred => "stirred",
+            Self::ChangedRuns => "changed_runs",
             Self::ForeignStates => "foreign_states",
             Self::SwapForeign => "swap_foreign",
         }
@@ -108,31 +108,31 @@ impl Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Called {
     /// The method.
-    pub op: Op,
+    pub op: StoreMethod,
     /// The injected fault.
-    pub fault: Fault,
+    pub fault: CallFault,
 }
 
-/// The connection of one node to a store, with faults by a [`Plan`].
+/// The connection of one node to a store, with faults by a [`FaultPlan`].
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
-    history: Mutex<History>,
+    history: Mutex<CallHistory>,
     crashed: watch::Sender<bool>,
     frozen: AtomicBool,
     /// Wakes in the order of waiting, so that the same plan gives the same trace.
     thawed: Notify,
 }
 
-struct History {
-    plan: Plan,
+struct CallHistory {
+    plan: FaultPlan,
     calls: Vec<Called>,
     appends: u64,
 }
 
 impl FaultyStore {
     /// Creates a connection to `inner` that fails by `plan`.
-    pub fn new(inner: Arc<dyn Store>, plan: Plan) -> Self {
-        let history = Mutex::new(History { plan, calls: Vec::new(), appends: 0 });
+    pub fn new(inner: Arc<dyn Store>, plan: FaultPlan) -> Self {
+        let history = Mutex::new(CallHistory { plan, calls: Vec::new(), appends: 0 });
         Self {
             inner,
             history,
@@ -200,18 +200,18 @@ impl FaultyStore {
     }
 
     /// Replaces the plan; call numbers continue.
-    pub fn follow(&self, plan: Plan) {
+    pub fn follow(&self, plan: FaultPlan) {
         self.history().plan = plan;
     }
 
-    fn history(&self) -> MutexGuard<'_, History> {
+    fn history(&self) -> MutexGuard<'_, CallHistory> {
         lock(&self.history)
     }
 
-    fn draw(&self, op: Op) -> Fault {
+    fn draw(&self, op: StoreMethod) -> CallFault {
         let mut history = self.history();
         let number = history.calls.len() as u64 + 1;
-        history.appends += u64::from(op == Op::Append);
+        history.appends += u64::from(op == StoreMethod::Append);
         let appends = history.appends;
         let fault = history.plan.draw(number, op, appends).for_op(op);
         history.calls.push(Called { op, fault });
@@ -221,7 +221,7 @@ impl FaultyStore {
     /// Calls `act` on the inner store with `args`: once, twice, late or never.
     async fn call<A, T, F>(
         &self,
-        op: Op,
+        op: StoreMethod,
         args: A,
         act: impl Fn(Arc<dyn Store>, A) -> F,
     ) -> Result<T, StoreError>
@@ -233,7 +233,8 @@ impl FaultyStore {
         self.unless_crashed(op, self.woken()).await?;
         self.alive(op)?;
         let fault = self.draw(op);
-        let again = matches!(fault, Fault::Duplicate(_)).then(|| act(Arc::clone(&self.inner), args.clone()));
+        let again =
+            matches!(fault, CallFault::Duplicate(_)).then(|| act(Arc::clone(&self.inner), args.clone()));
         let answer = self.fail(Called { op, fault }, act(Arc::clone(&self.inner), args), again).await;
         self.unless_crashed(op, self.woken()).await?;
         answer
@@ -246,37 +247,37 @@ impl FaultyStore {
     {
         let Called { op, fault } = called;
         match fault {
-            Fault::Pass => self.unless_crashed(op, work).await,
-            Fault::FailBefore => Err(busy(op, "injected: the call was not made")),
-            Fault::LoseReply => {
+            CallFault::Pass => self.unless_crashed(op, work).await,
+            CallFault::FailBefore => Err(busy(op, "injected: the call was not made")),
+            CallFault::LoseReply => {
                 // The caller does not get the result.
                 drop(work.await);
                 Err(unknown(op))
             }
-            Fault::CrashBefore => {
+            CallFault::CrashBefore => {
                 self.crash();
                 Err(dead(op))
             }
-            Fault::CrashAfter => {
+            CallFault::CrashAfter => {
                 drop(work.await);
                 self.crash();
                 Err(dead(op))
             }
-            Fault::Delay(span) => {
+            CallFault::Delay(span) => {
                 let late = async {
                     tokio::time::sleep(span).await;
                     work.await
                 };
                 self.unless_crashed(op, late).await
             }
-            Fault::DelayPastReply(span) => {
+            CallFault::DelayPastReply(span) => {
                 tokio::spawn(async move {
                     tokio::time::sleep(span).await;
                     drop(work.await);
                 });
                 Err(unknown(op))
             }
-            Fault::Duplicate(span) => {
+            CallFault::Duplicate(span) => {
                 let answer = self.unless_crashed(op, work).await;
                 tokio::spawn(async move {
                     tokio::time::sleep(span).await;
@@ -289,14 +290,14 @@ impl FaultyStore {
         }
     }
 
-    fn alive(&self, op: Op) -> Result<(), StoreError> {
+    fn alive(&self, op: StoreMethod) -> Result<(), StoreError> {
         if self.is_crashed() { Err(dead(op)) } else { Ok(()) }
     }
 
     /// Does the work unless the node crashes in the meantime.
     async fn unless_crashed<T>(
         &self,
-        op: Op,
+        op: StoreMethod,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         tokio::select! {
@@ -307,15 +308,15 @@ impl FaultyStore {
     }
 }
 
-fn busy(op: Op, why: &str) -> StoreError {
+fn busy(op: StoreMethod, why: &str) -> StoreError {
     StoreError::Busy { doing: op.as_str(), source: why.into() }
 }
 
-fn dead(op: Op) -> StoreError {
+fn dead(op: StoreMethod) -> StoreError {
     busy(op, "node crashed")
 }
 
-fn unknown(op: Op) -> StoreError {
+fn unknown(op: StoreMethod) -> StoreError {
     StoreError::Unknown { doing: op.as_str(), source: "injected: the reply was lost".into() }
 }
 
@@ -332,48 +333,53 @@ impl fmt::Debug for FaultyStore {
 #[async_trait]
 impl Store for FaultyStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
-        self.call(Op::Append, append, |inner, append| async move { inner.append(append).await }).await
+        self.call(StoreMethod::Append, append, |inner, append| async move { inner.append(append).await })
+            .await
     }
 
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
         let read = |inner: Arc<dyn Store>, run: RunId| async move { inner.read(&run, after, limit).await };
-        self.call(Op::Read, run.clone(), read).await
+        self.call(StoreMethod::Read, run.clone(), read).await
     }
 
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
-        self.call(Op::Head, run.clone(), |inner, run| async move { inner.head(&run).await }).await
+        self.call(StoreMethod::Head, run.clone(), |inner, run| async move { inner.head(&run).await }).await
     }
 
     async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
-        self.call(Op::Trim, run.clone(), |inner, run| async move { inner.trim(&run, first).await }).await
+        self.call(StoreMethod::Trim, run.clone(), |inner, run| async move { inner.trim(&run, first).await })
+            .await
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
-        self.call(Op::PutTask, task, |inner, task| async move { inner.put_task(task, expect).await }).await
+        self.call(StoreMethod::PutTask, task, |inner, task| async move { inner.put_task(task, expect).await })
+            .await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
-        self.call(Op::Claim, claim, |inner, claim| async move { inner.claim(claim).await }).await
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
+        self.call(StoreMethod::Claim, claim, |inner, claim| async move { inner.claim(claim).await }).await
     }
 
     async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
-        self.call(Op::Tasks, filter, |inner, filter| async move { inner.tasks(filter).await }).await
+        self.call(StoreMethod::Tasks, filter, |inner, filter| async move { inner.tasks(filter).await }).await
     }
 
     async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
-        self.call(Op::PutLock, lock, |inner, lock| async move { inner.put_lock(lock, expect).await }).await
+        self.call(StoreMethod::PutLock, lock, |inner, lock| async move { inner.put_lock(lock, expect).await })
+            .await
     }
 
     async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
-        self.call(Op::Locks, filter, |inner, filter| async move { inner.locks(filter).await }).await
+        self.call(StoreMethod::Locks, filter, |inner, filter| async move { inner.locks(filter).await }).await
     }
 
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
-        self.call(Op::PutRow, row, |inner, row| async move { inner.put_row(row, expect).await }).await
+        self.call(StoreMethod::PutRow, row, |inner, row| async move { inner.put_row(row, expect).await })
+            .await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
-        self.call(Op::Runs, filter, |inner, filter| async move { inner.runs(filter).await }).await
+        self.call(StoreMethod::Runs, filter, |inner, filter| async move { inner.runs(filter).await }).await
     }
 
     async fn unreadable(
@@ -385,37 +391,38 @@ impl Store for FaultyStore {
         let unreadable = |inner: Arc<dyn Store>, after: Option<String>| async move {
             inner.unreadable(kind, after.as_deref(), limit).await
         };
-        self.call(Op::Unreadable, after.map(str::to_owned), unreadable).await
+        self.call(StoreMethod::Unreadable, after.map(str::to_owned), unreadable).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         let rowless = |inner: Arc<dyn Store>, after: Option<RunId>| async move {
             inner.rowless(after.as_ref(), limit).await
         };
-        self.call(Op::Rowless, after.cloned(), rowless).await
+        self.call(StoreMethod::Rowless, after.cloned(), rowless).await
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
-        self.call(Op::Beat, node.clone(), |inner, node| async move { inner.beat(&node).await }).await
+        self.call(StoreMethod::Beat, node.clone(), |inner, node| async move { inner.beat(&node).await }).await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
-        self.call(Op::Nodes, (), |inner, ()| async move { inner.nodes().await }).await
+        self.call(StoreMethod::Nodes, (), |inner, ()| async move { inner.nodes().await }).await
     }
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
-        self.call(Op::Forget, node.clone(), |inner, node| async move { inner.forget(&node).await }).await
+        self.call(StoreMethod::Forget, node.clone(), |inner, node| async move { inner.forget(&node).await })
+            .await
     }
 
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
-        self.call(Op::Changed, seen, |inner, seen| async move { inner.changed(seen).await }).await
+        self.call(StoreMethod::Changed, seen, |inner, seen| async move { inner.changed(seen).await }).await
     }
 
     async fn now(&self) -> Result<Millis, StoreError> {
-        self.call(Op::Now, (), |inner, ()| async move { inner.now().await }).await
+        self.call(StoreMethod::Now, (), |inner, ()| async move { inner.now().await }).await
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> StorePace {
         self.inner.pace()
     }
 
@@ -430,14 +437,14 @@ impl Store for FaultyStore {
 
 #[async_trait]
 impl Feed for FaultyStore {
-    async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError> {
-        let fed = |inner: Arc<dyn Store>, place: Option<String>| async move {
+    async fn events_after(&self, place: Option<&str>, limit: u32) -> Result<Vec<FeedEvent>, StoreError> {
+        let events = |inner: Arc<dyn Store>, place: Option<String>| async move {
             match inner.feed() {
-                Some(feed) => feed.fed(place.as_deref(), limit).await,
+                Some(feed) => feed.events_after(place.as_deref(), limit).await,
                 None => Ok(Vec::new()),
             }
         };
-        self.call(Op::Fed, place.map(str::to_owned), fed).await
+        self.call(StoreMethod::EventsAfter, place.map(str::to_owned), events).await
     }
 
     async fn latest(&self) -> Result<Option<String>, StoreError> {
@@ -447,17 +454,17 @@ impl Feed for FaultyStore {
                 None => Ok(None),
             }
         };
-        self.call(Op::Latest, (), latest).await
+        self.call(StoreMethod::Latest, (), latest).await
     }
 
-    async fn stirred(&self, mark: Option<&str>) -> Result<Stirred, StoreError> {
-        let stirred = |inner: Arc<dyn Store>, mark: Option<String>| async move {
+    async fn changed_runs(&self, mark: Option<&str>) -> Result<ChangedRuns, StoreError> {
+        let changed = |inner: Arc<dyn Store>, mark: Option<String>| async move {
             match inner.feed() {
-                Some(feed) => feed.stirred(mark.as_deref()).await,
-                None => Ok(Stirred { runs: Vec::new(), mark: mark.unwrap_or_default() }),
+                Some(feed) => feed.changed_runs(mark.as_deref()).await,
+                None => Ok(ChangedRuns { runs: Vec::new(), mark: mark.unwrap_or_default() }),
             }
         };
-        self.call(Op::Stirred, mark.map(str::to_owned), stirred).await
+        self.call(StoreMethod::ChangedRuns, mark.map(str::to_owned), changed).await
     }
 }
 
@@ -465,35 +472,24 @@ impl Feed for FaultyStore {
 impl ForeignStates for FaultyStore {
     async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
         let states = |inner: Arc<dyn Store>, after: Option<String>| async move {
-            match inner.foreign() {
-                Some(foreign) => foreign.states(after.as_deref(), limit).await,
-                None => Ok(Page::default()),
-            }
+            foreign_of(&*inner).states(after.as_deref(), limit).await
         };
-        self.call(Op::ForeignStates, after.map(str::to_owned), states).await
+        self.call(StoreMethod::ForeignStates, after.map(str::to_owned), states).await
     }
 
     fn settled(&self, id: &RunId, version: &str) {
-        if let Some(foreign) = self.inner.foreign() {
-            foreign.settled(id, version);
-        }
+        foreign_of(&*self.inner).settled(id, version);
     }
 
     async fn unnamed(&self) -> Result<Vec<String>, StoreError> {
-        match self.inner.foreign() {
-            Some(foreign) => foreign.unnamed().await,
-            None => Ok(Vec::new()),
-        }
+        foreign_of(&*self.inner).unnamed().await
     }
 
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
         let args = (id.clone(), version.to_owned(), body.to_owned());
         let swap = |inner: Arc<dyn Store>, (id, version, body): (RunId, String, String)| async move {
-            match inner.foreign() {
-                Some(foreign) => foreign.swap(&id, &version, &body).await,
-                None => Ok(Written::Lost(None)),
-            }
+            foreign_of(&*inner).swap(&id, &version, &body).await
         };
-        self.call(Op::SwapForeign, args, swap).await
+        self.call(StoreMethod::SwapForeign, args, swap).await
     }
 }

@@ -2,13 +2,13 @@
 
 use goldseam_core::{LockName, NodeId, RunId, Seq, TaskId};
 
-use super::{MemoryStore, World};
+use super::{MemoryState, MemoryStore};
 use crate::api::{NodeSeen, Page, RecordKind, Unreadable};
 
 /// The reason of every unreadable record.
 pub(super) const REASON: &str = "it was garbled";
 
-impl World {
+impl MemoryState {
     /// Returns all unreadable records of a kind.
     pub(super) fn unreadable(&self, kind: RecordKind) -> Page<Unreadable> {
         let name = |key: &str| Unreadable::new(kind, key, REASON);
@@ -41,8 +41,8 @@ impl World {
 impl MemoryStore {
     /// Makes the cached row of a run unreadable.
     pub fn garble_row(&self, run: &RunId) {
-        self.change(|world| {
-            if let Some(run) = world.runs.get_mut(run)
+        self.change(|state| {
+            if let Some(run) = state.runs.get_mut(run)
                 && let Some(row) = run.row.take()
             {
                 run.garbled = Some(row);
@@ -52,23 +52,23 @@ impl MemoryStore {
 
     /// Makes a task unreadable. Returns whether it exists.
     pub fn garble_task(&self, task: &TaskId) -> bool {
-        self.change(|world| world.tasks.contains_key(task) && world.garbled.tasks.insert(task.clone()))
+        self.change(|state| state.tasks.contains_key(task) && state.garbled.tasks.insert(task.clone()))
     }
 
     /// Makes a lock unreadable. Returns whether it exists.
     pub fn garble_lock(&self, lock: &LockName) -> bool {
-        self.change(|world| world.locks.contains_key(lock) && world.garbled.locks.insert(lock.clone()))
+        self.change(|state| state.locks.contains_key(lock) && state.garbled.locks.insert(lock.clone()))
     }
 
     /// Makes the record of a node unreadable until its next beat. Returns whether it exists.
     pub fn garble_node(&self, node: &NodeId) -> bool {
-        self.change(|world| world.nodes.contains_key(node) && world.garbled.nodes.insert(node.clone()))
+        self.change(|state| state.nodes.contains_key(node) && state.garbled.nodes.insert(node.clone()))
     }
 
     /// Deletes the cached row of a run.
     pub fn lose_row(&self, run: &RunId) {
-        self.change(|world| {
-            if let Some(run) = world.runs.get_mut(run) {
+        self.change(|state| {
+            if let Some(run) = state.runs.get_mut(run) {
                 (run.row, run.garbled) = (None, None);
             }
         });
@@ -76,31 +76,31 @@ impl MemoryStore {
 
     /// Deletes a task.
     pub fn lose_task(&self, task: &TaskId) {
-        self.change(|world| {
-            world.garbled.tasks.remove(task);
-            world.tasks.remove(task)
+        self.change(|state| {
+            state.garbled.tasks.remove(task);
+            state.tasks.remove(task)
         });
     }
 
     /// Deletes every hint: all rows and all advance tasks. Logs, locks and users' tasks stay.
     pub fn lose_hints(&self) {
-        self.change(|world| {
-            world.runs.values_mut().for_each(|run| (run.row, run.garbled) = (None, None));
-            world.tasks.retain(|_, task| !task.is_advance());
-            let tasks = &world.tasks;
-            world.garbled.tasks.retain(|id| tasks.contains_key(id));
+        self.change(|state| {
+            state.runs.values_mut().for_each(|run| (run.row, run.garbled) = (None, None));
+            state.tasks.retain(|_, task| !task.is_advance());
+            let tasks = &state.tasks;
+            state.garbled.tasks.retain(|id| tasks.contains_key(id));
         });
     }
 
     /// Deletes an event; the others keep their positions. Returns whether it existed.
     pub fn lose_event(&self, run: &RunId, seq: Seq) -> bool {
-        self.change(|world| world.runs.get_mut(run).and_then(|run| run.log.remove(&seq)).is_some())
+        self.change(|state| state.runs.get_mut(run).and_then(|run| run.log.remove(&seq)).is_some())
     }
 
     /// Replaces the text of an event. Returns whether it exists.
     pub fn corrupt(&self, run: &RunId, seq: Seq, body: &str) -> bool {
-        self.change(|world| {
-            let found = world.runs.get_mut(run).and_then(|run| run.log.get_mut(&seq));
+        self.change(|state| {
+            let found = state.runs.get_mut(run).and_then(|run| run.log.get_mut(&seq));
             found.map(|text| body.clone_into(text)).is_some()
         })
     }

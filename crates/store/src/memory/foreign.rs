@@ -5,12 +5,12 @@ use std::ops::Bound;
 use async_trait::async_trait;
 use goldseam_core::RunId;
 
-use super::{MemoryStore, World};
+use super::{MemoryState, MemoryStore};
 use crate::api::{Page, Written};
 use crate::error::StoreError;
 use crate::foreign::{ForeignState, ForeignStates};
 
-impl World {
+impl MemoryState {
     fn foreign_state(&self, id: &RunId) -> Option<ForeignState> {
         let (version, body) = self.foreign.get(id)?;
         Some(ForeignState { id: id.clone(), version: version.to_string(), body: body.clone() })
@@ -41,8 +41,8 @@ impl World {
 impl MemoryStore {
     /// Writes a state as the other system would, over its previous state.
     pub fn put_foreign(&self, id: &RunId, body: &str) {
-        self.with(|world| {
-            let (version, text) = world.foreign.entry(id.clone()).or_default();
+        self.with(|state| {
+            let (version, text) = state.foreign.entry(id.clone()).or_default();
             *version += 1;
             body.clone_into(text);
         });
@@ -52,10 +52,10 @@ impl MemoryStore {
 #[async_trait]
 impl ForeignStates for MemoryStore {
     async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
-        Ok(self.with(|world| world.foreign_page(after, limit)))
+        Ok(self.with(|state| state.foreign_page(after, limit)))
     }
 
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
-        Ok(self.with(|world| world.swap_foreign(id, version, body)))
+        Ok(self.with(|state| state.swap_foreign(id, version, body)))
     }
 }

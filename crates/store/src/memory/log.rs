@@ -5,16 +5,16 @@ use std::ops::Bound;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, RunId, Seq, Summary, TaskId};
 
-use super::World;
+use super::MemoryState;
 use crate::api::{Append, Record, TaskChange};
 use crate::error::StoreError;
 
-impl World {
+impl MemoryState {
     pub(super) fn append(&mut self, append: Append) -> Result<Seq, StoreError> {
         if append.bodies.is_empty() {
             return Err(StoreError::empty_append());
         }
-        let end = self.runs.get(&append.run).map_or(Seq::ZERO, super::Run::end);
+        let end = self.runs.get(&append.run).map_or(Seq::ZERO, super::MemoryRun::end);
         if end != append.after {
             return Err(StoreError::Conflict { end });
         }

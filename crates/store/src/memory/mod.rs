@@ -24,21 +24,21 @@ use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, TaskId};
 use tokio::sync::Notify;
 
 use crate::api::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, RecordKind,
-    Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
+    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
-use crate::clock::{Clock, ManualClock};
+use crate::clock::{ClockFn, ManualClock};
 use crate::error::StoreError;
 use crate::feed::Feed;
 use crate::foreign::ForeignStates;
-use crate::pace::Pace;
+use crate::pace::StorePace;
 use crate::sync::lock;
 
 /// A store in memory, behind one lock. Share it in an `Arc`.
 pub struct MemoryStore {
-    clock: Clock,
-    pace: Pace,
-    world: Mutex<World>,
+    clock: ClockFn,
+    pace: StorePace,
+    state: Mutex<MemoryState>,
     /// Increases with every write that a watcher may wait for; never 0.
     mark: AtomicU64,
     /// Wakes watchers in the order of waiting; a `watch` channel would wake them in random order.
@@ -46,10 +46,10 @@ pub struct MemoryStore {
 }
 
 #[derive(Debug, Default)]
-struct World {
+struct MemoryState {
     /// The latest time that was returned: the store's clock never goes back.
     now: Millis,
-    runs: BTreeMap<RunId, Run>,
+    runs: BTreeMap<RunId, MemoryRun>,
     tasks: BTreeMap<TaskId, Task>,
     /// Unreadable records, except rows.
     garbled: Garbled,
@@ -70,7 +70,7 @@ struct Garbled {
 }
 
 #[derive(Debug, Default)]
-struct Run {
+struct MemoryRun {
     /// By position; dense unless an event was lost.
     log: BTreeMap<Seq, String>,
     row: Option<Row>,
@@ -78,7 +78,7 @@ struct Run {
     garbled: Option<Row>,
 }
 
-impl Run {
+impl MemoryRun {
     fn end(&self) -> Seq {
         self.log.last_key_value().map_or(Seq::ZERO, |(seq, _)| *seq)
     }
@@ -86,9 +86,9 @@ impl Run {
 
 impl MemoryStore {
     /// Creates an empty store with this clock.
-    pub fn new(clock: Clock) -> Self {
-        let pace = Pace::default();
-        Self { clock, pace, world: Mutex::default(), mark: AtomicU64::new(1), watchers: Notify::new() }
+    pub fn new(clock: ClockFn) -> Self {
+        let pace = StorePace::default();
+        Self { clock, pace, state: Mutex::default(), mark: AtomicU64::new(1), watchers: Notify::new() }
     }
 
     /// Creates an empty store and the clock that moves its time.
@@ -99,20 +99,20 @@ impl MemoryStore {
 
     /// Sets the pace, for example that of a store behind a slow connection.
     #[must_use]
-    pub fn at_pace(mut self, pace: Pace) -> Self {
+    pub fn at_pace(mut self, pace: StorePace) -> Self {
         self.pace = pace;
         self
     }
 
     /// Runs `act` atomically.
-    fn with<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
-        let mut world = lock(&self.world);
-        world.now = world.now.max((self.clock)());
-        act(&mut world)
+    fn with<T>(&self, act: impl FnOnce(&mut MemoryState) -> T) -> T {
+        let mut state = lock(&self.state);
+        state.now = state.now.max((self.clock)());
+        act(&mut state)
     }
 
     /// Runs `act` atomically and wakes all watchers.
-    fn change<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
+    fn change<T>(&self, act: impl FnOnce(&mut MemoryState) -> T) -> T {
         let outcome = self.with(act);
         self.tell();
         outcome
@@ -120,7 +120,7 @@ impl MemoryStore {
 
     /// Runs a compare-and-set and wakes all watchers if it succeeds. A lost one must not: two losers could otherwise
     /// wake each other forever.
-    fn put<T>(&self, act: impl FnOnce(&mut World) -> Written<T>) -> Written<T> {
+    fn put<T>(&self, act: impl FnOnce(&mut MemoryState) -> Written<T>) -> Written<T> {
         let written = self.with(act);
         if matches!(written, Written::Done) {
             self.tell();
@@ -150,54 +150,54 @@ impl fmt::Debug for MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
-        self.with(|world| world.append(append)).inspect(|_| self.tell())
+        self.with(|state| state.append(append)).inspect(|_| self.tell())
     }
 
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
-        Ok(self.with(|world| world.read(run, after, limit)))
+        Ok(self.with(|state| state.read(run, after, limit)))
     }
 
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
-        let head = |run: &Run| Head {
+        let head = |run: &MemoryRun| Head {
             end: run.end(),
             row: run.row.clone(),
             unreadable: run.garbled.as_ref().map(|_| damage::REASON.to_owned()),
         };
-        Ok(self.with(|world| world.runs.get(run).map(head)))
+        Ok(self.with(|state| state.runs.get(run).map(head)))
     }
 
     async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
-        self.with(|world| world.trim(run, first));
+        self.with(|state| state.trim(run, first));
         Ok(())
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
-        Ok(self.put(|world| world.put_task(task, expect)))
+        Ok(self.put(|state| state.put_task(task, expect)))
     }
 
     /// Wakes no watcher: a claim only removes claimable tasks.
-    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
-        Ok(self.with(|world| world.claim(&claim)))
+    async fn claim(&self, claim: ClaimRequest) -> Result<ClaimedTasks, StoreError> {
+        Ok(self.with(|state| state.claim(&claim)))
     }
 
     async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
-        Ok(self.with(|world| world.list_tasks(&filter)))
+        Ok(self.with(|state| state.list_tasks(&filter)))
     }
 
     async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
-        Ok(self.put(|world| world.put_lock(lock, expect)))
+        Ok(self.put(|state| state.put_lock(lock, expect)))
     }
 
     async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
-        Ok(self.with(|world| world.list_locks(&filter)))
+        Ok(self.with(|state| state.list_locks(&filter)))
     }
 
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
-        Ok(self.put(|world| world.put_row(row, expect)))
+        Ok(self.put(|state| state.put_row(row, expect)))
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
-        self.with(|world| world.list_runs(&filter))
+        self.with(|state| state.list_runs(&filter))
     }
 
     async fn unreadable(
@@ -206,25 +206,25 @@ impl Store for MemoryStore {
         _: Option<&str>,
         _: u32,
     ) -> Result<Page<Unreadable>, StoreError> {
-        Ok(self.with(|world| world.unreadable(kind)))
+        Ok(self.with(|state| state.unreadable(kind)))
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
-        Ok(self.with(|world| world.rowless(after, limit)))
+        Ok(self.with(|state| state.rowless(after, limit)))
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
-        Ok(self.with(|world| world.beat(node)))
+        Ok(self.with(|state| state.beat(node)))
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
-        Ok(self.with(|world| world.list_nodes()))
+        Ok(self.with(|state| state.list_nodes()))
     }
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
-        self.change(|world| {
-            world.garbled.nodes.remove(node);
-            world.nodes.remove(node)
+        self.change(|state| {
+            state.garbled.nodes.remove(node);
+            state.nodes.remove(node)
         });
         Ok(())
     }
@@ -242,10 +242,10 @@ impl Store for MemoryStore {
     }
 
     async fn now(&self) -> Result<Millis, StoreError> {
-        Ok(self.with(|world| world.now))
+        Ok(self.with(|state| state.now))
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> StorePace {
         self.pace
     }
 

@@ -2,10 +2,10 @@
 
 use goldseam_core::{Millis, NodeId};
 
-use super::{MemoryStore, World};
+use super::{MemoryState, MemoryStore};
 use crate::api::{NodeRecord, NodeSeen, NodeState, Pulse};
 
-impl World {
+impl MemoryState {
     pub(super) fn beat(&mut self, node: &NodeRecord) -> Millis {
         let now = self.now;
         let fresh = || NodeSeen { record: node.clone(), beats: 0, beat_at: now, pulse: Pulse::Held };
@@ -42,8 +42,8 @@ impl MemoryStore {
     }
 
     fn set_pulse(&self, node: &NodeId, pulse: Pulse) {
-        self.change(|world| {
-            if let Some(seen) = world.nodes.get_mut(node) {
+        self.change(|state| {
+            if let Some(seen) = state.nodes.get_mut(node) {
                 seen.pulse = pulse;
             }
         });

@@ -7,10 +7,10 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LaneName, Millis, TaskId};
 
-use super::World;
-use crate::api::{Claim, ClaimedTasks, Expect, LockFilter, TaskFilter, Unreadable, Written};
+use super::MemoryState;
+use crate::api::{ClaimRequest, ClaimedTasks, Expect, LockFilter, TaskFilter, Unreadable, Written};
 
-impl World {
+impl MemoryState {
     pub(super) fn put_task(&mut self, task: Task, expect: Expect) -> Written<Task> {
         let found = self.tasks.get(&task.id);
         if !is_as_expected(found.map(|found| found.version), expect) {
@@ -42,7 +42,7 @@ impl World {
         self.tasks.values().filter(holds).find(|other| other.id != task.id)
     }
 
-    pub(super) fn claim(&mut self, claim: &Claim) -> ClaimedTasks {
+    pub(super) fn claim(&mut self, claim: &ClaimRequest) -> ClaimedTasks {
         let mut busy = self.busy_lanes();
         let mut chosen = Vec::new();
         for (id, lane) in self.due(claim) {
@@ -73,7 +73,7 @@ impl World {
         self.tasks.values().filter(|task| !self.garbled.tasks.contains(&task.id))
     }
 
-    fn due(&self, claim: &Claim) -> Vec<(TaskId, Option<LaneName>)> {
+    fn due(&self, claim: &ClaimRequest) -> Vec<(TaskId, Option<LaneName>)> {
         let wanted = self.readable_tasks().filter(|task| claim.wants(task) && task.run_at <= claim.now);
         let mut due: Vec<&Task> = wanted.collect();
         due.sort_by_key(|task| (Reverse(task.priority), task.run_at));
@@ -82,7 +82,7 @@ impl World {
 
     /// Returns when the next task is due. Ignores tasks behind a busy lane, because only the end of the claimed one
     /// frees them.
-    fn next_due(&self, claim: &Claim, busy: &BTreeSet<LaneName>) -> Option<Millis> {
+    fn next_due(&self, claim: &ClaimRequest, busy: &BTreeSet<LaneName>) -> Option<Millis> {
         let free = |task: &&Task| task.lane.as_ref().is_none_or(|lane| !busy.contains(lane));
         let wanted = self.readable_tasks().filter(|task| claim.wants(task)).filter(free);
         wanted.map(|task| task.run_at).min().filter(|at| *at < Millis::NEVER)

@@ -4,13 +4,13 @@ use std::ops::Bound;
 
 use goldseam_core::{Millis, RunId, Summary, TaskId};
 
-use super::World;
+use super::MemoryState;
 use super::queue::is_as_expected;
 use crate::api::{Expect, Page, RecordKind, Row, RunFilter, Unreadable, Written};
 use crate::cursor::Cursor;
 use crate::error::StoreError;
 
-impl World {
+impl MemoryState {
     /// Writes a row. Only the store sets `updated_at`: the present time, or one more than before if that is not
     /// later.
     pub(super) fn write_row(&mut self, summary: Summary, task: Option<TaskId>) {

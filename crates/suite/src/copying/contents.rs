@@ -10,7 +10,7 @@ use goldseam_core::{
 };
 use goldseam_store::{Expect, LockFilter, Record, RunFilter, Store, TaskFilter, Written};
 
-use crate::ward::{Ward, Witness, id};
+use crate::harness::{EffectCounter, Harness, id};
 use crate::{Fixture, eventually};
 use goldseam_admin::copy::{Copier, CopyOptions};
 use goldseam_engine::client::queue::Want;
@@ -27,7 +27,7 @@ pub(super) const GHOST: &str = "n-00000000000000aa";
 const WAITING: [&str; 6] = ["signals", "paused", "parked", "gap", "hurt", "rowless"];
 
 /// The workflow: `a`, then what its input says, then `c`.
-async fn live(ctx: Context, what: String, (witness, open): (Witness, bool)) -> Result<u32, Error> {
+async fn live(ctx: Context, what: String, (witness, open): (EffectCounter, bool)) -> Result<u32, Error> {
     let run = ctx.run_id().clone();
     let see = |step: &'static str| {
         witness.saw(&format!("{run}/{step}"));
@@ -66,19 +66,19 @@ async fn live(ctx: Context, what: String, (witness, open): (Witness, bool)) -> R
 }
 
 /// An engine with the workflow; its step `b` ends only if `open`.
-pub(super) async fn engine(ward: &Ward<'_>, open: bool) -> Engine {
-    let witness = ward.witness.clone();
+pub(super) async fn engine(harness: &Harness<'_>, open: bool) -> Engine {
+    let witness = harness.witness.clone();
     let work = move |ctx: Context, what: String| live(ctx, what, (witness.clone(), open));
-    ward.builder().workflow("live", work).start().await.unwrap()
+    harness.builder().workflow("live", work).start().await.unwrap()
 }
 
 pub(super) fn payload(json: &str) -> Payload {
     Payload::parse(json, &Limits::default()).unwrap()
 }
 
-async fn begin(ward: &Ward<'_>, runs: &[&str], what: &str) {
+async fn begin(harness: &Harness<'_>, runs: &[&str], what: &str) {
     for run in runs {
-        ward.start("live", run, &format!("{what:?}")).await;
+        harness.start("live", run, &format!("{what:?}")).await;
     }
 }
 
@@ -91,70 +91,70 @@ pub(super) async fn kid(client: &Client) -> RunId {
 }
 
 /// Fills a store.
-pub(super) async fn fill(ward: &Ward<'_>) {
-    let engine = engine(ward, false).await;
-    begin(ward, &["done"], "nothing").await;
-    begin(ward, &["failed"], "fail").await;
-    begin(ward, &["cancelled"], "signal").await;
-    begin(ward, &WAITING, "signal").await;
-    begin(ward, &["taskless", "mailed"], "signal").await;
-    begin(ward, &["asks", "jumped"], "ask").await;
-    begin(ward, &["parent"], "parent").await;
-    begin(ward, &["remote", "remote-free"], "remote").await;
-    begin(ward, &["again"], "again").await;
-    begin(ward, &["naps"], "nap").await;
-    begin(ward, &["retries"], "retry").await;
+pub(super) async fn fill(harness: &Harness<'_>) {
+    let engine = engine(harness, false).await;
+    begin(harness, &["done"], "nothing").await;
+    begin(harness, &["failed"], "fail").await;
+    begin(harness, &["cancelled"], "signal").await;
+    begin(harness, &WAITING, "signal").await;
+    begin(harness, &["taskless", "mailed"], "signal").await;
+    begin(harness, &["asks", "jumped"], "ask").await;
+    begin(harness, &["parent"], "parent").await;
+    begin(harness, &["remote", "remote-free"], "remote").await;
+    begin(harness, &["again"], "again").await;
+    begin(harness, &["naps"], "nap").await;
+    begin(harness, &["retries"], "retry").await;
     // First the runs that go on without us.
-    rests(ward, "naps", Status::Sleeping).await;
-    rests(ward, "retries", Status::Sleeping).await;
-    ward.reaches("done", Status::Completed).await;
-    ward.reaches("failed", Status::Failed).await;
+    rests(harness, "naps", Status::Sleeping).await;
+    rests(harness, "retries", Status::Sleeping).await;
+    harness.reaches("done", Status::Completed).await;
+    harness.reaches("failed", Status::Failed).await;
     for run in
         ["asks", "jumped", "parent", "remote", "remote-free", "again", "taskless", "mailed", "cancelled"]
     {
-        rests(ward, run, Status::Waiting).await;
+        rests(harness, run, Status::Waiting).await;
     }
     for run in WAITING {
-        rests(ward, run, Status::Waiting).await;
+        rests(harness, run, Status::Waiting).await;
     }
-    rests(ward, kid(&ward.client).await.as_str(), Status::Waiting).await;
-    ward.client.cancel(&id("cancelled"), By::default()).await.unwrap();
-    ward.reaches("cancelled", Status::Cancelled).await;
-    ward.client.jump(&id("jumped"), &Path::new("a").unwrap(), Jump::default()).await.unwrap();
-    ward.sees("jumped/a", 2).await;
-    rests(ward, "jumped", Status::Waiting).await;
-    begin(ward, &["works", "works-too"], "step").await;
-    ward.sees("works/b", 1).await;
-    ward.sees("works-too/b", 1).await;
+    rests(harness, kid(&harness.client).await.as_str(), Status::Waiting).await;
+    harness.client.cancel(&id("cancelled"), By::default()).await.unwrap();
+    harness.reaches("cancelled", Status::Cancelled).await;
+    harness.client.jump(&id("jumped"), &Path::new("a").unwrap(), Jump::default()).await.unwrap();
+    harness.sees("jumped/a", 2).await;
+    rests(harness, "jumped", Status::Waiting).await;
+    begin(harness, &["works", "works-too"], "step").await;
+    harness.sees("works/b", 1).await;
+    harness.sees("works-too/b", 1).await;
     engine.crash();
-    gone(ward).await;
-    from_outside(ward).await;
-    tasks(ward).await;
-    locks(ward).await;
-    damage(ward).await;
+    gone(harness).await;
+    from_outside(harness).await;
+    tasks(harness).await;
+    locks(harness).await;
+    damage(harness).await;
 }
 
-async fn rests(ward: &Ward<'_>, run: &str, status: Status) {
+async fn rests(harness: &Harness<'_>, run: &str, status: Status) {
     let run = id(run);
     let rests = |summary: Summary| summary.status == status && summary.owner.is_none();
-    let looks = || async { ward.client.get(&run).await.is_ok_and(rests) };
+    let looks = || async { harness.client.get(&run).await.is_ok_and(rests) };
     eventually(&format!("{run} rests, {status}"), looks).await;
 }
 
 /// Waits until every node of the store has ended.
-pub(super) async fn gone(ward: &Ward<'_>) {
-    let over = || async { ward.store().nodes().await.unwrap().iter().all(|seen| seen.is_gone()) };
+pub(super) async fn gone(harness: &Harness<'_>) {
+    let over = || async { harness.store().nodes().await.unwrap().iter().all(|seen| seen.is_gone()) };
     eventually("every node is gone", over).await;
 }
 
 /// Commands and tasks while no node executes.
-async fn from_outside(ward: &Ward<'_>) {
-    let client = &ward.client;
+async fn from_outside(harness: &Harness<'_>) {
+    let client = &harness.client;
     client.pause(&id("paused"), By::default()).await.unwrap();
     client.signal(&id("mailed"), "go", payload("1"), None).await.unwrap();
     client.signal(&id("signals"), "other", payload("2"), None).await.unwrap();
     let parked = Event::RunParked { code: "V1".to_owned(), reason: "two sides".to_owned() };
-    ward.forge("parked", vec![parked]).await;
+    harness.forge("parked", vec![parked]).await;
 }
 
 fn new(name: &str) -> NewTask {
@@ -173,33 +173,33 @@ fn new(name: &str) -> NewTask {
 }
 
 /// The task with this name, claimed.
-async fn claimed(ward: &Ward<'_>, name: &str) -> Task {
+async fn claimed(harness: &Harness<'_>, name: &str) -> Task {
     let queue = QueueName::new(format!("q-{name}")).unwrap();
     let want = Want { owner: "w2".to_owned(), queue, kind: None, limit: 1 };
-    ward.client.queue().claim(want).await.unwrap().remove(0)
+    harness.client.queue().claim(want).await.unwrap().remove(0)
 }
 
-async fn tasks(ward: &Ward<'_>) {
-    let queue = ward.client.queue();
+async fn tasks(harness: &Harness<'_>) {
+    let queue = harness.client.queue();
     for name in ["t-ready", "t-claimed", "t-done", "t-failed", "t-cancelled", "t-dead", "t-ghost"] {
         queue.submit(new(name)).await.unwrap();
     }
     queue.submit(NewTask { run_at: Millis::NEVER, ..new("t-later") }).await.unwrap();
-    claimed(ward, "t-claimed").await;
-    let done = claimed(ward, "t-done").await;
+    claimed(harness, "t-claimed").await;
+    let done = claimed(harness, "t-done").await;
     queue.complete(&done.id, done.fence, payload("42")).await.unwrap();
-    let failed = claimed(ward, "t-failed").await;
+    let failed = claimed(harness, "t-failed").await;
     queue.fail(&failed.id, failed.fence, Failure::terminal("no such address")).await.unwrap();
     queue.cancel(&TaskId::new("t-cancelled").unwrap()).await.unwrap();
-    let now = ward.store().now().await.unwrap();
-    let dead = claimed(ward, "t-dead").await.reclaimed("its claimant is gone", 0, now);
+    let now = harness.store().now().await.unwrap();
+    let dead = claimed(harness, "t-dead").await.reclaimed("its claimant is gone", 0, now);
     assert_eq!(dead.state, TaskState::Dead);
     let expect = Expect::Version(dead.version - 1);
-    assert_eq!(ward.store().put_task(dead, expect).await.unwrap(), Written::Done);
+    assert_eq!(harness.store().put_task(dead, expect).await.unwrap(), Written::Done);
     let ghost = queue.get(&TaskId::new("t-ghost").unwrap()).await.unwrap();
     let expect = Expect::Version(ghost.version);
     let ghost = Task { deliveries: 2, ..ghost.claimed(GHOST, now) };
-    assert_eq!(ward.store().put_task(ghost, expect).await.unwrap(), Written::Done);
+    assert_eq!(harness.store().put_task(ghost, expect).await.unwrap(), Written::Done);
     let gpu = Want { owner: "w1".to_owned(), queue: QueueName::new("gpu").unwrap(), kind: None, limit: 2 };
     for task in queue.claim(gpu).await.unwrap() {
         if task.run == Some(id("remote-free")) {
@@ -208,8 +208,8 @@ async fn tasks(ward: &Ward<'_>) {
     }
 }
 
-async fn locks(ward: &Ward<'_>) {
-    let locks = ward.client.locks();
+async fn locks(harness: &Harness<'_>) {
+    let locks = harness.client.locks();
     let hour = Duration::from_secs(3600);
     let name = |name: &str| LockName::new(name).unwrap();
     locks.acquire(&name("nightly"), "ana", hour).await.unwrap();
@@ -220,30 +220,30 @@ async fn locks(ward: &Ward<'_>) {
     let held = locks.acquire(&name("of-node"), "cid", hour).await.unwrap();
     let expect = Expect::Version(held.version);
     let of_node = Lock { node: Some(GHOST.to_owned()), version: held.version + 1, ..held };
-    assert_eq!(ward.store().put_lock(of_node, expect).await.unwrap(), Written::Done);
+    assert_eq!(harness.store().put_lock(of_node, expect).await.unwrap(), Written::Done);
 }
 
-async fn damage(ward: &Ward<'_>) {
-    let harm = ward.damage();
+async fn damage(harness: &Harness<'_>) {
+    let harm = harness.damage();
     harm.corrupt(&id("hurt"), Seq(3), "{\"half").await;
     harm.lose_event(&id("gap"), Seq(2)).await;
     harm.lose_row(&id("rowless")).await;
-    harm.lose_task(&ward.row("taskless").await.task.unwrap()).await;
+    harm.lose_task(&harness.row("taskless").await.task.unwrap()).await;
 }
 
 /// A copier between two stores.
-pub(super) fn copier(from: &Ward<'_>, to: &Ward<'_>) -> Copier {
+pub(super) fn copier(from: &Harness<'_>, to: &Harness<'_>) -> Copier {
     Copier::new((&from.client, "here"), (&to.client, "there"), CopyOptions::default())
 }
 
 /// A copier that merges.
-pub(super) fn merger(from: &Ward<'_>, to: &Ward<'_>) -> Copier {
+pub(super) fn merger(from: &Harness<'_>, to: &Harness<'_>) -> Copier {
     Copier::new((&from.client, "here"), (&to.client, "there"), CopyOptions { merge: true })
 }
 
-/// A ward on another store that shares the step counts of the first.
-pub(super) fn beside<'a>(ward: &Ward<'_>, fixture: &'a Fixture) -> Ward<'a> {
-    Ward { witness: ward.witness.clone(), ..Ward::on(fixture) }
+/// A harness on another store that shares the step counts of the first.
+pub(super) fn beside<'a>(harness: &Harness<'_>, fixture: &'a Fixture) -> Harness<'a> {
+    Harness { witness: harness.witness.clone(), ..Harness::on(fixture) }
 }
 
 /// One run as a store has it.

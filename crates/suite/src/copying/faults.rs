@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use goldseam_core::task::{Audit, Task};
 use goldseam_core::{Limits, Millis};
-use goldseam_store::faulty::{Fault, Op, Plan};
+use goldseam_store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam_store::{FaultyStore, Store};
 
 use super::contents::{Contents, contents, fill};
-use super::{Copier, Ward, copied};
+use super::{Copier, Harness, copied};
 use crate::Fixture;
 use goldseam_admin::copy::{CopyOptions, CopyReport, mark_of, reopen};
 use goldseam_engine::{Client, EngineError, OsEntropy, SystemClock};
 
 /// The kinds of fault.
-const FAULTS: [Fault; 4] = [Fault::FailBefore, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
+const FAULTS: [CallFault; 4] =
+    [CallFault::FailBefore, CallFault::LoseReply, CallFault::CrashBefore, CallFault::CrashAfter];
 
 /// Which of the two connections is faulty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,7 @@ fn client(store: Arc<dyn Store>) -> Client {
 /// One copy over bad connections; none if its process died on the way.
 async fn try_once(
     (from, to): (Arc<dyn Store>, Arc<dyn Store>),
-    (bad, plan): (Bad, Plan),
+    (bad, plan): (Bad, FaultPlan),
 ) -> (Option<Result<CopyReport, EngineError>>, Arc<FaultyStore>) {
     let link =
         Arc::new(FaultyStore::new(if bad == Bad::From { Arc::clone(&from) } else { Arc::clone(&to) }, plan));
@@ -52,16 +53,17 @@ async fn try_once(
 }
 
 /// A copy that dies just before it hands over.
-pub(super) async fn cut_off(here: &Ward<'_>, there: &Ward<'_>) {
+pub(super) async fn cut_off(here: &Harness<'_>, there: &Harness<'_>) {
     let stores = (Arc::clone(here.store()), Arc::clone(there.store()));
     let memory = Fixture::memory_on(super::clock(here.fixture).await);
     let (done, link) =
-        try_once((Arc::clone(here.store()), Arc::clone(&memory.store)), (Bad::From, Plan::pass())).await;
+        try_once((Arc::clone(here.store()), Arc::clone(&memory.store)), (Bad::From, FaultPlan::pass())).await;
     assert!(done.is_some_and(|done| done.is_ok_and(|report| report.is_verified())));
     reopen(&**here.store()).await.unwrap();
     // The last write to the source says that it was moved.
-    let last = link.calls().iter().rposition(|called| called.op == Op::PutLock).unwrap() as u64 + 1;
-    let (done, link) = try_once(stores, (Bad::From, Plan::pass().at(last, Fault::CrashBefore))).await;
+    let last = link.calls().iter().rposition(|called| called.op == StoreMethod::PutLock).unwrap() as u64 + 1;
+    let (done, link) =
+        try_once(stores, (Bad::From, FaultPlan::pass().at(last, CallFault::CrashBefore))).await;
     assert!(done.is_none() && link.is_crashed());
 }
 
@@ -85,11 +87,11 @@ where
     F: Fn() -> Fut,
     Fut: Future<Output = Fixture>,
 {
-    let here = Ward::on(from);
+    let here = Harness::on(from);
     fill(&here).await;
     let wanted = {
         let to = fresh().await;
-        copied(&here, &Ward::on(&to)).await;
+        copied(&here, &Harness::on(&to)).await;
         left(&*to.store).await
     };
     let mut cases = 0;
@@ -97,9 +99,9 @@ where
         for number in (first..).step_by(usize::try_from(step).unwrap()) {
             reopen(&*from.store).await.unwrap();
             let to = fresh().await;
-            let there = Ward::on(&to);
+            let there = Harness::on(&to);
             let stores = (Arc::clone(here.store()), Arc::clone(there.store()));
-            let (done, link) = try_once(stores, (bad, Plan::pass().at(number, fault))).await;
+            let (done, link) = try_once(stores, (bad, FaultPlan::pass().at(number, fault))).await;
             let what = format!("{bad:?}, call {number}, {fault:?}");
             match done {
                 Some(Ok(report)) => assert!(report.is_verified(), "{what}: {report:#?}"),

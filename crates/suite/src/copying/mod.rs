@@ -13,7 +13,7 @@ use self::contents::{
     Contents, GHOST, RunSeen, beside, contents, copier, engine, fill, gone, kid, merger, payload,
 };
 use super::Fixture;
-use super::ward::{Ward, id};
+use super::harness::{Harness, id};
 use goldseam_admin::copy::{Copier, CopyReport, Role, mark_of, reopen};
 use goldseam_engine::EngineError;
 use goldseam_engine::client::By;
@@ -50,7 +50,7 @@ macro_rules! copying {
     };
 }
 
-async fn copied(here: &Ward<'_>, there: &Ward<'_>) -> CopyReport {
+async fn copied(here: &Harness<'_>, there: &Harness<'_>) -> CopyReport {
     let report = copier(here, there).copy().await.unwrap();
     assert!(report.finished && report.is_verified(), "{report:#?}");
     report
@@ -70,7 +70,7 @@ fn task<'a>(contents: &'a Contents, name: &str) -> &'a Task {
 
 /// Logs byte for byte, rows by their logs, tasks and locks unchanged except those of nodes.
 pub async fn everything_is_copied_unchanged(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Ward::on(from), Ward::on(to));
+    let (here, there) = (Harness::on(from), Harness::on(to));
     fill(&here).await;
     let report = copied(&here, &there).await;
     let (old, new) = (contents(&*from.store).await, contents(&*to.store).await);
@@ -118,7 +118,7 @@ fn arrived(before: &RunSeen, after: &RunSeen) {
 }
 
 /// Sends every waiting run what it waits for.
-async fn serve(there: &Ward<'_>) {
+async fn serve(there: &Harness<'_>) {
     let client = &there.client;
     for run in ["signals", "rowless", "again", "taskless"].map(id) {
         client.signal(&run, "go", payload("1"), None).await.unwrap();
@@ -142,7 +142,7 @@ async fn serve(there: &Ward<'_>) {
 
 /// An engine at the destination completes all active runs; completed steps are not repeated.
 pub async fn active_runs_continue_and_end_once(from: &Fixture, to: &Fixture) {
-    let here = Ward::on(from);
+    let here = Harness::on(from);
     fill(&here).await;
     let there = beside(&here, to);
     let report = copied(&here, &there).await;
@@ -178,7 +178,7 @@ pub async fn active_runs_continue_and_end_once(from: &Fixture, to: &Fixture) {
 
 /// A repeat of a finished copy compares and changes nothing.
 pub async fn a_repeat_changes_nothing(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Ward::on(from), Ward::on(to));
+    let (here, there) = (Harness::on(from), Harness::on(to));
     fill(&here).await;
     let first = copied(&here, &there).await;
     let before = contents(&*to.store).await;
@@ -194,7 +194,7 @@ pub async fn a_repeat_changes_nothing(from: &Fixture, to: &Fixture) {
 
 /// A store with a live node is neither source nor destination.
 pub async fn a_store_in_use_is_not_copied(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Ward::on(from), Ward::on(to));
+    let (here, there) = (Harness::on(from), Harness::on(to));
     here.at_the_question("r").await;
     for busy in [&here, &there] {
         let engine = busy.asking().await;
@@ -210,7 +210,7 @@ pub async fn a_store_in_use_is_not_copied(from: &Fixture, to: &Fixture) {
 
 /// After a copy, the source refuses engines until it is reopened.
 pub async fn node_refuses_to_start_on_a_closed_store(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Ward::on(from), Ward::on(to));
+    let (here, there) = (Harness::on(from), Harness::on(to));
     here.at_the_question("r").await;
     copied(&here, &there).await;
     let refused = here.builder().start().await;
@@ -232,7 +232,7 @@ pub async fn node_refuses_to_start_on_a_closed_store(from: &Fixture, to: &Fixtur
 
 /// Without the option `merge`, the destination must be empty.
 pub async fn nonempty_destination_is_refused(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Ward::on(from), Ward::on(to));
+    let (here, there) = (Harness::on(from), Harness::on(to));
     here.at_the_question("r").await;
     there.at_the_question("theirs").await;
     assert_eq!(code(copier(&here, &there).copy().await), "GS0402");
@@ -246,11 +246,11 @@ pub async fn nonempty_destination_is_refused(from: &Fixture, to: &Fixture) {
 
 /// A run, task or lock that differs at the destination is left unchanged in both stores.
 pub async fn records_with_the_same_name_are_left_behind(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Ward::on(from), Ward::on(to));
-    for ward in [&here, &there] {
-        ward.at_the_question("both").await;
+    let (here, there) = (Harness::on(from), Harness::on(to));
+    for harness in [&here, &there] {
+        harness.at_the_question("both").await;
         let name = goldseam_core::LockName::new("nightly").unwrap();
-        ward.client.locks().acquire(&name, "ana", std::time::Duration::from_secs(99)).await.unwrap();
+        harness.client.locks().acquire(&name, "ana", std::time::Duration::from_secs(99)).await.unwrap();
     }
     here.at_the_question("mine").await;
     let before = contents(&*to.store).await;
@@ -267,7 +267,7 @@ pub async fn records_with_the_same_name_are_left_behind(from: &Fixture, to: &Fix
 
 /// A dry run only reads, works while engines run, and reports refusals.
 pub async fn dry_run_predicts_everything_and_writes_nothing(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Ward::on(from), Ward::on(to));
+    let (here, there) = (Harness::on(from), Harness::on(to));
     fill(&here).await;
     let engine = there.asking().await;
     let plan = copier(&here, &there).plan().await.unwrap();
@@ -286,18 +286,18 @@ pub async fn dry_run_predicts_everything_and_writes_nothing(from: &Fixture, to: 
 }
 
 /// A run with `notes` notes in its log.
-async fn long_run(ward: &Ward<'_>, run: &str, notes: usize) {
-    ward.at_the_question(run).await;
+async fn long_run(harness: &Harness<'_>, run: &str, notes: usize) {
+    harness.at_the_question(run).await;
     let note = |number: usize| {
         let id = format!("n{number}");
         Event::NoteAdded(goldseam_core::event::Note { id, by: None, reason: "x".repeat(number % 300) })
     };
-    ward.forge(run, (0..notes).map(note).collect()).await;
+    harness.forge(run, (0..notes).map(note).collect()).await;
 }
 
 /// A log of any length is read and written in pieces.
 pub async fn a_long_log_is_copied_in_pieces(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Ward::on(from), Ward::on(to));
+    let (here, there) = (Harness::on(from), Harness::on(to));
     long_run(&here, "long", 5_000).await;
     let report = copied(&here, &there).await;
     assert!(report.events.copied > 5_000, "{report:#?}");
@@ -308,7 +308,7 @@ pub async fn a_long_log_is_copied_in_pieces(from: &Fixture, to: &Fixture) {
 
 /// Changes of the source after an interrupted copy are copied by the next one: events, tasks and locks.
 pub async fn changes_between_two_copies_are_copied(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Ward::on(from), Ward::on(to));
+    let (here, there) = (Harness::on(from), Harness::on(to));
     fill(&here).await;
     faults::cut_off(&here, &there).await;
     here.client.signal(&id("signals"), "late", payload("9"), None).await.unwrap();
@@ -327,7 +327,7 @@ pub async fn changes_between_two_copies_are_copied(from: &Fixture, to: &Fixture)
 
 /// Of two concurrent copies, one may be refused; nothing is copied twice.
 pub async fn concurrent_copies_copy_once(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Ward::on(from), Ward::on(to));
+    let (here, there) = (Harness::on(from), Harness::on(to));
     fill(&here).await;
     let (left, right) = (copier(&here, &there), copier(&here, &there));
     let (left, right) = tokio::join!(left.copy(), right.copy());
@@ -345,25 +345,25 @@ pub async fn concurrent_copies_copy_once(from: &Fixture, to: &Fixture) {
 
 /// The destination of one copy is the source of the next.
 pub async fn filled_store_can_be_copied_again(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Ward::on(from), Ward::on(to));
+    let (here, there) = (Harness::on(from), Harness::on(to));
     fill(&here).await;
     copied(&here, &there).await;
     let memory = Fixture::memory_on(clock(from).await);
-    let last = Ward::on(&memory);
+    let last = Harness::on(&memory);
     copied(&there, &last).await;
     assert_eq!(contents(&*memory.store).await, contents(&*to.store).await);
     assert_eq!(mark_of(&*to.store).await.unwrap().unwrap().role, Role::MovedTo);
 }
 
 /// A clock that always shows the store's current time.
-async fn clock(fixture: &Fixture) -> goldseam_store::Clock {
+async fn clock(fixture: &Fixture) -> goldseam_store::ClockFn {
     let now = fixture.store.now().await.unwrap();
     std::sync::Arc::new(move || now)
 }
 
 /// A store that is named twice is detected under any name.
 pub async fn a_store_is_not_copied_onto_itself(from: &Fixture, _: &Fixture) {
-    let here = Ward::on(from);
+    let here = Harness::on(from);
     let same = merger(&here, &here);
     here.at_the_question("r").await;
     assert_eq!(code(same.copy().await), "GS0402");

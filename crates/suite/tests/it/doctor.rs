@@ -13,7 +13,7 @@ use goldseam_engine::heal::sweeper::Fate;
 use goldseam_engine::queue::Want;
 use goldseam_engine::{Clock, SystemClock};
 use goldseam_suite::eventually;
-use goldseam_suite::ward::Ward;
+use goldseam_suite::harness::Harness;
 
 fn fresh() -> Fixture {
     Fixture::memory_on(Arc::new(|| SystemClock.now()))
@@ -34,8 +34,8 @@ fn fates(checkup: &Checkup) -> Vec<(&str, &str, &str, &str)> {
 }
 
 /// A lock and a task without a live holder.
-async fn stale_claims(ward: &Ward<'_>) {
-    let (locks, queue) = (ward.client.locks(), ward.client.queue());
+async fn stale_claims(harness: &Harness<'_>) {
+    let (locks, queue) = (harness.client.locks(), harness.client.queue());
     let name = QueueName::new("jobs").unwrap();
     let new = NewTask {
         id: TaskId::new("job").unwrap(),
@@ -53,31 +53,31 @@ async fn stale_claims(ward: &Ward<'_>) {
     let want = Want { owner: "worker".to_owned(), queue: name, kind: None, limit: 1 };
     queue.claim(want).await.unwrap();
     locks.acquire(&LockName::new("deploy").unwrap(), "ada", Duration::ZERO).await.unwrap();
-    eventually("both are stale", || async { ward.codes().await == ["L1", "L2"] }).await;
+    eventually("both are stale", || async { harness.codes().await == ["L1", "L2"] }).await;
 }
 
-async fn job(ward: &Ward<'_>) -> TaskState {
-    ward.client.queue().get(&TaskId::new("job").unwrap()).await.unwrap().state
+async fn job(harness: &Harness<'_>) -> TaskState {
+    harness.client.queue().get(&TaskId::new("job").unwrap()).await.unwrap().state
 }
 
 /// A run whose task is lost, and one without a node for its workflow.
-async fn lost_and_waiting(ward: &Ward<'_>) {
-    ward.between_steps("lost").await;
-    let task = ward.task("lost").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
-    ward.start("two", "waits", "true").await;
+async fn lost_and_waiting(harness: &Harness<'_>) {
+    harness.between_steps("lost").await;
+    let task = harness.task("lost").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
+    harness.start("two", "waits", "true").await;
 }
 
 #[tokio::test]
 async fn findings_hidden_by_healed_ones_are_found() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    lost_and_waiting(&ward).await;
-    let dry = ward.look().await;
+    let harness = Harness::on(&fixture);
+    lost_and_waiting(&harness).await;
+    let dry = harness.look().await;
     assert_eq!(fates(&dry), [("N1", "run", "waits", "needs_help"), ("O1", "run", "lost", "told")]);
     assert_eq!((dry.scanned, dry.healed, dry.is_healthy()), (2, 0, false));
     let mut progress = Vec::new();
-    let checkup = ward.client.doctor_telling(fix(None), &mut |count| progress.push(count)).await.unwrap();
+    let checkup = harness.client.doctor_telling(fix(None), &mut |count| progress.push(count)).await.unwrap();
     let expected = [
         ("N1", "run", "lost", "needs_help"),
         ("N1", "run", "waits", "needs_help"),
@@ -93,40 +93,40 @@ async fn findings_hidden_by_healed_ones_are_found() {
 #[tokio::test]
 async fn only_the_requested_rule_is_reported_and_healed() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    lost_and_waiting(&ward).await;
+    let harness = Harness::on(&fixture);
+    lost_and_waiting(&harness).await;
     let by = |rule| DoctorOptions { rule: Some(rule), ..DoctorOptions::default() };
-    let waits = ward.client.doctor(by(Code::N1)).await.unwrap();
+    let waits = harness.client.doctor(by(Code::N1)).await.unwrap();
     assert_eq!(fates(&waits), [("N1", "run", "lost", "needs_help"), ("N1", "run", "waits", "needs_help")]);
-    let other = ward.client.doctor(fix(Some(Code::A2))).await.unwrap();
+    let other = harness.client.doctor(fix(Some(Code::A2))).await.unwrap();
     assert_eq!((fates(&other), other.healed, other.is_healthy()), (vec![], 0, true));
-    assert!(ward.rules("lost").await.is_empty());
-    let lost = ward.client.doctor(fix(Some(Code::O1))).await.unwrap();
+    assert!(harness.rules("lost").await.is_empty());
+    let lost = harness.client.doctor(fix(Some(Code::O1))).await.unwrap();
     assert_eq!((fates(&lost), lost.healed), (vec![("O1", "run", "lost", "healed")], 1));
-    assert_eq!(ward.rules("lost").await, ["O1"]);
+    assert_eq!(harness.rules("lost").await, ["O1"]);
 }
 
 #[tokio::test]
 async fn stale_locks_and_tasks_have_separate_rules() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    stale_claims(&ward).await;
-    let dry = ward.look().await;
+    let harness = Harness::on(&fixture);
+    stale_claims(&harness).await;
+    let dry = harness.look().await;
     assert_eq!(fates(&dry), [("L1", "lock", "deploy", "told"), ("L2", "task", "job", "told")]);
-    assert_eq!((dry.healed, dry.is_healthy(), job(&ward).await), (0, false, TaskState::Claimed));
+    assert_eq!((dry.healed, dry.is_healthy(), job(&harness).await), (0, false, TaskState::Claimed));
     let remedies: Vec<&str> = dry.findings.iter().map(|finding| finding.remedy.as_str()).collect();
     assert_eq!(remedies, ["free it", "put it back into its queue"]);
 
-    let none = ward.client.doctor(fix(Some(Code::O1))).await.unwrap();
-    assert_eq!((fates(&none), ward.codes().await.len()), (vec![], 2));
-    let locks = ward.client.doctor(fix(Some(Code::L1))).await.unwrap();
+    let none = harness.client.doctor(fix(Some(Code::O1))).await.unwrap();
+    assert_eq!((fates(&none), harness.codes().await.len()), (vec![], 2));
+    let locks = harness.client.doctor(fix(Some(Code::L1))).await.unwrap();
     assert_eq!((fates(&locks), locks.healed), (vec![("L1", "lock", "deploy", "healed")], 1));
-    assert_eq!(job(&ward).await, TaskState::Claimed, "the rule for tasks was not asked for");
-    assert_eq!(ward.codes().await, ["L2"]);
+    assert_eq!(job(&harness).await, TaskState::Claimed, "the rule for tasks was not asked for");
+    assert_eq!(harness.codes().await, ["L2"]);
 
-    ward.client.locks().acquire(&LockName::new("deploy").unwrap(), "ada", Duration::ZERO).await.unwrap();
-    eventually("the lock is stale again", || async { ward.codes().await == ["L1", "L2"] }).await;
-    let tasks = ward.client.doctor(fix(Some(Code::L2))).await.unwrap();
+    harness.client.locks().acquire(&LockName::new("deploy").unwrap(), "ada", Duration::ZERO).await.unwrap();
+    eventually("the lock is stale again", || async { harness.codes().await == ["L1", "L2"] }).await;
+    let tasks = harness.client.doctor(fix(Some(Code::L2))).await.unwrap();
     assert_eq!((fates(&tasks), tasks.healed), (vec![("L2", "task", "job", "healed")], 1));
-    assert_eq!((job(&ward).await, ward.codes().await), (TaskState::Ready, vec!["L1".to_owned()]));
+    assert_eq!((job(&harness).await, harness.codes().await), (TaskState::Ready, vec!["L1".to_owned()]));
 }

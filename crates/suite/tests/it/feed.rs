@@ -10,8 +10,8 @@ use goldseam_engine::client::By;
 use goldseam_engine::client::feed::Healing;
 use goldseam_engine::{Client, OsEntropy, SystemClock};
 use goldseam_store::FaultyStore;
-use goldseam_store::faulty::{Op, Plan};
-use goldseam_suite::ward::{Ward, id};
+use goldseam_store::faulty::{FaultPlan, StoreMethod};
+use goldseam_suite::harness::{Harness, id};
 
 /// A store with a manual clock.
 struct Place {
@@ -42,7 +42,7 @@ impl Place {
             new_branch: None,
             cutoff: None,
         };
-        Ward::on(&self.fixture).forge(run, vec![Event::RunRecovered(recovered)]).await;
+        Harness::on(&self.fixture).forge(run, vec![Event::RunRecovered(recovered)]).await;
     }
 }
 
@@ -53,9 +53,9 @@ fn runs_of(feed: &[Healing]) -> Vec<&str> {
 /// Four runs, recovered five times; two of them in the same moment.
 async fn five() -> Place {
     let place = Place::new();
-    let ward = Ward::on(&place.fixture);
+    let harness = Harness::on(&place.fixture);
     for run in ["a", "b", "c", "d"] {
-        ward.start("two", run, "true").await;
+        harness.start("two", run, "true").await;
     }
     for (run, at) in [("b", 10), ("d", 20), ("c", 20), ("b", 30), ("a", 40)] {
         place.recovered(run, at).await;
@@ -66,7 +66,7 @@ async fn five() -> Place {
 #[tokio::test]
 async fn newest_first_and_older_than_since_omitted() {
     let place = five().await;
-    let client = Ward::on(&place.fixture).client;
+    let client = Harness::on(&place.fixture).client;
     let all = ["a at 40", "b at 30", "d at 20", "c at 20", "b at 10"];
     for limit in 0..=6 {
         let feed = client.recoveries(None, limit).await.unwrap();
@@ -86,7 +86,7 @@ async fn newest_first_and_older_than_since_omitted() {
 #[tokio::test]
 async fn page_continues_after_the_previous_one() {
     let place = five().await;
-    let client = Ward::on(&place.fixture).client;
+    let client = Harness::on(&place.fixture).client;
     let all = ["a at 40", "b at 30", "d at 20", "c at 20", "b at 10"];
     for limit in 1..=5 {
         let (mut seen, mut after) = (Vec::new(), None);
@@ -105,11 +105,11 @@ async fn page_continues_after_the_previous_one() {
 async fn reads_only_as_many_logs_as_requested() {
     let place = five().await;
     let reads = async |since: Option<Millis>, limit| {
-        let store = Arc::new(FaultyStore::new(Arc::clone(&place.fixture.store), Plan::pass()));
+        let store = Arc::new(FaultyStore::new(Arc::clone(&place.fixture.store), FaultPlan::pass()));
         let client =
             Client::with(store.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), Limits::default());
         client.recoveries(since, limit).await.unwrap();
-        store.calls().iter().filter(|call| call.op == Op::Read).count()
+        store.calls().iter().filter(|call| call.op == StoreMethod::Read).count()
     };
     let all = reads(None, 10).await;
     let each = all / 4;
@@ -120,13 +120,13 @@ async fn reads_only_as_many_logs_as_requested() {
 #[tokio::test]
 async fn finds_more_runs_than_fit_a_page_of_the_store() {
     let place = Place::new();
-    let ward = Ward::on(&place.fixture);
+    let harness = Harness::on(&place.fixture);
     for number in 0..201 {
         let run = format!("r{number}");
-        ward.start("two", &run, "true").await;
+        harness.start("two", &run, "true").await;
         place.recovered(&run, number).await;
     }
-    let feed = ward.client.recoveries(None, 1_000).await.unwrap();
+    let feed = harness.client.recoveries(None, 1_000).await.unwrap();
     let at: Vec<i64> = feed.iter().map(|healing| healing.at.0).collect();
     assert_eq!(at, (0..201).rev().collect::<Vec<_>>());
 }
@@ -134,9 +134,9 @@ async fn finds_more_runs_than_fit_a_page_of_the_store() {
 #[tokio::test]
 async fn moved_at_is_the_first_own_event_of_the_run() {
     let place = Place::new();
-    let ward = Ward::on(&place.fixture);
+    let harness = Harness::on(&place.fixture);
     let moved = async |run: &str| {
-        let feed = ward.client.recoveries(None, 10).await.unwrap();
+        let feed = harness.client.recoveries(None, 10).await.unwrap();
         feed.into_iter()
             .filter(|healing| healing.run == id(run))
             .map(|healing| healing.moved_at)
@@ -148,13 +148,13 @@ async fn moved_at_is_the_first_own_event_of_the_run() {
     };
     let moves = [("steps", progress("half")), ("ends", Event::RunCompleted { output: Payload::null() })];
     for (run, event) in moves {
-        ward.start("two", run, "true").await;
+        harness.start("two", run, "true").await;
         place.recovered(run, 10).await;
         place.recovered(run, 15).await;
-        ward.client.annotate(&id(run), By::default()).await.unwrap();
+        harness.client.annotate(&id(run), By::default()).await.unwrap();
         assert_eq!(moved(run).await, [None, None], "a note moves nothing");
         place.now.store(20, Ordering::Relaxed);
-        ward.forge(run, vec![event]).await;
+        harness.forge(run, vec![event]).await;
         assert_eq!(moved(run).await, [Some(Millis(20)), Some(Millis(20))]);
     }
     place.recovered("steps", 30).await;

@@ -12,7 +12,7 @@ use goldseam_engine::client::recover::RecoverOptions;
 use goldseam_engine::heal::Healed;
 use goldseam_engine::{Clock, Context, Engine, Error, SystemClock};
 use goldseam_suite::eventually;
-use goldseam_suite::ward::{Ward, id, path};
+use goldseam_suite::harness::{Harness, id, path};
 
 fn fresh() -> Fixture {
     Fixture::memory_on(Arc::new(|| SystemClock.now()))
@@ -27,8 +27,8 @@ fn dry() -> RecoverOptions {
 }
 
 /// `car` is booked; then a question is asked, and `hotel` is booked meanwhile. Both have compensations.
-async fn trips(ward: &Ward<'_>) -> Engine {
-    let witness = ward.witness.clone();
+async fn trips(harness: &Harness<'_>) -> Engine {
+    let witness = harness.witness.clone();
     let work = move |ctx: Context, (): ()| {
         let witness = witness.clone();
         async move {
@@ -55,31 +55,32 @@ async fn trips(ward: &Ward<'_>) -> Engine {
             answer
         }
     };
-    ward.builder().workflow("trip", work).start().await.unwrap()
+    harness.builder().workflow("trip", work).start().await.unwrap()
 }
 
 /// A trip with an open question, while the hotel is being booked, and with a row that hides it.
-async fn hidden_trip(ward: &Ward<'_>, run: &str) {
-    let engine = trips(ward).await;
-    ward.start("trip", run, "null").await;
-    let asked = || async { ward.client.get(&id(run)).await.is_ok_and(|summary| !summary.inputs.is_empty()) };
+async fn hidden_trip(harness: &Harness<'_>, run: &str) {
+    let engine = trips(harness).await;
+    harness.start("trip", run, "null").await;
+    let asked =
+        || async { harness.client.get(&id(run)).await.is_ok_and(|summary| !summary.inputs.is_empty()) };
     eventually("the question is asked", asked).await;
-    ward.client.handle(id(run)).signal("book", &()).await.unwrap();
-    ward.sees("hotel", 1).await;
-    ward.reaches(run, Status::Waiting).await;
-    ward.rests(run).await;
+    harness.client.handle(id(run)).signal("book", &()).await.unwrap();
+    harness.sees("hotel", 1).await;
+    harness.reaches(run, Status::Waiting).await;
+    harness.rests(run).await;
     engine.shutdown().await;
-    ward.lie(run, |row| row.status = Status::Running).await;
+    harness.lie(run, |row| row.status = Status::Running).await;
 }
 
 /// The recorded operation of this name.
-async fn named(ward: &Ward<'_>, run: &str, name: &str) -> Path {
-    let state = ward.client.state(&id(run)).await.unwrap();
+async fn named(harness: &Harness<'_>, run: &str, name: &str) -> Path {
+    let state = harness.client.state(&id(run)).await.unwrap();
     state.ops.keys().find(|path| path.name() == name).unwrap().clone()
 }
 
-async fn jumps(ward: &Ward<'_>, run: &str) -> Vec<JumpRequested> {
-    let history = ward.client.history(&id(run)).await.unwrap();
+async fn jumps(harness: &Harness<'_>, run: &str) -> Vec<JumpRequested> {
+    let history = harness.client.history(&id(run)).await.unwrap();
     let jump = |event: Event| match event {
         Event::JumpRequested(jump) => Some(jump),
         _ => None,
@@ -87,117 +88,121 @@ async fn jumps(ward: &Ward<'_>, run: &str) -> Vec<JumpRequested> {
     history.into_iter().filter_map(|recorded| jump(recorded.event)).collect()
 }
 
-fn counts<const N: usize>(ward: &Ward<'_>, names: [&str; N]) -> [u32; N] {
-    names.map(|name| ward.witness.count(name))
+fn counts<const N: usize>(harness: &Harness<'_>, names: [&str; N]) -> [u32; N] {
+    names.map(|name| harness.witness.count(name))
 }
 
 #[tokio::test]
 async fn cut_with_compensation_undoes_standing_steps() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    hidden_trip(&ward, "r").await;
-    let (sure, hotel) = (named(&ward, "r", "sure").await, named(&ward, "r", "hotel").await);
-    let before = ward.names("r").await;
+    let harness = Harness::on(&fixture);
+    hidden_trip(&harness, "r").await;
+    let (sure, hotel) = (named(&harness, "r", "sure").await, named(&harness, "r", "hotel").await);
+    let before = harness.names("r").await;
     let planned =
-        ward.client.recover(&id("r"), RecoverOptions { dry_run: true, ..compensating() }).await.unwrap();
+        harness.client.recover(&id("r"), RecoverOptions { dry_run: true, ..compensating() }).await.unwrap();
     assert_eq!(
         (planned.standing.as_slice(), &planned.healed, planned.status),
         ([hotel].as_slice(), &None, Status::Waiting)
     );
     assert!(planned.was_needed() && !planned.has_healed() && planned.branch().is_none());
-    assert_eq!(ward.names("r").await, before);
+    assert_eq!(harness.names("r").await, before);
 
-    let done = ward.client.recover(&id("r"), compensating()).await.unwrap();
+    let done = harness.client.recover(&id("r"), compensating()).await.unwrap();
     let found = done.found.clone().unwrap().diagnosis;
     assert_eq!((found.rule, done.standing.as_slice(), done.branch()), (Code::A2, [].as_slice(), None));
     assert!(done.has_healed() && done.was_needed());
-    let jump = jumps(&ward, "r").await.remove(0);
+    let jump = jumps(&harness, "r").await.remove(0);
     assert_eq!((jump.to, jump.compensate, jump.drop_mail), (sure.clone(), true, false));
     assert_eq!(jump.note.reason, format!("rule A2: {}", found.evidence));
 
-    let engine = trips(&ward).await;
-    ward.has_event("r", "branch.opened").await;
-    ward.client.handle(id("r")).answer(sure.as_str(), &"yes").await.unwrap();
-    assert_eq!(ward.result::<String>("r").await, "yes");
-    assert_eq!(counts(&ward, ["car", "no car", "hotel", "no hotel"]), [1, 0, 2, 1]);
+    let engine = trips(&harness).await;
+    harness.has_event("r", "branch.opened").await;
+    harness.client.handle(id("r")).answer(sure.as_str(), &"yes").await.unwrap();
+    assert_eq!(harness.result::<String>("r").await, "yes");
+    assert_eq!(counts(&harness, ["car", "no car", "hotel", "no hotel"]), [1, 0, 2, 1]);
     engine.shutdown().await;
 }
 
 #[tokio::test]
 async fn cut_without_compensation_reports_standing_steps() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    hidden_trip(&ward, "r").await;
-    let hotel = named(&ward, "r", "hotel").await;
-    let done = ward.client.recover(&id("r"), RecoverOptions::default()).await.unwrap();
+    let harness = Harness::on(&fixture);
+    hidden_trip(&harness, "r").await;
+    let hotel = named(&harness, "r", "hotel").await;
+    let done = harness.client.recover(&id("r"), RecoverOptions::default()).await.unwrap();
     assert_eq!(
         (done.standing.as_slice(), done.branch().map(|branch| branch.0)),
         ([hotel].as_slice(), Some(2))
     );
-    assert!(jumps(&ward, "r").await.is_empty());
-    assert_eq!(ward.rules("r").await, ["A2"]);
+    assert!(jumps(&harness, "r").await.is_empty());
+    assert_eq!(harness.rules("r").await, ["A2"]);
 }
 
 #[tokio::test]
 async fn cut_without_standing_steps_needs_no_jump() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    ward.at_the_question("r").await;
-    ward.lie("r", |row| row.status = Status::Running).await;
-    let done = ward.client.recover(&id("r"), compensating()).await.unwrap();
+    let harness = Harness::on(&fixture);
+    harness.at_the_question("r").await;
+    harness.lie("r", |row| row.status = Status::Running).await;
+    let done = harness.client.recover(&id("r"), compensating()).await.unwrap();
     assert_eq!((done.standing.as_slice(), done.branch().map(|branch| branch.0)), ([].as_slice(), Some(2)));
-    assert!(jumps(&ward, "r").await.is_empty());
+    assert!(jumps(&harness, "r").await.is_empty());
 }
 
 #[tokio::test]
 async fn steps_left_by_a_jump_are_listed_latest_first() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    hidden_trip(&ward, "r").await;
-    let [car, sure, hotel] =
-        [named(&ward, "r", "car").await, named(&ward, "r", "sure").await, named(&ward, "r", "hotel").await];
-    let standing = async |to: &Path| ward.client.standing(&id("r"), to).await.unwrap();
+    let harness = Harness::on(&fixture);
+    hidden_trip(&harness, "r").await;
+    let [car, sure, hotel] = [
+        named(&harness, "r", "car").await,
+        named(&harness, "r", "sure").await,
+        named(&harness, "r", "hotel").await,
+    ];
+    let standing = async |to: &Path| harness.client.standing(&id("r"), to).await.unwrap();
     assert_eq!(standing(&car).await, [hotel.clone(), car]);
     assert_eq!(standing(&sure).await, [hotel]);
-    let error = ward.client.standing(&id("r"), &path("train")).await.unwrap_err();
+    let error = harness.client.standing(&id("r"), &path("train")).await.unwrap_err();
     assert!(error.to_string().contains("train"), "{error}");
 }
 
 #[tokio::test]
 async fn only_the_requested_rule_is_applied() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    ward.between_steps("r").await;
-    let task = ward.task("r").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
-    let examined = ward.client.examine(&id("r")).await.unwrap();
+    let harness = Harness::on(&fixture);
+    harness.between_steps("r").await;
+    let task = harness.task("r").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
+    let examined = harness.client.examine(&id("r")).await.unwrap();
     let rules: Vec<Code> = examined.found.iter().map(|found| found.diagnosis.rule).collect();
     assert_eq!(rules, [Code::O1, Code::N1]);
     let by = |rule| RecoverOptions { rule: Some(rule), ..RecoverOptions::default() };
-    let found = ward.client.recover(&id("r"), by(Code::N1)).await.unwrap();
+    let found = harness.client.recover(&id("r"), by(Code::N1)).await.unwrap();
     assert_eq!(found.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::N1));
     assert_eq!((found.healed.clone(), found.has_healed()), (Some(Healed::NeedsOperator), false));
-    let done = ward.client.recover(&id("r"), by(Code::O1)).await.unwrap();
+    let done = harness.client.recover(&id("r"), by(Code::O1)).await.unwrap();
     assert_eq!(done.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::O1));
     assert!(done.has_healed());
-    assert_eq!(ward.rules("r").await, ["O1"]);
+    assert_eq!(harness.rules("r").await, ["O1"]);
 }
 
 #[tokio::test]
 async fn late_row_is_rewritten_except_in_a_dry_run() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    let engine = ward.asked("r").await;
-    ward.lie("r", |row| {
-        row.status = Status::Running;
-        row.as_of = row.as_of.before();
-    })
-    .await;
-    let late = ward.row("r").await;
-    assert!(!ward.client.recover(&id("r"), dry()).await.unwrap().was_needed());
-    assert_eq!(ward.row("r").await, late);
-    assert!(!ward.client.recover(&id("r"), RecoverOptions::default()).await.unwrap().was_needed());
-    let row = ward.row("r").await;
+    let harness = Harness::on(&fixture);
+    let engine = harness.asked("r").await;
+    harness
+        .lie("r", |row| {
+            row.status = Status::Running;
+            row.as_of = row.as_of.before();
+        })
+        .await;
+    let late = harness.row("r").await;
+    assert!(!harness.client.recover(&id("r"), dry()).await.unwrap().was_needed());
+    assert_eq!(harness.row("r").await, late);
+    assert!(!harness.client.recover(&id("r"), RecoverOptions::default()).await.unwrap().was_needed());
+    let row = harness.row("r").await;
     assert_eq!((row.summary.status, row.summary.as_of), (Status::Waiting, late.summary.as_of.next()));
     engine.shutdown().await;
 }
@@ -205,32 +210,32 @@ async fn late_row_is_rewritten_except_in_a_dry_run() {
 #[tokio::test]
 async fn parked_run_is_only_resumed() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    ward.at_rest("r", "\"60000\"", Status::Sleeping).await;
-    ward.forge("r", vec![Event::TimerFired { path: path("nap") }]).await;
-    ward.lie("r", |row| row.status = Status::Waiting).await;
-    let parked = ward.client.recover(&id("r"), RecoverOptions::default()).await.unwrap_err();
+    let harness = Harness::on(&fixture);
+    harness.at_rest("r", "\"60000\"", Status::Sleeping).await;
+    harness.forge("r", vec![Event::TimerFired { path: path("nap") }]).await;
+    harness.lie("r", |row| row.status = Status::Waiting).await;
+    let parked = harness.client.recover(&id("r"), RecoverOptions::default()).await.unwrap_err();
     assert_eq!(parked.code(), "GS0135");
-    ward.reaches("r", Status::Parked).await;
-    let resumed = ward.client.resume(&id("r"), By::default()).await.unwrap();
+    harness.reaches("r", Status::Parked).await;
+    let resumed = harness.client.resume(&id("r"), By::default()).await.unwrap();
     assert!(resumed.rested);
     assert_eq!(resumed.recovery.status, Status::Parked);
     assert_eq!((resumed.recovery.found, resumed.recovery.healed), (None, None));
-    let engine = ward.waiting().await;
-    assert_eq!(ward.result::<u32>("r").await, 7);
+    let engine = harness.waiting().await;
+    assert_eq!(harness.result::<u32>("r").await, 7);
     engine.shutdown().await;
 }
 
 #[tokio::test]
 async fn resume_that_only_recovers_returns_the_end_of_the_log() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    ward.between_steps("r").await;
-    let task = ward.task("r").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
-    let resumed = ward.client.resume(&id("r"), By::default()).await.unwrap();
+    let harness = Harness::on(&fixture);
+    harness.between_steps("r").await;
+    let task = harness.task("r").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
+    let resumed = harness.client.resume(&id("r"), By::default()).await.unwrap();
     assert_eq!((resumed.rested, resumed.recovery.has_healed()), (false, true));
-    assert_eq!(resumed.end, ward.client.get(&id("r")).await.unwrap().as_of);
-    let error = ward.client.resume(&id("r"), By::default()).await.unwrap_err();
+    assert_eq!(resumed.end, harness.client.get(&id("r")).await.unwrap().as_of);
+    let error = harness.client.resume(&id("r"), By::default()).await.unwrap_err();
     assert_eq!(error.code(), "GS0110", "what waits for a node is neither recovered nor resumed");
 }

@@ -13,10 +13,10 @@ use goldseam_engine::heal::foreign::ForeignOptions;
 use goldseam_engine::heal::sweeper::{Fate, SweepOptions, SweepReport};
 use goldseam_engine::queue::Want;
 use goldseam_engine::{Client, Clock, Context, Engine, OsEntropy, SystemClock};
-use goldseam_store::faulty::{Op, Plan};
+use goldseam_store::faulty::{FaultPlan, StoreMethod};
 use goldseam_store::{Expect, FaultyStore, TaskFilter};
 use goldseam_suite::eventually;
-use goldseam_suite::ward::{Ward, id};
+use goldseam_suite::harness::{Harness, id};
 
 fn fresh() -> Fixture {
     Fixture::memory_on(Arc::new(|| SystemClock.now()))
@@ -28,13 +28,13 @@ fn at_once() -> SweepOptions {
 
 /// A client whose calls are counted.
 fn counted(fixture: &Fixture) -> (Arc<FaultyStore>, Client) {
-    let store = Arc::new(FaultyStore::new(Arc::clone(&fixture.store), Plan::pass()));
+    let store = Arc::new(FaultyStore::new(Arc::clone(&fixture.store), FaultPlan::pass()));
     let client = Client::with(store.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), Limits::default());
     (store, client)
 }
 
 fn reads(store: &FaultyStore) -> usize {
-    store.calls().iter().filter(|call| call.op == Op::Read).count()
+    store.calls().iter().filter(|call| call.op == StoreMethod::Read).count()
 }
 
 fn counts(report: &SweepReport) -> [u64; 4] {
@@ -48,10 +48,10 @@ fn rules(report: &SweepReport) -> Vec<&str> {
 #[tokio::test]
 async fn run_of_a_live_node_is_not_read() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    let engine = ward.two_steps().await;
-    ward.start("two", "r", "false").await;
-    ward.sees("b", 1).await;
+    let harness = Harness::on(&fixture);
+    let engine = harness.two_steps().await;
+    harness.start("two", "r", "false").await;
+    harness.sees("b", 1).await;
     let (store, client) = counted(&fixture);
     let report = client.sweeper(at_once()).sweep().await.unwrap();
     assert_eq!((counts(&report), reads(&store)), ([1, 0, 1, 0], 0));
@@ -64,8 +64,8 @@ async fn run_of_a_live_node_is_not_read() {
 #[tokio::test]
 async fn healthy_run_is_not_read_again_until_it_changes() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    let engine = ward.asked("r").await;
+    let harness = Harness::on(&fixture);
+    let engine = harness.asked("r").await;
     let (store, client) = counted(&fixture);
     let mut sweeper = client.sweeper(at_once());
     let mut deep = client.sweeper(SweepOptions { deep: true, ..at_once() });
@@ -78,47 +78,47 @@ async fn healthy_run_is_not_read_again_until_it_changes() {
         deep.sweep().await.unwrap();
         assert_eq!(reads(&store), once * (1 + times), "a deep sweep reads healthy runs, too");
     }
-    let task = ward.task("r").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
+    let task = harness.task("r").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
     assert_eq!(rules(&sweeper.sweep().await.unwrap()), ["O1"]);
     engine.shutdown().await;
 }
 
 /// A waiting run with a remote step.
-async fn hands_out(ward: &Ward<'_>, silence: Duration) -> (Engine, Task) {
+async fn hands_out(harness: &Harness<'_>, silence: Duration) -> (Engine, Task) {
     let work = move |ctx: Context, (): ()| async move {
         ctx.remote::<u32>("resize", &7).queue("gpu").heartbeat_timeout(silence).await
     };
-    let engine = ward.builder().workflow("remote", work).start().await.unwrap();
-    ward.start("remote", "r", "null").await;
-    ward.reaches("r", Status::Waiting).await;
-    ward.rests("r").await;
-    let id = ward.client.get(&id("r")).await.unwrap().waits[0].tasks[0].clone();
+    let engine = harness.builder().workflow("remote", work).start().await.unwrap();
+    harness.start("remote", "r", "null").await;
+    harness.reaches("r", Status::Waiting).await;
+    harness.rests("r").await;
+    let id = harness.client.get(&id("r")).await.unwrap().waits[0].tasks[0].clone();
     let filter = TaskFilter { id: Some(id), limit: 1, ..TaskFilter::default() };
-    let task = ward.store().tasks(filter).await.unwrap().remove(0);
+    let task = harness.store().tasks(filter).await.unwrap().remove(0);
     (engine, task)
 }
 
-async fn claimed(ward: &Ward<'_>) -> Task {
+async fn claimed(harness: &Harness<'_>) -> Task {
     let queue = QueueName::new("gpu").unwrap();
     let want = Want { owner: "ada".to_owned(), queue, kind: None, limit: 1 };
-    ward.client.queue().claim(want).await.unwrap().remove(0)
+    harness.client.queue().claim(want).await.unwrap().remove(0)
 }
 
 #[tokio::test]
 async fn a_remote_step_is_left_alone_while_it_waits_or_beats() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    let (engine, _) = hands_out(&ward, Duration::from_secs(60)).await;
+    let harness = Harness::on(&fixture);
+    let (engine, _) = hands_out(&harness, Duration::from_secs(60)).await;
     let (store, client) = counted(&fixture);
     let mut sweeper = client.sweeper(at_once());
     sweeper.sweep().await.unwrap();
     let once = reads(&store);
-    let held = claimed(&ward).await;
+    let held = claimed(&harness).await;
     assert_eq!((counts(&sweeper.sweep().await.unwrap()), reads(&store)), ([1, 0, 1, 0], once));
-    let now = ward.store().now().await.unwrap();
+    let now = harness.store().now().await.unwrap();
     let expect = Expect::Version(held.version);
-    ward.store().put_task(held.cancelled(now).unwrap(), expect).await.unwrap();
+    harness.store().put_task(held.cancelled(now).unwrap(), expect).await.unwrap();
     assert_eq!(rules(&sweeper.sweep().await.unwrap()), ["O3"], "its task is over, and its row unchanged");
     engine.shutdown().await;
 }
@@ -126,18 +126,18 @@ async fn a_remote_step_is_left_alone_while_it_waits_or_beats() {
 #[tokio::test]
 async fn only_a_claimed_step_can_be_silent() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
+    let harness = Harness::on(&fixture);
     let silence = Duration::from_millis(1);
-    let (engine, task) = hands_out(&ward, silence).await;
+    let (engine, task) = hands_out(&harness, silence).await;
     let past = task.last_sign() + silence;
-    eventually("it is old", || async { ward.store().now().await.unwrap() > past }).await;
+    eventually("it is old", || async { harness.store().now().await.unwrap() > past }).await;
     let (store, client) = counted(&fixture);
     let mut sweeper = client.sweeper(at_once());
     sweeper.sweep().await.unwrap();
     let once = reads(&store);
     assert_eq!((counts(&sweeper.sweep().await.unwrap()), reads(&store)), ([1, 0, 1, 0], once));
-    let past = claimed(&ward).await.last_sign() + silence;
-    eventually("it is silent", || async { ward.store().now().await.unwrap() > past }).await;
+    let past = claimed(&harness).await.last_sign() + silence;
+    eventually("it is silent", || async { harness.store().now().await.unwrap() > past }).await;
     let report = sweeper.sweep().await.unwrap();
     assert_eq!((rules(&report), report.healed), (vec!["H1"], 1));
     engine.shutdown().await;
@@ -146,14 +146,14 @@ async fn only_a_claimed_step_can_be_silent() {
 #[tokio::test]
 async fn sweep_examines_active_runs_and_more_only_on_request() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    let engine = ward.two_steps_open().await;
-    ward.start("two", "over", "true").await;
-    ward.reaches("over", Status::Completed).await;
+    let harness = Harness::on(&fixture);
+    let engine = harness.two_steps_open().await;
+    harness.start("two", "over", "true").await;
+    harness.reaches("over", Status::Completed).await;
     engine.shutdown().await;
-    ward.at_the_question("parked").await;
-    ward.forge("parked", vec![Event::RunParked { code: "V1".to_owned(), reason: "no".to_owned() }]).await;
-    let swept = async |options| counts(&ward.client.sweeper(options).sweep().await.unwrap());
+    harness.at_the_question("parked").await;
+    harness.forge("parked", vec![Event::RunParked { code: "V1".to_owned(), reason: "no".to_owned() }]).await;
+    let swept = async |options| counts(&harness.client.sweeper(options).sweep().await.unwrap());
     assert_eq!(swept(at_once()).await, [0, 0, 0, 0]);
     assert_eq!(swept(SweepOptions { parked: true, ..at_once() }).await, [1, 0, 0, 1]);
     assert_eq!(swept(SweepOptions { deep: true, ..at_once() }).await, [2, 1, 0, 1]);
@@ -162,8 +162,8 @@ async fn sweep_examines_active_runs_and_more_only_on_request() {
 #[tokio::test]
 async fn foreign_states_are_examined_only_on_request() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    let looks = async |options| ward.client.sweeper(options).sweep().await.unwrap().foreign.is_some();
+    let harness = Harness::on(&fixture);
+    let looks = async |options| harness.client.sweeper(options).sweep().await.unwrap().foreign.is_some();
     assert!(!looks(at_once()).await);
     let asked = SweepOptions { foreign: Some(ForeignOptions::default()), ..at_once() };
     assert!(looks(asked.clone()).await);
@@ -173,35 +173,36 @@ async fn foreign_states_are_examined_only_on_request() {
 #[tokio::test]
 async fn late_row_is_rewritten_by_a_sweep_of_every_rule() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    ward.between_steps("r").await;
-    ward.lie("r", |row| {
-        row.status = Status::Waiting;
-        row.as_of = row.as_of.before();
-    })
-    .await;
-    let late = ward.row("r").await;
+    let harness = Harness::on(&fixture);
+    harness.between_steps("r").await;
+    harness
+        .lie("r", |row| {
+            row.status = Status::Waiting;
+            row.as_of = row.as_of.before();
+        })
+        .await;
+    let late = harness.row("r").await;
     for options in
         [SweepOptions { dry_run: true, ..at_once() }, SweepOptions { rule: Some(Code::O1), ..at_once() }]
     {
-        let report = ward.client.sweeper(options).sweep().await.unwrap();
-        assert_eq!((report.rows_rewritten, ward.row("r").await), (0, late.clone()));
+        let report = harness.client.sweeper(options).sweep().await.unwrap();
+        assert_eq!((report.rows_rewritten, harness.row("r").await), (0, late.clone()));
     }
-    let report = ward.client.sweeper(at_once()).sweep().await.unwrap();
-    assert_eq!((report.rows_rewritten, ward.row("r").await.summary.status), (1, Status::Queued));
+    let report = harness.client.sweeper(at_once()).sweep().await.unwrap();
+    assert_eq!((report.rows_rewritten, harness.row("r").await.summary.status), (1, Status::Queued));
 }
 
 #[tokio::test]
 async fn tick_is_bounded_and_the_next_one_continues() {
     let fixture = fresh();
-    let ward = Ward::on(&fixture);
-    ward.start("two", "first", "true").await;
-    let now = ward.store().now().await.unwrap();
-    eventually("time passes", || async { ward.store().now().await.unwrap() > now }).await;
+    let harness = Harness::on(&fixture);
+    harness.start("two", "first", "true").await;
+    let now = harness.store().now().await.unwrap();
+    eventually("time passes", || async { harness.store().now().await.unwrap() > now }).await;
     for number in 0..1_000 {
-        ward.start("two", &format!("r{number}"), "true").await;
+        harness.start("two", &format!("r{number}"), "true").await;
     }
-    let mut sweeper = ward.client.sweeper(SweepOptions { dry_run: true, ..at_once() });
+    let mut sweeper = harness.client.sweeper(SweepOptions { dry_run: true, ..at_once() });
     let mut report = sweeper.tick().await.unwrap();
     assert_eq!((report.scanned, report.more), (1_000, true));
     assert_eq!(report.stalled[0].found.run, id("first"));
@@ -216,15 +217,15 @@ async fn finding_is_healed_at_exactly_its_required_age() {
     let now = Arc::new(AtomicI64::new(SystemClock.now().0));
     let shown = Arc::clone(&now);
     let fixture = Fixture::memory_on(Arc::new(move || Millis(shown.load(Ordering::Relaxed))));
-    let ward = Ward::on(&fixture);
-    ward.start("two", "r", "true").await;
-    let task = ward.task("r").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
+    let harness = Harness::on(&fixture);
+    harness.start("two", "r", "true").await;
+    let task = harness.task("r").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
     let body = r#"{"id":"wf","status":"running","orchestrator_task_id":"gone","updated_at":1}"#;
-    ward.damage().put_foreign(&id("wf"), body).await;
+    harness.damage().put_foreign(&id("wf"), body).await;
     let (stale_after, foreign) = (Some(Duration::from_millis(10)), Some(ForeignOptions::default()));
     let options = SweepOptions { stale_after, foreign, ..SweepOptions::default() };
-    let mut sweeper = ward.client.sweeper(options);
+    let mut sweeper = harness.client.sweeper(options);
     let begun = now.load(Ordering::Relaxed);
     for (moved, fate) in [(0, Fate::Young), (4, Fate::Young), (9, Fate::Young), (10, Fate::Healed)] {
         now.store(begun + moved, Ordering::Relaxed);
@@ -240,15 +241,15 @@ async fn single_sweep_reads_the_age_of_a_finding_from_the_log() {
     let now = Arc::new(AtomicI64::new(SystemClock.now().0));
     let shown = Arc::clone(&now);
     let fixture = Fixture::memory_on(Arc::new(move || Millis(shown.load(Ordering::Relaxed))));
-    let ward = Ward::on(&fixture);
-    ward.start("two", "r", "true").await;
-    ward.start("two", "well", "true").await;
-    let task = ward.task("r").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
+    let harness = Harness::on(&fixture);
+    harness.start("two", "r", "true").await;
+    harness.start("two", "well", "true").await;
+    let task = harness.task("r").await.unwrap();
+    harness.damage().lose_task(&task.id).await;
     let begun = now.load(Ordering::Relaxed);
     // A new sweeper each time, without earlier sightings.
     let once = || SweepOptions { from_log: true, ..SweepOptions::default() };
-    let sweep = async || ward.client.sweeper(once()).sweep().await.unwrap();
+    let sweep = async || harness.client.sweeper(once()).sweep().await.unwrap();
     let fate = |report: &SweepReport| {
         let found = report.stalled.iter().find(|stalled| stalled.found.run == id("r"));
         found.map(|stalled| stalled.fate.clone())

@@ -2,9 +2,9 @@
 
 /// A random number generator (SplitMix64): the same seed always gives the same numbers.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub struct DiskRandom(u64);
 
-impl Dice {
+impl DiskRandom {
     /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)

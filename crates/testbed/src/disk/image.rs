@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::dice::Dice;
-use super::journal::{Change, File};
+use super::dice::DiskRandom;
+use super::journal::{File, FileChange};
 
 /// Bytes that a disk writes atomically.
 const SECTOR: usize = 512;
@@ -36,7 +36,7 @@ impl Image {
 }
 
 /// The files with all changes: a copy at this moment.
-pub fn copied(changes: &[Change]) -> Image {
+pub fn copied(changes: &[FileChange]) -> Image {
     let mut rest = Remains::default();
     changes.iter().for_each(|change| rest.take(change));
     let names = rest.names_after(rest.moves.len());
@@ -49,7 +49,7 @@ pub fn copied(changes: &[Change]) -> Image {
 }
 
 /// Possible files after a power loss right after these changes.
-pub fn after_power_loss(changes: &[Change], dice: &mut Dice) -> Image {
+pub fn after_power_loss(changes: &[FileChange], dice: &mut DiskRandom) -> Image {
     let mut rest = Remains::default();
     changes.iter().for_each(|change| rest.take(change));
     let kept = dice.below(rest.moves.len() + 1);
@@ -85,16 +85,16 @@ struct Remains {
 #[derive(Debug, Clone, Default)]
 struct Inode {
     bytes: Vec<u8>,
-    pending: Vec<Pending>,
+    pending: Vec<PendingChange>,
 }
 
 #[derive(Debug, Clone)]
-enum Pending {
+enum PendingChange {
     Write(usize, Vec<u8>),
     Cut(usize),
 }
 
-impl Pending {
+impl PendingChange {
     fn apply(&self, to: &mut Vec<u8>) {
         match self {
             Self::Write(offset, bytes) => {
@@ -123,28 +123,28 @@ impl Pending {
 }
 
 impl Remains {
-    fn take(&mut self, change: &Change) {
+    fn take(&mut self, change: &FileChange) {
         match change {
-            Change::Made(file) => {
+            FileChange::Made(file) => {
                 self.inodes.push(Inode::default());
                 self.moves.push((*file, Some(self.inodes.len() - 1)));
             }
-            Change::Removed(file) => self.moves.push((*file, None)),
-            Change::Written { file, offset, bytes } => {
-                self.change(*file, Pending::Write(*offset, bytes.clone()));
+            FileChange::Removed(file) => self.moves.push((*file, None)),
+            FileChange::Written { file, offset, bytes } => {
+                self.change(*file, PendingChange::Write(*offset, bytes.clone()));
             }
-            Change::Cut { file, length } => self.change(*file, Pending::Cut(*length)),
-            Change::Synced(File::Folder) => {
+            FileChange::Cut { file, length } => self.change(*file, PendingChange::Cut(*length)),
+            FileChange::Synced(File::Folder) => {
                 self.names = self.names_after(self.moves.len());
                 self.moves.clear();
             }
-            Change::Synced(file) => {
+            FileChange::Synced(file) => {
                 if let Some(inode) = self.open(*file) {
                     let Inode { bytes, pending } = &mut self.inodes[inode];
                     pending.drain(..).for_each(|change| change.apply(bytes));
                 }
             }
-            Change::Mark(_) | Change::Failed(_) => {}
+            FileChange::Mark(_) | FileChange::Failed(_) => {}
         }
     }
 
@@ -153,7 +153,7 @@ impl Remains {
         self.names_after(self.moves.len()).get(&file).copied()
     }
 
-    fn change(&mut self, file: File, change: Pending) {
+    fn change(&mut self, file: File, change: PendingChange) {
         if let Some(inode) = self.open(file) {
             self.inodes[inode].pending.push(change);
         }
@@ -178,17 +178,22 @@ mod tests {
 
     const DB: File = File::Database;
 
-    fn wrote(offset: usize, byte: u8, length: usize) -> Change {
-        Change::Written { file: DB, offset, bytes: vec![byte; length] }
+    fn wrote(offset: usize, byte: u8, length: usize) -> FileChange {
+        FileChange::Written { file: DB, offset, bytes: vec![byte; length] }
     }
 
-    fn images(changes: &[Change]) -> Vec<Image> {
-        (0..2_000).map(|seed| after_power_loss(changes, &mut Dice::new(seed))).collect()
+    fn images(changes: &[FileChange]) -> Vec<Image> {
+        (0..2_000).map(|seed| after_power_loss(changes, &mut DiskRandom::new(seed))).collect()
     }
 
     #[test]
     fn synced_data_always_survives() {
-        let made = [Change::Made(DB), Change::Synced(File::Folder), wrote(0, 1, 1024), Change::Synced(DB)];
+        let made = [
+            FileChange::Made(DB),
+            FileChange::Synced(File::Folder),
+            wrote(0, 1, 1024),
+            FileChange::Synced(DB),
+        ];
         let whole = Image([(DB, vec![1; 1024])].into());
         assert!(images(&made).iter().all(|image| *image == whole));
         assert_eq!(copied(&made), whole);
@@ -196,8 +201,8 @@ mod tests {
 
     #[test]
     fn unsynced_writes_may_be_lost_torn_or_reordered() {
-        let mut changes = vec![Change::Made(DB), Change::Synced(File::Folder), wrote(0, 1, 1024)];
-        changes.extend([Change::Synced(DB), wrote(0, 2, 1024), wrote(1024, 3, 512)]);
+        let mut changes = vec![FileChange::Made(DB), FileChange::Synced(File::Folder), wrote(0, 1, 1024)];
+        changes.extend([FileChange::Synced(DB), wrote(0, 2, 1024), wrote(1024, 3, 512)]);
         let seen: Vec<Vec<u8>> = images(&changes).into_iter().map(|image| image.0[&DB].clone()).collect();
         let has = |parts: [u8; 3]| {
             seen.iter().any(|bytes| {
@@ -218,7 +223,12 @@ mod tests {
     #[test]
     fn a_name_survives_once_its_folder_was_synced() {
         let wal = File::Wal;
-        let made = [Change::Made(DB), Change::Synced(File::Folder), Change::Made(wal), Change::Removed(DB)];
+        let made = [
+            FileChange::Made(DB),
+            FileChange::Synced(File::Folder),
+            FileChange::Made(wal),
+            FileChange::Removed(DB),
+        ];
         let names = |image: &Image| image.0.keys().copied().collect::<Vec<_>>();
         let seen: Vec<_> = images(&made).iter().map(names).collect();
         for expected in [vec![DB], vec![DB, wal], vec![wal]] {

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::Error;
+use crate::TestbedError;
 
 /// Bytes of the header of a record.
 const HEAD: usize = 14;
@@ -37,7 +37,7 @@ impl File {
 
 /// A change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum FileChange {
     /// A file was created.
     Made(File),
     /// Bytes were written.
@@ -68,20 +68,20 @@ pub enum Change {
 
 /// All changes.
 #[derive(Debug, Clone, Default)]
-pub struct Journal {
+pub struct DiskJournal {
     /// The changes in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
 }
 
-impl Journal {
+impl DiskJournal {
     /// Reads the journal of a disk.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        let bytes = fs::read(path).map_err(|error| Error::failed("reading a disk journal", error))?;
+    pub fn read(path: &Path) -> Result<Self, TestbedError> {
+        let bytes = fs::read(path).map_err(|error| TestbedError::failed("reading a disk journal", error))?;
         let mut changes = Vec::new();
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             let Some((change, after)) = parse(rest) else {
-                return Err(Error::failed("reading a disk journal", "invalid record"));
+                return Err(TestbedError::failed("reading a disk journal", "invalid record"));
             };
             changes.push(change);
             rest = after;
@@ -93,9 +93,9 @@ impl Journal {
     #[must_use]
     pub fn onto(self, database: &[u8]) -> Self {
         let file = File::Database;
-        let mut changes = vec![Change::Made(file), Change::Synced(File::Folder)];
-        changes.push(Change::Written { file, offset: 0, bytes: database.to_vec() });
-        changes.push(Change::Synced(file));
+        let mut changes = vec![FileChange::Made(file), FileChange::Synced(File::Folder)];
+        changes.push(FileChange::Written { file, offset: 0, bytes: database.to_vec() });
+        changes.push(FileChange::Synced(file));
         changes.extend(self.changes);
         Self { changes }
     }
@@ -112,7 +112,7 @@ impl Journal {
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<(Change, &[u8])> {
+fn parse(bytes: &[u8]) -> Option<(FileChange, &[u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let file = match head[1] {
         0 => File::Database,
@@ -124,13 +124,13 @@ fn parse(bytes: &[u8]) -> Option<(Change, &[u8])> {
     let length = usize::try_from(u32::from_le_bytes(head[10..14].try_into().ok()?)).ok()?;
     let (carried, rest) = rest.split_at_checked(length)?;
     let change = match head[0] {
-        b'C' => Change::Made(file),
-        b'W' => Change::Written { file, offset, bytes: carried.to_vec() },
-        b'T' => Change::Cut { file, length: offset },
-        b'S' => Change::Synced(file),
-        b'U' => Change::Removed(file),
-        b'F' => Change::Failed(file),
-        MARK => Change::Mark(String::from_utf8_lossy(carried).into_owned()),
+        b'C' => FileChange::Made(file),
+        b'W' => FileChange::Written { file, offset, bytes: carried.to_vec() },
+        b'T' => FileChange::Cut { file, length: offset },
+        b'S' => FileChange::Synced(file),
+        b'U' => FileChange::Removed(file),
+        b'F' => FileChange::Failed(file),
+        MARK => FileChange::Mark(String::from_utf8_lossy(carried).into_owned()),
         _ => return None,
     };
     Some((change, rest))

@@ -1,7 +1,7 @@
 //! Disks with injected faults, and disks that journal every change, under a program with a SQLite database.
 //!
 //! A small C library intercepts the calls of the program (`disk.c`, compiled on first use, loaded by `LD_PRELOAD`). It
-//! writes a [`Journal`], from which [`image`] derives the possible files after a power loss at any moment.
+//! writes a [`DiskJournal`], from which [`image`] derives the possible files after a power loss at any moment.
 
 mod dice;
 pub mod image;
@@ -15,16 +15,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-pub use dice::Dice;
-pub use journal::{Change, File, Journal};
+pub use dice::DiskRandom;
+pub use journal::{DiskJournal, File, FileChange};
 
-use crate::Error;
+use crate::TestbedError;
 
 const SOURCE: &str = include_str!("disk.c");
 
 /// A kind of call to the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Call {
+pub enum SystemCall {
     /// Bytes are read.
     Read,
     /// Bytes are written.
@@ -39,7 +39,7 @@ pub enum Call {
 
 /// Which calls fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Manner {
+pub enum FailingCalls {
     /// One call.
     Once,
     /// That call and all later ones.
@@ -50,30 +50,30 @@ pub enum Manner {
 
 /// An injected fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+pub struct DiskFault {
     /// The kind of call.
-    pub call: Call,
+    pub call: SystemCall,
     /// The number of the first failing call of that kind, from 1.
     pub first: u64,
     /// Name of the error: `ENOSPC`, `EIO`, `EROFS` or `EDQUOT`.
     pub errno: &'static str,
     /// Which calls fail.
-    pub manner: Manner,
+    pub manner: FailingCalls,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DiskFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let call = match self.call {
-            Call::Read => "read",
-            Call::Write => "write",
-            Call::Sync => "sync",
-            Call::Truncate => "truncate",
-            Call::Open => "open",
+            SystemCall::Read => "read",
+            SystemCall::Write => "write",
+            SystemCall::Sync => "sync",
+            SystemCall::Truncate => "truncate",
+            SystemCall::Open => "open",
         };
         let manner = match self.manner {
-            Manner::Once => "once",
-            Manner::On => "on",
-            Manner::Short => "short",
+            FailingCalls::Once => "once",
+            FailingCalls::On => "on",
+            FailingCalls::Short => "short",
         };
         write!(f, "{call} {} {} {manner}", self.first, self.errno)
     }
@@ -83,7 +83,7 @@ impl fmt::Display for Fault {
 #[derive(Debug, Clone)]
 pub struct Disk {
     database: PathBuf,
-    fault: Option<Fault>,
+    fault: Option<DiskFault>,
     healed: Option<PathBuf>,
     journal: Option<PathBuf>,
 }
@@ -96,7 +96,7 @@ impl Disk {
 
     /// Adds a fault.
     #[must_use]
-    pub fn failing(mut self, fault: Fault) -> Self {
+    pub fn failing(mut self, fault: DiskFault) -> Self {
         self.fault = Some(fault);
         self
     }
@@ -110,13 +110,13 @@ impl Disk {
 
     /// Appends every change to the file `journal`.
     #[must_use]
-    pub fn remembering(mut self, journal: &Path) -> Self {
+    pub fn journalling_to(mut self, journal: &Path) -> Self {
         self.journal = Some(journal.to_owned());
         self
     }
 
     /// Makes `command` use this disk.
-    pub fn put_under(&self, command: &mut Command) -> Result<(), Error> {
+    pub fn put_under(&self, command: &mut Command) -> Result<(), TestbedError> {
         command.env("LD_PRELOAD", library()?).env("GOLDSEAM_DISK_FILE", &self.database);
         command.envs(self.fault.map(|fault| ("GOLDSEAM_DISK_FAULT", fault.to_string())));
         command.envs(self.healed.iter().map(|path| ("GOLDSEAM_DISK_HEALED", path)));
@@ -126,13 +126,13 @@ impl Disk {
 }
 
 /// The library, compiled once and kept beside the running program.
-fn library() -> Result<PathBuf, Error> {
-    static LIBRARY: OnceLock<Result<PathBuf, Error>> = OnceLock::new();
+fn library() -> Result<PathBuf, TestbedError> {
+    static LIBRARY: OnceLock<Result<PathBuf, TestbedError>> = OnceLock::new();
     LIBRARY.get_or_init(compile).clone()
 }
 
-fn compile() -> Result<PathBuf, Error> {
-    let failed = |error: std::io::Error| Error::failed("compiling disk.c", error);
+fn compile() -> Result<PathBuf, TestbedError> {
+    let failed = |error: std::io::Error| TestbedError::failed("compiling disk.c", error);
     let mut hasher = DefaultHasher::new();
     SOURCE.hash(&mut hasher);
     let program = std::env::current_exe().map_err(failed)?;
@@ -152,9 +152,9 @@ fn compile() -> Result<PathBuf, Error> {
         .output();
     let _ = fs::remove_file(&source);
     let hint = "install a C compiler: the Debian package `gcc` or your system's equivalent".to_owned();
-    let compiled = compiled.map_err(|_| Error::Missing { program: "cc", hint })?;
+    let compiled = compiled.map_err(|_| TestbedError::Missing { program: "cc", hint })?;
     if !compiled.status.success() {
-        return Err(Error::failed("cc", String::from_utf8_lossy(&compiled.stderr)));
+        return Err(TestbedError::failed("cc", String::from_utf8_lossy(&compiled.stderr)));
     }
     fs::rename(&own, &library).map_err(failed)?;
     Ok(library)

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use goldseam_testbed::pgbouncer::Pooler;
-use goldseam_testbed::postgres::{Cluster, Options};
+use goldseam_testbed::postgres::{Cluster, ClusterOptions};
 use goldseam_testbed::{moto, rclone, seaweedfs};
 
 /// Makes a test binary play the owner, and says how it ends.
@@ -64,7 +64,7 @@ fn eventually(condition: impl Fn() -> bool) -> bool {
 #[test]
 fn play_the_owner() {
     let Ok(end) = std::env::var(OWNER) else { return };
-    let cluster = Cluster::start(&Options::default()).unwrap();
+    let cluster = Cluster::start(&ClusterOptions::default()).unwrap();
     let pooler = Pooler::start(&cluster.url()).unwrap();
     let store = rclone::start().unwrap();
     for folder in [cluster.folder(), pooler.folder(), store.folder()] {
@@ -95,7 +95,7 @@ fn start_owner(end: &str) -> (Child, BufReader<ChildStdout>, [PathBuf; 3]) {
 
 #[test]
 fn servers_end_when_they_are_dropped() {
-    let cluster = Cluster::start(&Options::default()).unwrap();
+    let cluster = Cluster::start(&ClusterOptions::default()).unwrap();
     let pooler = Pooler::start(&cluster.url()).unwrap();
     let traces = [cluster.folder(), pooler.folder()].map(Traces::of);
     assert!(traces.iter().all(|traces| !traces.are_gone()));
@@ -138,7 +138,7 @@ fn servers_end_when_their_owner_exits() {
 
 #[test]
 fn servers_keep_no_file_of_their_owner_open() {
-    let cluster = Cluster::start(&Options::default()).unwrap();
+    let cluster = Cluster::start(&ClusterOptions::default()).unwrap();
     let server = Traces::of(cluster.folder()).process;
     let ours: Vec<PathBuf> = pipes("self").into_iter().map(|(_, pipe)| pipe).collect();
     let shared = |process: &str| -> Vec<String> {

@@ -1,13 +1,13 @@
 //! A pooler lends its server connections transaction by transaction.
 
 use goldseam_testbed::pgbouncer::{self, Pooler};
-use goldseam_testbed::postgres::{self, Cluster, Options};
+use goldseam_testbed::postgres::{self, Cluster, ClusterOptions};
 
 use crate::postgres::psql;
 
 #[test]
 fn pools_by_transaction_and_survives_a_restart() {
-    let cluster = Cluster::start(&Options::default()).unwrap();
+    let cluster = Cluster::start(&ClusterOptions::default()).unwrap();
     let pooler = Pooler::start(&cluster.url()).unwrap();
     let backend = || psql(&pooler.url(), "SELECT pg_backend_pid()").unwrap();
     let first = backend();

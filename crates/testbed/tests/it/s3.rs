@@ -3,11 +3,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use goldseam_testbed::s3::{BUCKET, Bucket};
+use goldseam_testbed::s3::{BUCKET, TestBucket};
 use goldseam_testbed::{moto, rclone, seaweedfs};
 
 /// The status and the text of the response to an unsigned request.
-fn ask(bucket: &Bucket, method: &str, key: &str) -> (u16, String) {
+fn ask(bucket: &TestBucket, method: &str, key: &str) -> (u16, String) {
     let host = bucket.endpoint.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
     write!(stream, "{method} /{}/{key} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n", bucket.name)
@@ -24,7 +24,7 @@ fn all_tests_share_one_server_of_each_kind() {
         (moto::shared, 404, "NoSuchKey"),
         (rclone::shared, 400, "UnsupportedAlgorithm"),
     ] {
-        let bucket: &Bucket = shared().unwrap();
+        let bucket: &TestBucket = shared().unwrap();
         assert_eq!(bucket.name, BUCKET);
         assert_eq!(shared().unwrap(), bucket);
         let (answered, text) = ask(bucket, "GET", "nothing");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use goldseam_fake_s3::{FakeS3, Fault};
+use goldseam_fake_s3::{FakeS3, RequestFault};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::story::{RUN, Story, is_all, survived};
@@ -45,7 +45,7 @@ impl Trap {
                 return None;
             }
             kill_process(Pid::from_raw(victim.load(Ordering::SeqCst)).unwrap(), Signal::KILL).unwrap();
-            let fault = Fault::dropped();
+            let fault = RequestFault::dropped();
             Some(if side == Side::After { fault.after_commit() } else { fault })
         });
         Self { fake, story, pid, writes }

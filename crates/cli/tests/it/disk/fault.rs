@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use goldseam_testbed::disk::{Change, Disk, Fault, Journal};
+use goldseam_testbed::disk::{Disk, DiskFault, DiskJournal, FileChange};
 
 use super::power::Recording;
 use super::store::{Site, Watcher};
@@ -43,11 +43,11 @@ impl Base {
     }
 
     /// Injects `fault` into a worker and returns how it handled it; a violation is an error.
-    pub(crate) fn meet(&self, fault: Fault) -> Result<Outcome, String> {
+    pub(crate) fn meet(&self, fault: DiskFault) -> Result<Outcome, String> {
         let site = self.site();
         let path = site.path("disk.journal");
         let healed = site.path("healed");
-        let disk = Disk::under(&site.database()).failing(fault).until(&healed).remembering(&path);
+        let disk = Disk::under(&site.database()).failing(fault).until(&healed).journalling_to(&path);
         let ended = observe(&site, &disk, || {
             if failures(&path) >= FAILURES {
                 std::fs::write(&healed, "").unwrap();
@@ -65,7 +65,7 @@ impl Base {
         site.finish(None);
         fresh.stop();
         site.repeats_nothing().map_err(|wrong| format!("{fault}: {wrong}"))?;
-        let journal = Journal::read(&path).unwrap().onto(&self.0);
+        let journal = DiskJournal::read(&path).unwrap().onto(&self.0);
         let recording = Recording { journal, logs: site.logs(), options: "" };
         let end = recording.journal.changes.len();
         for seed in 0..IMAGES {
@@ -94,8 +94,8 @@ fn observe(site: &Site, disk: &Disk, mut look: impl FnMut()) -> Option<i32> {
 
 /// The number of failed calls.
 pub(crate) fn failures(journal: &std::path::Path) -> usize {
-    let Ok(journal) = Journal::read(journal) else { return 0 };
-    journal.changes.iter().filter(|change| matches!(change, Change::Failed(_))).count()
+    let Ok(journal) = DiskJournal::read(journal) else { return 0 };
+    journal.changes.iter().filter(|change| matches!(change, FileChange::Failed(_))).count()
 }
 
 /// Checks that the log has an error with a code, help and a page.

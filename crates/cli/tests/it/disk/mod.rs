@@ -6,7 +6,7 @@ mod power;
 mod search;
 mod store;
 
-use goldseam_testbed::disk::{Call, Disk, Fault, Manner};
+use goldseam_testbed::disk::{Disk, DiskFault, FailingCalls, SystemCall};
 
 use fault::{Base, Outcome, failures};
 use power::{Kept, record};
@@ -14,8 +14,8 @@ use store::Site;
 
 use crate::support::eventually;
 
-fn fault(call: Call, first: u64, errno: &'static str, manner: Manner) -> Fault {
-    Fault { call, first, errno, manner }
+fn fault(call: SystemCall, first: u64, errno: &'static str, manner: FailingCalls) -> DiskFault {
+    DiskFault { call, first, errno, manner }
 }
 
 #[track_caller]
@@ -54,10 +54,13 @@ fn with_durability_process_a_power_loss_keeps_a_sound_prefix() {
 #[test]
 fn a_failed_sync_or_write_ends_the_worker_and_a_new_one_continues() {
     let base = Base::new();
-    for (call, first, errno) in
-        [(Call::Sync, 1, "EIO"), (Call::Sync, 6, "EIO"), (Call::Write, 23, "EIO"), (Call::Write, 41, "EROFS")]
-    {
-        let outcome = right(base.meet(fault(call, first, errno, Manner::Once)));
+    for (call, first, errno) in [
+        (SystemCall::Sync, 1, "EIO"),
+        (SystemCall::Sync, 6, "EIO"),
+        (SystemCall::Write, 23, "EIO"),
+        (SystemCall::Write, 41, "EROFS"),
+    ] {
+        let outcome = right(base.meet(fault(call, first, errno, FailingCalls::Once)));
         assert_eq!(outcome, Outcome::Ended, "{call:?} {first}");
     }
 }
@@ -65,10 +68,12 @@ fn a_failed_sync_or_write_ends_the_worker_and_a_new_one_continues() {
 #[test]
 fn a_worker_survives_a_full_disk() {
     let base = Base::new();
-    for (first, errno, manner) in
-        [(21, "ENOSPC", Manner::Once), (30, "ENOSPC", Manner::Short), (37, "ENOSPC", Manner::On)]
-    {
-        let outcome = right(base.meet(fault(Call::Write, first, errno, manner)));
+    for (first, errno, manner) in [
+        (21, "ENOSPC", FailingCalls::Once),
+        (30, "ENOSPC", FailingCalls::Short),
+        (37, "ENOSPC", FailingCalls::On),
+    ] {
+        let outcome = right(base.meet(fault(SystemCall::Write, first, errno, manner)));
         assert_eq!(outcome, Outcome::WentOn, "{first} {errno}");
     }
 }
@@ -78,8 +83,8 @@ fn a_full_disk_is_reported_and_reads_work() {
     let site = Base::new().site();
     let journal = site.path("disk.journal");
     let healed = site.path("healed");
-    let disk = Disk::under(&site.database()).failing(fault(Call::Write, 1, "ENOSPC", Manner::On));
-    let disk = disk.until(&healed).remembering(&journal);
+    let disk = Disk::under(&site.database()).failing(fault(SystemCall::Write, 1, "ENOSPC", FailingCalls::On));
+    let disk = disk.until(&healed).journalling_to(&journal);
     let start = ["start", "order", "--id", "ord-9", "--input", "1"];
     assert!(site.run(Some(&disk), &start).fails(1, "GS0207").contains("free some space"));
     assert!(failures(&journal) > 0);
@@ -93,9 +98,11 @@ fn a_full_disk_is_reported_and_reads_work() {
 
 #[test]
 fn a_broken_disk_is_reported_and_commands_are_atomic() {
-    for (call, first) in [(Call::Sync, 1), (Call::Sync, 2), (Call::Write, 3), (Call::Open, 2)] {
+    for (call, first) in
+        [(SystemCall::Sync, 1), (SystemCall::Sync, 2), (SystemCall::Write, 3), (SystemCall::Open, 2)]
+    {
         let site = Base::new().site();
-        let disk = Disk::under(&site.database()).failing(fault(call, first, "EIO", Manner::On));
+        let disk = Disk::under(&site.database()).failing(fault(call, first, "EIO", FailingCalls::On));
         let start = ["start", "order", "--id", "ord-9", "--input", "1"];
         let ran = site.run(Some(&disk), &start);
         assert!(ran.code != 0 && ran.err.contains("error[GS02"), "{call:?} {first}: {}", ran.err);

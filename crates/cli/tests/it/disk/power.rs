@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use goldseam_testbed::disk::image::{self, Image};
-use goldseam_testbed::disk::{Change, Dice, Disk, Journal};
+use goldseam_testbed::disk::{Disk, DiskJournal, DiskRandom, FileChange};
 
 use super::store::{Logs, Site, Watcher, logs};
 use crate::support::{block, eventually};
 
 /// The changes of a store, and when results were acknowledged.
 pub(crate) struct Recording {
-    pub(crate) journal: Journal,
+    pub(crate) journal: DiskJournal,
     /// The logs at the end.
     pub(crate) logs: Logs,
     pub(crate) options: &'static str,
@@ -28,11 +28,11 @@ pub(crate) enum Kept {
 pub(crate) fn record(options: &'static str, orders: usize, length: usize) -> Recording {
     let site = Site::new(options);
     let journal = site.path("disk.journal");
-    let disk = Disk::under(&site.database()).remembering(&journal);
+    let disk = Disk::under(&site.database()).journalling_to(&journal);
     for order in 0..orders {
         let run = format!("ord-{order}");
         site.order(Some(&disk), &run, length);
-        Journal::mark(&journal, &format!("{run} 1")).unwrap();
+        DiskJournal::mark(&journal, &format!("{run} 1")).unwrap();
     }
     let mut worker = site.worker(Some(&disk));
     eventually("the worker has the database open", || {
@@ -46,14 +46,14 @@ pub(crate) fn record(options: &'static str, orders: usize, length: usize) -> Rec
     // The last process to close the database moves the write-ahead log into it.
     site.run(Some(&disk), &["ls"]).ok();
     site.repeats_nothing().unwrap();
-    Recording { journal: Journal::read(&journal).unwrap(), logs: site.logs(), options }
+    Recording { journal: DiskJournal::read(&journal).unwrap(), logs: site.logs(), options }
 }
 
 impl Recording {
     /// What was acknowledged after `position` changes: each run with the end of its log.
     fn acknowledged(&self, position: usize) -> BTreeMap<&str, usize> {
         let marks = self.journal.changes[..position].iter().filter_map(|change| match change {
-            Change::Mark(word) => word.split_once(' '),
+            FileChange::Mark(word) => word.split_once(' '),
             _ => None,
         });
         marks.map(|(run, end)| (run, end.parse().unwrap())).collect()
@@ -66,7 +66,7 @@ impl Recording {
 
     /// Simulates a power loss after `position` changes and checks the store.
     pub(crate) fn cut(&self, position: usize, seed: u64) -> Result<Kept, String> {
-        let mut dice = Dice::new(seed ^ (position as u64) << 20);
+        let mut dice = DiskRandom::new(seed ^ (position as u64) << 20);
         let image = image::after_power_loss(&self.journal.changes[..position], &mut dice);
         match self.check(&image, position).map_err(|wrong| format!("cut {position} seed {seed}: {wrong}"))? {
             Some(lost) if !self.options.contains("process") => {
@@ -104,7 +104,7 @@ impl Recording {
     /// Like [`Self::cut`], and then a worker completes every remaining run.
     pub(crate) fn cut_and_go_on(&self, position: usize, seed: u64) -> Result<(), String> {
         let site = Site::new(self.options);
-        let image = image::after_power_loss(&self.journal.changes[..position], &mut Dice::new(seed));
+        let image = image::after_power_loss(&self.journal.changes[..position], &mut DiskRandom::new(seed));
         image.put(&site.database()).unwrap();
         sound(&site)?;
         let before = site.logs();

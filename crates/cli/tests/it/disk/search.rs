@@ -8,31 +8,31 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use goldseam_testbed::disk::{Call, Fault, Manner};
+use goldseam_testbed::disk::{DiskFault, FailingCalls, SystemCall};
 
 use super::fault::{Base, Outcome};
 use super::full::full_and_freed;
 use super::power::{Recording, record};
 
 /// The kinds of fault.
-const KINDS: &[(Call, &str, Manner)] = &[
-    (Call::Write, "ENOSPC", Manner::Once),
-    (Call::Write, "ENOSPC", Manner::Short),
-    (Call::Write, "ENOSPC", Manner::On),
-    (Call::Write, "EDQUOT", Manner::Once),
-    (Call::Write, "EIO", Manner::Once),
-    (Call::Write, "EIO", Manner::Short),
-    (Call::Write, "EIO", Manner::On),
-    (Call::Write, "EROFS", Manner::On),
-    (Call::Sync, "EIO", Manner::Once),
-    (Call::Sync, "EIO", Manner::On),
-    (Call::Sync, "ENOSPC", Manner::Once),
-    (Call::Truncate, "EIO", Manner::Once),
-    (Call::Open, "EIO", Manner::Once),
-    (Call::Open, "ENOSPC", Manner::On),
-    (Call::Open, "EROFS", Manner::On),
-    (Call::Read, "EIO", Manner::Once),
-    (Call::Read, "EIO", Manner::On),
+const KINDS: &[(SystemCall, &str, FailingCalls)] = &[
+    (SystemCall::Write, "ENOSPC", FailingCalls::Once),
+    (SystemCall::Write, "ENOSPC", FailingCalls::Short),
+    (SystemCall::Write, "ENOSPC", FailingCalls::On),
+    (SystemCall::Write, "EDQUOT", FailingCalls::Once),
+    (SystemCall::Write, "EIO", FailingCalls::Once),
+    (SystemCall::Write, "EIO", FailingCalls::Short),
+    (SystemCall::Write, "EIO", FailingCalls::On),
+    (SystemCall::Write, "EROFS", FailingCalls::On),
+    (SystemCall::Sync, "EIO", FailingCalls::Once),
+    (SystemCall::Sync, "EIO", FailingCalls::On),
+    (SystemCall::Sync, "ENOSPC", FailingCalls::Once),
+    (SystemCall::Truncate, "EIO", FailingCalls::Once),
+    (SystemCall::Open, "EIO", FailingCalls::Once),
+    (SystemCall::Open, "ENOSPC", FailingCalls::On),
+    (SystemCall::Open, "EROFS", FailingCalls::On),
+    (SystemCall::Read, "EIO", FailingCalls::Once),
+    (SystemCall::Read, "EIO", FailingCalls::On),
 ];
 
 /// More calls of one kind than any run makes.
@@ -93,7 +93,7 @@ fn the_long_search_finds_nothing_lost() {
     }
     let base = Base::new();
     for &(call, errno, manner) in KINDS {
-        let met = fail_everywhere(&tally, &base, Fault { call, first: 1, errno, manner }, step);
+        let met = fail_everywhere(&tally, &base, DiskFault { call, first: 1, errno, manner }, step);
         println!("{call:?} {errno} {manner:?}: {met:?}");
         if !met.is_empty() {
             tally.met(&format!("disk_{call:?}_{errno}_{manner:?}").to_lowercase());
@@ -136,7 +136,7 @@ fn cut_everywhere(tally: &Tally, recording: &Recording, seeds: std::ops::Range<u
 }
 
 /// Fails each call in turn until the worker makes no such call; counts the outcomes.
-fn fail_everywhere(tally: &Tally, base: &Base, fault: Fault, step: u64) -> BTreeMap<String, usize> {
+fn fail_everywhere(tally: &Tally, base: &Base, fault: DiskFault, step: u64) -> BTreeMap<String, usize> {
     let last = AtomicU64::new(CALLS_MAX);
     let met = Mutex::new(BTreeMap::new());
     in_parallel(usize::try_from(CALLS_MAX / step).unwrap(), |index| {
@@ -144,7 +144,7 @@ fn fail_everywhere(tally: &Tally, base: &Base, fault: Fault, step: u64) -> BTree
         if first > last.load(Ordering::Relaxed) {
             return;
         }
-        match base.meet(Fault { first, ..fault }) {
+        match base.meet(DiskFault { first, ..fault }) {
             Ok(Outcome::NotMet) => last.store(first, Ordering::Relaxed),
             Ok(outcome) => {
                 tally.faults.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use goldseam_testbed::disk::{Disk, Journal};
+use goldseam_testbed::disk::{Disk, DiskJournal};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::support::{Ran, eventually};
@@ -197,7 +197,7 @@ impl Watcher {
             while !seen.load(Ordering::Relaxed) {
                 for (run, end) in ends(&conn) {
                     if known.insert(run.clone(), end) != Some(end) {
-                        Journal::mark(&journal, &format!("{run} {end}")).unwrap();
+                        DiskJournal::mark(&journal, &format!("{run} {end}")).unwrap();
                     }
                 }
                 std::thread::park_timeout(POLL_INTERVAL);

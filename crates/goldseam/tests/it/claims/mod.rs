@@ -11,13 +11,13 @@ use goldseam::core::lock::{Ask, Lock};
 use goldseam::core::task::{NewTask, Task, TaskState};
 use goldseam::core::{LockName, NodeId, TaskId};
 use goldseam::engine::queue::Want;
-use goldseam::store::faulty::{Called, Op, Plan};
+use goldseam::store::faulty::{Called, FaultPlan, StoreMethod};
 use goldseam::store::{
     Expect, FaultyStore, LockFilter, ManualClock, MemoryStore, NodeRecord, NodeState, Store, TaskFilter,
     Written,
 };
 use goldseam::{Client, Millis};
-use goldseam_store_sqlite::{Options, SqliteStore};
+use goldseam_store_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::support::{self, new_task};
 
@@ -67,7 +67,7 @@ impl Fixture {
     }
 
     /// Returns a client whose calls are recorded and fail by `plan`.
-    fn faulty(&self, plan: Plan) -> (Client, Arc<FaultyStore>) {
+    fn faulty(&self, plan: FaultPlan) -> (Client, Arc<FaultyStore>) {
         let link = Arc::new(FaultyStore::new(self.store.clone(), plan));
         (Client::new(link.clone()), link)
     }
@@ -128,7 +128,7 @@ impl Fixture {
 }
 
 fn open(folder: &tempfile::TempDir, clock: &ManualClock) -> SqliteStore {
-    let options = Options { clock: clock.clock(), ..Options::default() };
+    let options = SqliteOptions { clock: clock.clock(), ..SqliteOptions::default() };
     SqliteStore::open(&folder.path().join("gold.db"), options).unwrap()
 }
 
@@ -153,7 +153,16 @@ fn id(name: &str) -> TaskId {
     TaskId::new(name).unwrap()
 }
 
-fn writes(calls: &[Called]) -> Vec<Op> {
-    let write = |op: &Op| matches!(op, Op::Append | Op::PutTask | Op::PutLock | Op::PutRow | Op::Forget);
+fn writes(calls: &[Called]) -> Vec<StoreMethod> {
+    let write = |op: &StoreMethod| {
+        matches!(
+            op,
+            StoreMethod::Append
+                | StoreMethod::PutTask
+                | StoreMethod::PutLock
+                | StoreMethod::PutRow
+                | StoreMethod::Forget
+        )
+    };
     calls.iter().map(|called| called.op).filter(write).collect()
 }

@@ -6,7 +6,7 @@ use goldseam::core::task::{NewTask, Task, TaskState};
 use goldseam::core::{LaneName, LockName};
 use goldseam::engine::claims::RecoveryStats;
 use goldseam::engine::queue::Want;
-use goldseam::store::faulty::{Fault, Op, Plan};
+use goldseam::store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam::store::{Expect, Written};
 use goldseam::{Config, Millis, Payload};
 
@@ -43,7 +43,7 @@ async fn mixed_claims(fixture: &Fixture) -> Process {
 async fn dry_run_counts_exactly_what_healing_changes() {
     for fixture in fixtures() {
         let _lives = mixed_claims(&fixture).await;
-        let (client, link) = fixture.faulty(Plan::pass());
+        let (client, link) = fixture.faulty(FaultPlan::pass());
         let claims = client.claims();
         let dry = claims.recovery_stats().await.unwrap();
         assert_eq!(writes(&link.calls()), [], "a dry run writes nothing");
@@ -61,7 +61,7 @@ async fn dry_run_counts_exactly_what_healing_changes() {
 #[tokio::test]
 async fn healing_a_healthy_store_writes_nothing() {
     for fixture in fixtures() {
-        let (client, link) = fixture.faulty(Plan::pass());
+        let (client, link) = fixture.faulty(FaultPlan::pass());
         let node = fixture.process(1).await;
         for n in 0..30 {
             client.queue().submit(task(&format!("t{n}"))).await.unwrap();
@@ -133,20 +133,20 @@ async fn reclaim_by_hand_spares_advance_tasks_of_live_nodes() {
 #[tokio::test]
 async fn healing_errors_do_not_fail_a_claim() {
     for on_file in [false, true] {
-        for fault in [Fault::FailBefore, Fault::LoseReply] {
+        for fault in [CallFault::FailBefore, CallFault::LoseReply] {
             let mut number = 1;
             loop {
                 let fixture = if on_file { Fixture::on_file() } else { Fixture::in_memory() };
                 let _lives = mixed_claims(&fixture).await;
                 fixture.client().queue().submit(task("wanted")).await.unwrap();
-                let (client, link) = fixture.faulty(Plan::pass().at(number, fault));
+                let (client, link) = fixture.faulty(FaultPlan::pass().at(number, fault));
                 let claimed = client.queue().claim(want("w")).await;
                 let calls = link.calls();
                 if calls.len() < usize::try_from(number).unwrap() {
                     break;
                 }
                 let failed = calls[usize::try_from(number).unwrap() - 1];
-                if failed.op != Op::Claim || fault == Fault::FailBefore {
+                if failed.op != StoreMethod::Claim || fault == CallFault::FailBefore {
                     let claimed = claimed.unwrap();
                     assert!(claimed.iter().any(|task| task.id == id("wanted")), "{failed:?} of {calls:?}");
                 }

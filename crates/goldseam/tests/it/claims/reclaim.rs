@@ -7,7 +7,7 @@ use goldseam::Payload;
 use goldseam::core::task::{NewTask, Task, TaskState};
 use goldseam::core::{LaneName, LockName};
 use goldseam::engine::claims::ClaimRules;
-use goldseam::store::faulty::{Fault, Op, Plan};
+use goldseam::store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam::store::{Expect, Written};
 
 use super::{Fixture, LEASE, SECOND, fixtures, strict, task, want};
@@ -100,7 +100,7 @@ async fn heartbeat_between_read_and_reclaim_keeps_the_claim() {
     fixture.client().queue().submit(strict("t")).await.unwrap();
     let held = fixture.claim("w").await.remove(0);
     fixture.clock.advance(10 * SECOND);
-    let (healer, link) = fixture.faulty(Plan::pass().at(7, Fault::Delay(Duration::from_millis(80))));
+    let (healer, link) = fixture.faulty(FaultPlan::pass().at(7, CallFault::Delay(Duration::from_millis(80))));
     let queue = fixture.client().queue();
     let beat = async {
         while link.count() < 7 {
@@ -110,7 +110,7 @@ async fn heartbeat_between_read_and_reclaim_keeps_the_claim() {
     };
     let claims = healer.claims();
     let (stats, ()) = tokio::join!(claims.detect_and_recover_stale(), beat);
-    assert_eq!(link.calls()[6].op, Op::PutTask);
+    assert_eq!(link.calls()[6].op, StoreMethod::PutTask);
     assert_eq!(stats.unwrap().entries_reclaimed, 0);
     queue.complete(&held.id, held.fence, Payload::null()).await.unwrap();
 }
@@ -121,7 +121,7 @@ async fn node_that_joins_during_healing_keeps_its_claims() {
     for name in ["t", "u"] {
         fixture.client().queue().submit(task(name)).await.unwrap();
     }
-    let (healer, link) = fixture.faulty(Plan::pass().at(7, Fault::Delay(Duration::from_millis(80))));
+    let (healer, link) = fixture.faulty(FaultPlan::pass().at(7, CallFault::Delay(Duration::from_millis(80))));
     let joins = async {
         while link.count() < 7 {
             tokio::task::yield_now().await;
@@ -132,9 +132,9 @@ async fn node_that_joins_during_healing_keeps_its_claims() {
     };
     let claims = healer.claims();
     let (stats, ()) = tokio::join!(claims.detect_and_recover_stale(), joins);
-    assert_eq!(link.calls()[6].op, Op::Tasks);
+    assert_eq!(link.calls()[6].op, StoreMethod::Tasks);
     assert_eq!(stats.unwrap().entries_reclaimed, 0);
-    assert_eq!(link.calls()[7].op, Op::Nodes, "the nodes are read again before tasks are judged");
+    assert_eq!(link.calls()[7].op, StoreMethod::Nodes, "the nodes are read again before tasks are judged");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use goldseam::engine::{Clock, OsEntropy};
-use goldseam::store::faulty::{Plan, Rates};
+use goldseam::store::faulty::{FaultPlan, FaultRates};
 use goldseam::store::{FaultyStore, MemoryStore, Store, TaskFilter};
 use goldseam::{Builder, Client, Config, Engine, Limits, Millis, OpenEngine as _, Payload, RunId};
 use goldseam_conformance::Fixture;
@@ -73,7 +73,7 @@ impl World {
 
     /// Returns a connection whose calls can be made to fail.
     pub(crate) fn link(&self) -> Arc<FaultyStore> {
-        Arc::new(FaultyStore::new(self.store.clone(), Plan::pass()))
+        Arc::new(FaultyStore::new(self.store.clone(), FaultPlan::pass()))
     }
 
     /// Returns a builder of an engine on this connection.
@@ -125,8 +125,8 @@ where
 }
 
 /// A plan by which every call fails.
-pub(crate) fn cut_off() -> Plan {
-    Plan::seeded(0, Rates { fail_before: 1_000, ..Rates::default() })
+pub(crate) fn cut_off() -> FaultPlan {
+    FaultPlan::seeded(0, FaultRates { fail_before: 1_000, ..FaultRates::default() })
 }
 
 /// Blocks steps until the test opens it.

@@ -7,7 +7,7 @@ use goldseam::client::{By, Jump};
 use goldseam::core::event::Event;
 use goldseam::engine::heal::sweeper::SweepOptions;
 use goldseam::prelude::*;
-use goldseam::store::faulty::{Fault, Plan, Rates};
+use goldseam::store::faulty::{CallFault, FaultPlan, FaultRates};
 use goldseam::{EngineError, Path, RunId, Seq, Status};
 
 use super::{World, count, id, stores, until};
@@ -137,14 +137,16 @@ async fn undone(client: &Client, run: &RunId) -> Vec<String> {
 async fn saga_matrix() {
     const BACK: [&str; 3] = ["car", "flight", "hotel"];
     for steps in 0..=BACK.len() {
-        for fault in [Fault::FailBefore, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter] {
+        for fault in
+            [CallFault::FailBefore, CallFault::LoseReply, CallFault::CrashBefore, CallFault::CrashAfter]
+        {
             for number in 1.. {
                 let world = World::new();
                 let counter = Counter::default();
                 let link = world.link();
                 let first = world.node(link.clone()).workflow("trip", saga(&counter)).start().await.unwrap();
                 let offset = link.count();
-                link.follow(Plan::pass().at(offset + number, fault));
+                link.follow(FaultPlan::pass().at(offset + number, fault));
                 let _ = first.start("trip", "r", &steps).await;
                 let client = world.client();
                 let ended = || async { client.get(&id("r")).await.is_ok_and(|run| run.status.is_terminal()) };
@@ -191,9 +193,13 @@ async fn follow_exactly_once_over_reconnects() {
         let mut engine = world.node(world.link()).workflow("w", flow).start().await.unwrap();
         let run = engine.start("w", "r", &()).await.unwrap().id().clone();
         let link = world.link();
-        let rates =
-            Rates { fail_before: 150, delay: 200, delay_max: Duration::from_millis(90), ..Rates::default() };
-        link.follow(Plan::seeded(seed, rates));
+        let rates = FaultRates {
+            fail_before: 150,
+            delay: 200,
+            delay_max: Duration::from_millis(90),
+            ..FaultRates::default()
+        };
+        link.follow(FaultPlan::seeded(seed, rates));
         let client = world.client_on(link);
         let mut seen = Vec::new();
         let mut breaks = 0u64;

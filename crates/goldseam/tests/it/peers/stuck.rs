@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam::client::follow::Followed;
 use goldseam::prelude::*;
-use goldseam::store::faulty::{Fault, Op, Plan};
+use goldseam::store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam::store::{FaultyStore, NodeState, Store};
 use goldseam::{Config, Limits, Payload, Seq, Status};
 use goldseam_conformance::Fixture;
@@ -49,7 +49,7 @@ async fn accepting_implies_progress() {
         link.follow(cut_off());
         if alone {
             tokio::time::sleep(Duration::from_secs(600)).await;
-            link.follow(Plan::pass());
+            link.follow(FaultPlan::pass());
         }
         let client = world.client();
         let since = world.store.now().await.unwrap();
@@ -87,7 +87,7 @@ async fn heal_then_progress() {
         }
         tokio::time::sleep(Duration::from_secs(3)).await;
         for link in &links {
-            link.follow(Plan::pass());
+            link.follow(FaultPlan::pass());
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
@@ -132,14 +132,14 @@ async fn heartbeat_without_polls_is_unhealthy() {
             ctx.step("step", step).await
         })
     };
-    let link = Arc::new(FaultyStore::new(fixture.store.clone(), Plan::pass()));
+    let link = Arc::new(FaultyStore::new(fixture.store.clone(), FaultPlan::pass()));
     let lame = Engine::on(link.clone()).config(config.clone()).workflow("w", flow(true));
     let lame = lame.start().await.unwrap();
     lame.start("w", "r", &()).await.unwrap();
     eventually("the step begins", || async { counter.count("begun") == 1 }).await;
     let other = Engine::on(fixture.store.clone()).config(config).workflow("w", flow(false));
     let other = other.start().await.unwrap();
-    link.follow(Plan::pass().every(Op::Claim, Fault::Delay(HOUR)));
+    link.follow(FaultPlan::pass().every(StoreMethod::Claim, CallFault::Delay(HOUR)));
     let run = other.handle(id("r"));
     tokio::time::timeout(Duration::from_secs(20), run.result::<u32>()).await.unwrap().unwrap();
     let up = fixture

@@ -11,7 +11,7 @@ use goldseam::core::{
 };
 use goldseam::engine::queue::Want;
 use goldseam::prelude::*;
-use goldseam::store::faulty::{Fault, Op, Plan};
+use goldseam::store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam::store::{FaultyStore, ManualClock, MemoryStore, RunFilter, Store};
 use goldseam::{Config, Payload, RunId, Status};
 
@@ -139,7 +139,7 @@ async fn blocked_runtime_keeps_lease() {
     });
     eventually("the runtime is blocked", || async { counter.count("blocks") == 1 }).await;
     let link = goldseam::open_store(&scratch.url()).await.unwrap();
-    let link = Arc::new(FaultyStore::new(link, Plan::pass()));
+    let link = Arc::new(FaultyStore::new(link, FaultPlan::pass()));
     let flow = with_state(&counter, move |ctx: Context, (): (), counter| async move {
         let step = || {
             counter.add("blocks");
@@ -149,7 +149,7 @@ async fn blocked_runtime_keeps_lease() {
     });
     let other = Engine::on(link.clone()).config(config).workflow("w", flow).start().await.unwrap();
     // 60 polls take three times as long as `silence_max`.
-    let polls = || link.calls().iter().filter(|called| called.op == Op::Nodes).count();
+    let polls = || link.calls().iter().filter(|called| called.op == StoreMethod::Nodes).count();
     eventually("the other node has polled 60 times", || async { polls() >= 60 }).await;
     release.send(()).unwrap();
     thread.unwrap().join().unwrap();
@@ -184,12 +184,12 @@ async fn config_ttl_vs_timeout_rejected() {
 #[tokio::test(start_paused = true)]
 async fn crash_between_output_and_end() {
     let mut crashes = 0;
-    for fault in [Fault::CrashBefore, Fault::CrashAfter] {
+    for fault in [CallFault::CrashBefore, CallFault::CrashAfter] {
         for number in 1.. {
             let world = World::new();
             let counter = Counter::default();
             let link = world.link();
-            link.follow(Plan::pass().at(number, fault));
+            link.follow(FaultPlan::pass().at(number, fault));
             let first = world.node(link.clone()).workflow("w", outputs(&counter)).start().await;
             if let Ok(first) = &first {
                 let _ = first.start("w", "r", &()).await;
@@ -379,7 +379,7 @@ async fn idle_shard_detects_fence() {
     link.follow(cut_off());
     assert_eq!(other.handle(id("r")).result::<u32>().await.unwrap(), 1);
     assert_eq!((counter.count("dropped"), idle.live_runs()), (0, 1), "the idle node cannot know yet");
-    link.follow(Plan::pass());
+    link.follow(FaultPlan::pass());
     let healed = world.store.now().await.unwrap();
     until("the idle node drops the run", || async { idle.live_runs() == 0 }).await;
     let took = world.store.now().await.unwrap().since(healed);

@@ -98,7 +98,7 @@ fn i19_catches_an_inconsistent_task() {
 #[test]
 fn i14_catches_a_second_run_under_one_id() {
     let mut taken = good();
-    taken.facts.acks.push(Ack::OtherInput(run(), Answer::Taken));
+    taken.facts.acks.push(Ack::OtherInput(run(), StartReply::Taken));
     caught(i14_idempotent_start, &taken);
     let mut other = good();
     other.facts.acks.push(Ack::Started(run(), "2".into()));

@@ -18,7 +18,7 @@ use goldseam_core::{
 use goldseam_store::Record;
 
 use super::*;
-use crate::journal::{Ack, Answer, Executed, ObservedEffect, Window};
+use crate::journal::{Ack, Executed, ObservedEffect, StartReply, Window};
 
 const RUN: &str = "r";
 
@@ -34,7 +34,7 @@ fn path(text: &str) -> Path {
 struct Maker {
     place: Place,
     bodies: Vec<String>,
-    facts: crate::journal::Facts,
+    facts: crate::journal::JournalFacts,
 }
 
 impl Maker {
@@ -46,7 +46,11 @@ impl Maker {
             epoch: None,
             write: WriteId(1),
         };
-        Self { place, bodies: Vec::new(), facts: crate::journal::Facts { kills: 9, ..Default::default() } }
+        Self {
+            place,
+            bodies: Vec::new(),
+            facts: crate::journal::JournalFacts { kills: 9, ..Default::default() },
+        }
     }
 
     /// A run that was queued, claimed and started.
@@ -85,12 +89,12 @@ impl Maker {
         self
     }
 
-    fn evidence(self) -> Evidence {
+    fn evidence(self) -> SimEvidence {
         let records: Vec<Record> =
             (1..).zip(self.bodies).map(|(seq, body)| Record { seq: Seq(seq), body }).collect();
         let mut log = Log::of(records, None);
         log.row = derive(&run(), &log.events, log.head).ok().map(|state| state.summary);
-        let mut evidence = Evidence { facts: self.facts, ..Evidence::default() };
+        let mut evidence = SimEvidence { facts: self.facts, ..SimEvidence::default() };
         evidence.logs.insert(run(), log);
         evidence
     }
@@ -221,12 +225,12 @@ fn opened(branch: u32, parent: u32, cutoff: u64) -> Event {
     })
 }
 
-fn good() -> Evidence {
+fn good() -> SimEvidence {
     let maker = Maker::started().event(done("a", 0, false)).event(signal("s1")).event(waits("w", None));
     maker.event(takes("w", 5)).event(over()).evidence()
 }
 
-fn caught(check: fn(&Evidence) -> Vec<Violation>, bad: &Evidence) {
+fn caught(check: fn(&SimEvidence) -> Vec<Violation>, bad: &SimEvidence) {
     assert_eq!(check(&good()), [], "the good history must pass");
     assert!(!check(bad).is_empty(), "the bad history must be caught");
 }

@@ -18,7 +18,7 @@ fn begun(life: usize, order: u64, key: &str) -> ObservedEffect {
 }
 
 /// Incarnation 1 has claimed the run, incarnation 2 has taken it over and completed `a` at 50.
-fn taken_over(seen: &[(usize, u64)], frozen: &[usize]) -> Evidence {
+fn taken_over(seen: &[(usize, u64)], frozen: &[usize]) -> SimEvidence {
     let mut evidence = Maker::started().event(claimed_by("n2")).event(done("a", 0, false)).evidence();
     let log = &evidence.logs[&run()];
     let key = log.key(&run(), &log.events[4], &path("a"));

@@ -19,20 +19,20 @@ use goldseam_engine::{Builder, Client, Engine, Error};
 
 /// A store with runs to heal.
 #[derive(Debug)]
-pub struct Ward<'a> {
+pub struct Harness<'a> {
     /// The store and its clock.
     pub fixture: &'a Fixture,
     /// A client.
     pub client: Client,
     /// Counts of step executions.
-    pub witness: Witness,
+    pub witness: EffectCounter,
 }
 
 /// Counts effects by name.
 #[derive(Debug, Clone, Default)]
-pub struct Witness(Arc<Mutex<BTreeMap<String, u32>>>);
+pub struct EffectCounter(Arc<Mutex<BTreeMap<String, u32>>>);
 
-impl Witness {
+impl EffectCounter {
     /// Counts one more.
     pub fn saw(&self, what: &str) -> u32 {
         let mut all = self.0.lock().unwrap();
@@ -67,11 +67,11 @@ fn quick() -> Config {
     }
 }
 
-impl<'a> Ward<'a> {
-    /// Creates a ward on this store.
+impl<'a> Harness<'a> {
+    /// Creates a harness on this store.
     pub fn on(fixture: &'a Fixture) -> Self {
         let client = Client::new(Arc::clone(&fixture.store));
-        Self { fixture, client, witness: Witness::default() }
+        Self { fixture, client, witness: EffectCounter::default() }
     }
 
     /// The store.
@@ -215,7 +215,7 @@ impl<'a> Ward<'a> {
         self.asked(run).await.shutdown().await;
     }
 
-    /// Like [`Ward::at_the_question`], with the engine that could continue it.
+    /// Like [`Harness::at_the_question`], with the engine that could continue it.
     pub async fn asked(&self, run: &str) -> Engine {
         let engine = self.asking().await;
         self.start("asking", run, "null").await;
@@ -330,12 +330,12 @@ impl<'a> Ward<'a> {
     }
 }
 
-async fn seen(witness: &Witness, what: &str) -> Result<u32, Error> {
+async fn seen(witness: &EffectCounter, what: &str) -> Result<u32, Error> {
     witness.saw(what);
     Ok(1)
 }
 
-async fn at_the_door(witness: &Witness, what: &str, open: bool) -> Result<u32, Error> {
+async fn at_the_door(witness: &EffectCounter, what: &str, open: bool) -> Result<u32, Error> {
     witness.saw(what);
     if !open {
         std::future::pending::<()>().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use goldseam_core::{Limits, NodeId};
 use goldseam_engine::config::Recovery;
 use goldseam_engine::{Client, Config, Engine, Seeded};
-use goldseam_store::faulty::{Plan, Rates};
+use goldseam_store::faulty::{FaultPlan, FaultRates};
 use goldseam_store::{FaultyStore, MemoryStore, Store};
 
 use crate::clock::{SimClock, TrueTime};
@@ -35,7 +35,7 @@ pub struct NodeSlot {
 
 /// The store, the nodes and the client of one seed.
 #[derive(Debug)]
-pub struct World {
+pub struct SimCluster {
     /// The store without faults.
     pub memory: Arc<MemoryStore>,
     /// The record of everything that happens.
@@ -54,7 +54,7 @@ pub struct World {
     pub attempts_max: u32,
     /// Chooses the workflow versions of the next incarnation. None: all nodes have version 1 only.
     pub versions: Option<Random>,
-    rates: Rates,
+    rates: FaultRates,
     calm: bool,
     lives: usize,
     random: Random,
@@ -91,21 +91,21 @@ pub fn limits() -> Limits {
     Limits { store_patience: Duration::from_secs(3), ..Limits::default() }
 }
 
-impl World {
-    /// Creates a world with this many empty slots and faults at `rates`.
-    pub fn new(slots: usize, rates: Rates, trace: Trace, mut random: Random) -> Self {
+impl SimCluster {
+    /// Creates a cluster with this many empty slots and faults at `rates`.
+    pub fn new(slots: usize, rates: FaultRates, trace: Trace, mut random: Random) -> Self {
         let time = TrueTime::begin();
         let journal = Arc::new(Journal::new(time, trace));
         let memory = Arc::new(MemoryStore::new(time.store_clock()));
         let link = |index: usize, random: &mut Random| {
             let store = RecordingStore::new(memory.clone(), journal.clone(), index);
-            Arc::new(FaultyStore::new(Arc::new(store), Plan::seeded(random.draw(), rates)))
+            Arc::new(FaultyStore::new(Arc::new(store), FaultPlan::seeded(random.draw(), rates)))
         };
         let client_link = {
             // The client may lose its connection, but never crashes.
-            let rates = Rates { crash_before: 0, crash_after: 0, ..rates };
+            let rates = FaultRates { crash_before: 0, crash_after: 0, ..rates };
             let store = RecordingStore::new(memory.clone(), journal.clone(), 99);
-            Arc::new(FaultyStore::new(Arc::new(store), Plan::seeded(random.draw(), rates)))
+            Arc::new(FaultyStore::new(Arc::new(store), FaultPlan::seeded(random.draw(), rates)))
         };
         // The clock of the client is as wrong as those of the nodes.
         let clock = Arc::new(SimClock::new(time, random.below(7_200_000).cast_signed() - 3_600_000, 0));
@@ -184,9 +184,9 @@ impl World {
         }
     }
 
-    fn plan(&mut self) -> Plan {
+    fn plan(&mut self) -> FaultPlan {
         let seed = self.random.draw();
-        if self.calm { Plan::pass() } else { Plan::seeded(seed, self.rates) }
+        if self.calm { FaultPlan::pass() } else { FaultPlan::seeded(seed, self.rates) }
     }
 
     /// Kills the node in this slot; returns whether there was one. Only writes already on their way reach the store.
@@ -261,20 +261,20 @@ impl World {
     }
 
     /// Injects faults at these rates into the calls of a node, until `end_faults`.
-    pub fn inject_faults(&mut self, index: usize, rates: Rates) {
+    pub fn inject_faults(&mut self, index: usize, rates: FaultRates) {
         let seed = self.random.draw();
         if rates.delay > 0 {
             self.held_up(index);
         }
         if let Some(slot) = self.slots.get(index) {
             self.journal.line(&format!("trouble n{index}"));
-            slot.link.follow(Plan::seeded(seed, rates));
+            slot.link.follow(FaultPlan::seeded(seed, rates));
         }
     }
 
     /// Injects faults at these rates into the calls of the client.
-    pub fn inject_client_faults(&mut self, rates: Rates) {
-        self.client_link.follow(Plan::seeded(self.random.draw(), rates));
+    pub fn inject_client_faults(&mut self, rates: FaultRates) {
+        self.client_link.follow(FaultPlan::seeded(self.random.draw(), rates));
     }
 
     /// Ends the additional faults of a node: it has the rates of the seed again.
@@ -292,10 +292,10 @@ impl World {
     pub fn calm(&mut self) {
         self.calm = true;
         self.journal.calm();
-        self.client_link.follow(Plan::pass());
+        self.client_link.follow(FaultPlan::pass());
         for slot in &self.slots {
             self.journal.thawed(slot.life);
-            slot.link.follow(Plan::pass());
+            slot.link.follow(FaultPlan::pass());
             slot.link.thaw();
         }
     }
