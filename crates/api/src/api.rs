@@ -9,8 +9,12 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use goldseam::core::lock::Lock;
 use goldseam::core::task::Task;
-use goldseam::core::{LockName, TaskId};
+use goldseam::core::{LockName, NodeId, TaskId};
 use goldseam::engine::claims::StaleLock;
+use goldseam::engine::remote::wire::{
+    Append, Appended, Beaten, Claim, Claimed as ClaimedExecutions, Events, Heartbeat, News as ExecutionNews,
+    Register, Registered,
+};
 use goldseam::{Path, RunId, Seq, Summary};
 
 use crate::caller::Caller;
@@ -23,8 +27,10 @@ use crate::doc::event::{History, HistoryQuery, News};
 use crate::doc::heal::{
     Checkup, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery, Sweep,
 };
+use crate::doc::key::{CreatedKey, Key, NewKey};
 use crate::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
 use crate::doc::node::{Node, Workflow};
+use crate::doc::pass::{CreatedPass, NewPass, RotatedPasses};
 use crate::doc::retention::{PrunePlan, PruneQuery};
 use crate::doc::run::{
     BranchItem, ChangesQuery, Detail, Diff, DiffQuery, Ending, Explanation, Mark, NewRun, Question,
@@ -34,6 +40,7 @@ use crate::doc::task::{
     Claimed, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed,
     TasksQuery,
 };
+use crate::doc::worker::LeftWorker;
 use crate::doc::{Items, Page};
 use crate::problem::Problem;
 
@@ -48,10 +55,25 @@ pub type OnProgress<'a> = &'a mut (dyn FnMut(u64) + Send);
 
 /// Every operation on a store.
 ///
+/// Credentials are checked before: a key or a pass selects the namespace and thereby the interface. The use of a pass is
+/// a signal or an answer.
+///
 /// A caller who changes something passes its identity. The same change under the same idempotency key is carried out
 /// once; a repeat gets the original response.
 pub trait Api:
-    RunsApi + CommandsApi + HealingApi + TasksApi + LocksApi + RetentionApi + NodesApi + Debug + Send + Sync
+    RunsApi
+    + CommandsApi
+    + HealingApi
+    + TasksApi
+    + LocksApi
+    + RetentionApi
+    + NodesApi
+    + KeysApi
+    + PassesApi
+    + WorkersApi
+    + Debug
+    + Send
+    + Sync
 {
 }
 
@@ -63,6 +85,9 @@ impl<T> Api for T where
         + LocksApi
         + RetentionApi
         + NodesApi
+        + KeysApi
+        + PassesApi
+        + WorkersApi
         + Debug
         + Send
         + Sync
@@ -217,4 +242,46 @@ pub trait NodesApi: Send + Sync {
     async fn workflows(&self) -> Answer<Items<Workflow>>;
     /// Returns once something may have changed since a mark, or when the wait ends.
     async fn changed(&self, query: ChangesQuery) -> Answer<Mark>;
+}
+
+/// Keys of a server.
+#[async_trait]
+pub trait KeysApi: Send + Sync {
+    /// Lists keys, including revoked ones.
+    async fn keys(&self) -> Answer<Items<Key>>;
+    /// Creates a key. Only this response contains its credential.
+    async fn create_key(&self, caller: &Caller, new: NewKey) -> Answer<CreatedKey>;
+    /// Revokes a key permanently.
+    async fn revoke_key(&self, caller: &Caller, id: &str) -> Answer<Key>;
+}
+
+/// Passes of a server.
+#[async_trait]
+pub trait PassesApi: Send + Sync {
+    /// Creates a pass for a run. Only this response contains it.
+    async fn create_pass(&self, caller: &Caller, run: &RunId, new: NewPass) -> Answer<CreatedPass>;
+    /// Rotates the signing key of passes; passes from before the previous rotation become invalid.
+    async fn rotate_passes(&self, caller: &Caller) -> Answer<RotatedPasses>;
+}
+
+/// Remote workers and their executions (`docs/protocol.md`).
+#[async_trait]
+pub trait WorkersApi: Send + Sync {
+    /// Registers a worker, which becomes a node of the store.
+    async fn register_worker(&self, caller: &Caller, new: Register) -> Answer<Registered>;
+    /// Removes a worker and releases its executions, which counts no attempt.
+    async fn remove_worker(&self, caller: &Caller, worker: &NodeId) -> Answer<LeftWorker>;
+    /// Records a sign of life of a worker, and returns the news in the logs of its executions.
+    async fn heartbeat_worker(&self, caller: &Caller, worker: &NodeId, beat: Heartbeat) -> Answer<Beaten>;
+    /// Claims runs for a worker, each with the history that its branch sees.
+    async fn claim_executions(
+        &self,
+        caller: &Caller,
+        worker: &NodeId,
+        claim: Claim,
+    ) -> Answer<ClaimedExecutions>;
+    /// Appends a worker's actions to the log of its run: all or none, and once.
+    async fn append_to_execution(&self, caller: &Caller, append: Append) -> Answer<Appended>;
+    /// Returns the events of an execution's log after those that the worker has.
+    async fn read_execution(&self, caller: &Caller, events: Events) -> Answer<ExecutionNews>;
 }

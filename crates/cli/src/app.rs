@@ -75,10 +75,13 @@ impl App {
     pub(crate) async fn api(&self) -> Result<Arc<dyn Api>, CliError> {
         match self.remote()? {
             Some(remote) => Ok(remote),
-            None => Ok(Arc::new(Local::new(
-                goldseam::connect_existing(&self.url).await?.with_limits(payload::limits()?),
-            ))),
+            None => Ok(Arc::new(self.local().await?)),
         }
+    }
+
+    /// Connects to the existing store.
+    pub(crate) async fn local(&self) -> Result<Local, CliError> {
+        Ok(Local::new(goldseam::connect_existing(&self.url).await?.with_limits(payload::limits()?)))
     }
 
     /// Connects to the server, or to the store; creates the store if it does not exist.

@@ -9,10 +9,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use goldseam_api::Problem;
+use goldseam_api::credentials::passes::{self, OpenedPass};
 
 use crate::app::App;
 use crate::extract::Access;
-use crate::pass::{self, OpenedPass};
 use crate::principal::{Peer, PresentedPass, Principal, unauthenticated};
 use crate::rate::Kind;
 use crate::reply::ProblemResponse;
@@ -103,7 +103,7 @@ async fn check_credential(
             let opened = app.passes.open(&ticket).await?;
             authenticate_pass(app, opened, client, Need::Signature).await
         }
-        Credential::Bearer(Some(credential)) if pass::is_pass(&credential) => {
+        Credential::Bearer(Some(credential)) if passes::is_pass(&credential) => {
             let opened = app.passes.check(&credential).await?;
             authenticate_pass(app, opened, client, Need::Pass).await
         }

@@ -1,16 +1,16 @@
 //! Opaque list cursors, each valid for one list in one namespace.
 
 use goldseam_api::Problem;
+use goldseam_api::credentials::token::TokenSigner;
 use goldseam_api::doc::Page;
 
 use crate::app::App;
 use crate::extract::Access;
-use crate::token::Tokens;
 
 /// The cursors of one list in one namespace.
 #[derive(Debug)]
 pub(crate) struct Cursors<'a> {
-    tokens: &'a Tokens,
+    tokens: &'a TokenSigner,
     list: &'static str,
     namespace: &'a str,
 }

@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use goldseam::RunId;
+use goldseam_api::doc::key::Scope;
 use goldseam_api::{Caller, Problem};
 use serde::de::DeserializeOwned;
 
@@ -169,6 +170,8 @@ impl<S: Send + Sync> FromRequestParts<S> for CallerInfo {
             who: Some(principal.name.clone()),
             key: key.map(scoped),
             credential: principal.key.clone(),
+            queues: principal.queues.clone(),
+            operates: principal.scopes.contains(&Scope::Operate),
         }))
     }
 }

@@ -21,7 +21,7 @@ pub(crate) async fn run(app: Arc<App>) {
 }
 
 async fn check_all(app: &Arc<App>) {
-    let workers = app.namespaces().filter_map(|namespace| namespace.existing_workers());
+    let workers = app.namespaces().map(|namespace| namespace.api.remote_workers());
     let keys: BTreeSet<_> =
         app.waits.keys().into_iter().chain(workers.flat_map(|workers| workers.holders())).collect();
     for key in keys {
@@ -31,7 +31,7 @@ async fn check_all(app: &Arc<App>) {
         if problem.status == unauthenticated().status {
             let app = Arc::clone(app);
             spawn(async move {
-                for workers in app.namespaces().filter_map(|namespace| namespace.existing_workers()) {
+                for workers in app.namespaces().map(|namespace| namespace.api.remote_workers()) {
                     workers.dismiss(key.as_deref()).await;
                 }
             });

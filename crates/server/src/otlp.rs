@@ -14,13 +14,12 @@ use goldseam::core::{Event, LockName, Recorded, version};
 use goldseam::store::{Expect, Fed, Feed, LockFilter, Store, StoreError, Written};
 use goldseam::{Client, EngineError, Millis, Redactor, RunId, Status};
 use goldseam_api::Problem;
+use goldseam_api::credentials::{hex, keys};
 use goldseam_api::view::log;
 use goldseam_api::view::timeline::{self, Row, State};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
-
-use crate::{hex, keys};
 
 /// The lock that holds the feed position up to which traces were sent.
 const NAME: &str = "goldseam.otlp";

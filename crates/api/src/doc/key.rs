@@ -133,7 +133,8 @@ pub struct NewKey {
 
 /// A new key with its credential.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub struct MadeKey {
+#[schema(as = MadeKey)]
+pub struct CreatedKey {
     /// The key.
     #[serde(flatten)]
     pub key: Key,

@@ -13,6 +13,7 @@ pub mod pass;
 pub mod retention;
 pub mod run;
 pub mod task;
+pub mod worker;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

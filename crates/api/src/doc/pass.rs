@@ -28,7 +28,8 @@ pub struct NewPass {
 
 /// A new pass. The server shows it only once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct MadePass {
+#[schema(as = MadePass)]
+pub struct CreatedPass {
     /// The run.
     pub run: RunId,
     /// The pass that a web page sends to `/v1/pass`, as `authorization: Bearer PASS`.
@@ -79,7 +80,8 @@ pub struct UsedPass {
 
 /// The result of rotating the signing key of passes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Rotated {
+#[schema(as = Rotated)]
+pub struct RotatedPasses {
     /// When it was rotated.
     pub rotated_at: Millis,
 }

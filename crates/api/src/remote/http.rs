@@ -86,6 +86,11 @@ impl Request {
         Ok(Self { method: Method::GET, path, body: None, key: None, timeout: RESPONSE_MAX, repeatable: true })
     }
 
+    pub(super) fn delete(path: impl Into<String>) -> Self {
+        let path = path.into();
+        Self { method: Method::DELETE, path, body: None, key: None, timeout: RESPONSE_MAX, repeatable: false }
+    }
+
     /// Allows the response to take longer.
     pub(super) fn waiting(self, wait: Duration) -> Self {
         Self { timeout: self.timeout + wait, ..self }

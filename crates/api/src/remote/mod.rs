@@ -15,6 +15,7 @@ mod retention;
 mod runs;
 mod sse;
 mod tasks;
+mod workers;
 
 use std::time::Duration;
 

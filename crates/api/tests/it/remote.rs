@@ -7,7 +7,7 @@ use goldseam::{RunId, Seq};
 use goldseam_api::doc::change::Reason;
 use goldseam_api::doc::event::{EventDoc, HistoryQuery, News};
 use goldseam_api::doc::task::NewClaim;
-use goldseam_api::{Caller, CommandsApi, NodesApi, Problem, Remote, RunsApi, TasksApi};
+use goldseam_api::{Caller, CommandsApi, NodesApi, PassesApi, Problem, Remote, RunsApi, TasksApi};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;

@@ -6,17 +6,17 @@ use axum::extract::State;
 use axum::http::request::Parts;
 use bytes::Bytes;
 use goldseam::{Payload, RunId};
+use goldseam_api::credentials::passes::{Allows, Ticket};
 use goldseam_api::doc::change::{NewAnswer, NewSignal};
-use goldseam_api::doc::pass::{MadePass, NewPass, Rotated, ShownPass, UsePass, UsedPass};
+use goldseam_api::doc::pass::{CreatedPass, NewPass, RotatedPasses, ShownPass, UsePass, UsedPass};
 use goldseam_api::doc::run::Question;
-use goldseam_api::{Api, Caller, CommandsApi, Problem, RunsApi};
+use goldseam_api::{Caller, CommandsApi, PassesApi, Problem, RunsApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::auth;
 use crate::extract::{Access, Body, CallerInfo, PathParam};
-use crate::pass::{Allows, Maker, Pass};
 use crate::principal::{Peer, PresentedPass, unauthenticated};
 use crate::reply::{Json, JsonResult};
 
@@ -33,23 +33,14 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 
 /// Creates a pass. Its holder may answer one question of this run or send it one signal, once.
 #[utoipa::path(post, path = "/v1/runs/{run}/passes", tag = "passes", request_body = NewPass,
-    responses((status = 200, body = MadePass)))]
+    responses((status = 200, body = CreatedPass)))]
 async fn create(
-    State(app): State<Arc<App>>,
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(run): PathParam<RunId>,
     Body(new): Body<NewPass>,
-) -> JsonResult<MadePass> {
-    let namespace = (access.namespace.name.as_str(), &access.namespace.api as &dyn Api);
-    let once = caller.command_id("create pass", run.as_str());
-    let key = access.principal.key.clone();
-    let key_expires_at = match &key {
-        Some(key) => app.keyring.expiry(key).await?,
-        None => None,
-    };
-    let maker = Maker { who: caller.who, key, key_expires_at, once };
-    Ok(Json(app.passes.make(namespace, maker, &run, new).await?))
+) -> JsonResult<CreatedPass> {
+    Ok(Json(access.namespace.api.create_pass(&caller, &run, new).await?))
 }
 
 /// Shows what the presented pass allows.
@@ -104,23 +95,13 @@ async fn callback(
 }
 
 /// Generates a new secret for passes. Existing passes stay valid until the next rotation.
-#[utoipa::path(post, path = "/v1/passes/rotate", tag = "passes", responses((status = 200, body = Rotated)))]
-async fn rotate(
-    State(app): State<Arc<App>>,
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-) -> JsonResult<Rotated> {
-    if access.namespace.name != crate::NAMESPACE_DEFAULT {
-        return Err(Problem::new(403, "only a key of the main namespace may rotate the pass secret")
-            .code("GS0602")
-            .hint("all namespaces share one pass secret; use a key of namespace default")
-            .into());
-    }
-    Ok(Json(app.passes.rotate(&caller).await?))
+#[utoipa::path(post, path = "/v1/passes/rotate", tag = "passes", responses((status = 200, body = RotatedPasses)))]
+async fn rotate(access: Access, CallerInfo(caller): CallerInfo) -> JsonResult<RotatedPasses> {
+    Ok(Json(access.namespace.api.rotate_passes(&caller).await?))
 }
 
 /// Does what a pass allows. Its id is the idempotency key, so the run's log shows whether it was used.
-async fn use_pass(access: &Access, pass: &Pass, usage: UsePass) -> JsonResult<UsedPass> {
+async fn use_pass(access: &Access, pass: &Ticket, usage: UsePass) -> JsonResult<UsedPass> {
     let UsePass { payload, by } = usage;
     let key = Some(format!("pass {}", pass.id));
     let caller = Caller { who: Some(access.principal.name.clone()), key, ..Caller::default() };

@@ -7,10 +7,10 @@ use std::time::Duration;
 use goldseam::engine::OsEntropy;
 use goldseam::prelude::*;
 use goldseam_api::Caller;
+use goldseam_api::credentials::keys::KeyStore;
 use goldseam_api::doc::key::NewKey;
 use goldseam_api::doc::key::Scope;
 use goldseam_server::config::{Config, Settings};
-use goldseam_server::keys::Keys;
 use goldseam_server::{Running, serve};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
@@ -123,9 +123,9 @@ impl TestServer {
         matches!(reply.status().as_u16(), 401 | 429)
     }
 
-    pub(crate) async fn keys(&self) -> Keys {
+    pub(crate) async fn keys(&self) -> KeyStore {
         let store = goldseam::open_existing_store(&self.store("main.db")).await.unwrap();
-        Keys::new(store, Arc::new(OsEntropy))
+        KeyStore::new(store, Arc::new(OsEntropy))
     }
 
     pub(crate) fn ask(&self, method: Method, path: &str) -> RequestBuilder {
