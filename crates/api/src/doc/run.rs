@@ -446,6 +446,9 @@ pub struct Explanation {
     pub links: Vec<Link>,
     /// When it moves next, if time alone moves it.
     pub moves_at: Option<Timestamp>,
+    /// The quarantine in which the run waits. Absent if it waits in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<QuarantineDoc>,
     /// The run.
     pub run: RunId,
     /// Its status.
@@ -455,6 +458,18 @@ pub struct Explanation {
     pub verdict: String,
     /// What to do, as commands.
     pub you_can: Vec<String>,
+}
+
+/// A quarantine in which a run waits, because its process died while the run was executing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Quarantine)]
+pub struct QuarantineDoc {
+    /// The node, and the number of suspects before this one.
+    pub place: String,
+    /// When it began.
+    pub since: Timestamp,
+    /// When it ends at the latest, if the suspects before this one survive.
+    pub until: Timestamp,
 }
 
 /// One thing that a run waits for.

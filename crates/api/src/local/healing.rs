@@ -337,9 +337,7 @@ fn stalled_run(stalled: Stalled) -> Finding {
 
 fn stalled_state(stalled: ForeignStalled) -> Finding {
     let remedy = match stalled.fate {
-        EngineFate::NeedsHelp if stalled.evidence.starts_with("it cannot be read") => {
-            "repair or remove the object; sweeps skip it until then"
-        }
+        _ if stalled.is_unreadable => "repair or remove the object; sweeps skip it until then",
         EngineFate::NeedsHelp => "find out why its task crashes its workers",
         _ => "give it a new task",
     };
@@ -383,6 +381,7 @@ mod tests {
         let stalled = |name: &str, evidence: &str, fate: EngineFate| ForeignStalled {
             id: RunId::new(name).unwrap(),
             evidence: evidence.to_owned(),
+            is_unreadable: false,
             since: Millis(1_700_000_000_000),
             fate,
         };

@@ -6,18 +6,19 @@ use goldseam::core::codec::{decode, decode_all};
 use goldseam::core::decide::Refusal;
 use goldseam::core::hash::Hash;
 use goldseam::core::state::Outcome;
+use goldseam::core::task::Quarantined;
 use goldseam::core::{Event, Recorded, TagKey, WorkflowName};
 use goldseam::engine::page::{Most, Piece};
 use goldseam::healer::Found;
-use goldseam::store::{Cursor, Record, RunFilter, RunOrder};
+use goldseam::store::{Cursor, Record, RunFilter, RunOrder, TaskFilter};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 
 use super::{Local, limit};
 use crate::api::{Answer, Following, RunsApi};
 use crate::doc::event::{EventDoc, History, HistoryQuery};
 use crate::doc::run::{
-    BranchItem, Detail, Diff, DiffQuery, Ending, Explanation, Link, OpenQuestion, Order, Question,
-    QuestionsQuery, RunsQuery, WaitQuery, Wrong,
+    BranchItem, Detail, Diff, DiffQuery, Ending, Explanation, Link, OpenQuestion, Order, QuarantineDoc,
+    Question, QuestionsQuery, RunsQuery, WaitQuery, Wrong,
 };
 use crate::doc::{Damage, Items, PAGE_MAX, Page, UnreadableItem};
 use crate::problem::Problem;
@@ -193,6 +194,7 @@ impl RunsApi for Local {
             findings: explained.found.into_iter().map(wrong).collect(),
             links: explained.links.into_iter().map(link).collect(),
             moves_at: explained.moves_at.map(Timestamp),
+            quarantine: if explained.status.is_active() { self.quarantine(run).await? } else { None },
             run: explained.run,
             status: explained.status,
             verdict: explained.verdict,
@@ -253,6 +255,22 @@ impl RunsApi for Local {
 }
 
 impl Local {
+    /// Returns the quarantine that the task of an owned run records.
+    async fn quarantine(&self, run: &RunId) -> Answer<Option<QuarantineDoc>> {
+        let store = self.client.store();
+        let row = store.head(run).await?.and_then(|head| head.row);
+        let Some(id) = row.filter(|row| row.summary.owner.is_some()).and_then(|row| row.task) else {
+            return Ok(None);
+        };
+        let tasks = store.tasks(TaskFilter { id: Some(id), limit: 1, ..TaskFilter::default() }).await?;
+        let quarantine = tasks.first().and_then(|task| task.quarantine());
+        Ok(quarantine.map(|Quarantined { place, since, until }| QuarantineDoc {
+            place: place.to_owned(),
+            since: Timestamp(since),
+            until: Timestamp(until),
+        }))
+    }
+
     /// Lists runs without a cached row, for the first page of an unfiltered list. Skips stores that charge per request.
     async fn lost_rows(&self, filter: &RunFilter) -> Answer<Vec<RunId>> {
         let everything = RunFilter { order: filter.order, limit: filter.limit, ..RunFilter::default() };

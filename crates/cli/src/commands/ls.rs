@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::Args;
+use goldseam::core::recovery::suspected;
 use goldseam::core::{TagKey, WorkflowName};
 use goldseam::{RunId, Seq, Status, Summary};
 use goldseam_api::Api;
@@ -20,8 +21,6 @@ use crate::{out, text, time};
 
 /// Maximum number of suspects to explain one by one.
 const SUSPECTS_MAX: usize = 50;
-/// How `why` describes a suspect in quarantine.
-const QUARANTINE: &str = "waits in quarantine";
 /// Default number of runs.
 const LIMIT: u32 = 50;
 /// Columns of the table.
@@ -100,8 +99,10 @@ async fn quarantined(app: &App, api: &dyn Api, page: &Page<Summary>) -> HashMap<
     let suspect = |summary: &&Summary| summary.lived_ms.is_some() && summary.status.is_active();
     for summary in page.items.iter().filter(suspect).take(SUSPECTS_MAX) {
         let Ok(explained) = api.why(&summary.run).await else { continue };
-        let waits = explained.links.into_iter().find(|link| link.what.contains(QUARANTINE));
-        quarantined.extend(waits.map(|link| (summary.run.clone(), link.what)));
+        let Some(quarantine) = explained.quarantine else { continue };
+        let died = format!("its process died while it was executing, {}", suspected(summary));
+        let note = format!("it waits in quarantine {}: {died}", quarantine.place);
+        quarantined.insert(summary.run.clone(), note);
     }
     quarantined
 }

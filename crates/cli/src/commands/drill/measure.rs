@@ -1,7 +1,7 @@
 //! Measures from the logs how long it took to detect a fault, to reclaim the work, and to make progress.
 
+use goldseam::core::Recorded;
 use goldseam::core::event::Event;
-use goldseam::core::{Recorded, task::Task};
 use goldseam::store::TaskFilter;
 use goldseam::{Client, Millis, RunId, Seq};
 use serde::Serialize;
@@ -50,7 +50,7 @@ impl Mark {
         }
         let filter = TaskFilter { run: Some(run.clone()), limit: 16, ..TaskFilter::default() };
         let tasks = client.store().tasks(filter).await?;
-        let reclaimed = tasks.iter().filter_map(|task| reclaimed(task, self.at)).min();
+        let reclaimed = tasks.iter().filter_map(|task| task.reclaimed_at(self.at)).min();
         times.noticed = [times.noticed, reclaimed].into_iter().flatten().min();
         Ok(times)
     }
@@ -66,13 +66,6 @@ impl Mark {
             progress_ms: since(times.moved),
         }
     }
-}
-
-/// When the run's task was reclaimed, at or after `since`.
-fn reclaimed(task: &Task, since: Millis) -> Option<Millis> {
-    let entry =
-        |audit: &&goldseam::core::task::Audit| audit.at >= since && audit.what.starts_with("reclaimed");
-    task.audit.iter().find(entry).map(|audit| audit.at)
 }
 
 /// The times of a healing.
