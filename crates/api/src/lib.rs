@@ -29,12 +29,12 @@ pub mod timestamp;
 pub mod view;
 
 pub use api::{
-    Answer, Api, CommandsApi, Following, HealingApi, KeysApi, LocksApi, NodesApi, PassesApi, RetentionApi,
+    Api, ApiResult, CommandsApi, Following, HealingApi, KeysApi, LocksApi, NodesApi, PassesApi, RetentionApi,
     RunsApi, TasksApi, WorkersApi,
 };
 pub use caller::Caller;
 pub use credentials::NAMESPACE_DEFAULT;
-pub use local::{Local, ServedNamespace, open_queue};
+pub use local::{LocalApi, ServedNamespace, open_queue};
 pub use problem::Problem;
 #[cfg(feature = "remote")]
-pub use remote::Remote;
+pub use remote::RemoteApi;

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::address_slots::AddressSlots;
 use crate::body_memory::BodyMemory;
-use crate::config::Config;
+use crate::config::ServerConfig;
 use crate::extract::Access;
 use crate::follower_slots::FollowerSlots;
 use crate::keyring::Keyring;
@@ -30,8 +30,8 @@ use crate::waits::WaitSlots;
 
 /// The state of a running server.
 #[derive(Debug)]
-pub(crate) struct App {
-    pub(crate) config: Config,
+pub(crate) struct ServerState {
+    pub(crate) config: ServerConfig,
     /// Whether only this machine can reach the main listener.
     pub(crate) is_loopback: bool,
     pub(crate) keyring: Keyring,
@@ -59,9 +59,9 @@ pub(crate) struct App {
     pub(crate) readiness: Readiness,
 }
 
-impl App {
+impl ServerState {
     /// Opens every store and starts an engine on each, which heals its runs.
-    pub(crate) async fn open(config: Config, is_loopback: bool) -> Result<Self, Problem> {
+    pub(crate) async fn open(config: ServerConfig, is_loopback: bool) -> Result<Self, Problem> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
         let redactor = Arc::new(config.redactor(|name| std::env::var(name).ok())?);
@@ -189,7 +189,7 @@ struct MainStore {
 }
 
 /// Opens the store of each namespace and starts an engine on it.
-async fn start_engines(config: &Config) -> Result<BTreeMap<String, Engine>, Problem> {
+async fn start_engines(config: &ServerConfig) -> Result<BTreeMap<String, Engine>, Problem> {
     let mut engines = BTreeMap::new();
     for (name, url) in config.stores() {
         let store = goldseam::open_store(url).await?;
@@ -206,7 +206,7 @@ fn main_store(engines: &BTreeMap<String, Engine>) -> Result<Arc<dyn Store>, Prob
 }
 
 fn open_namespaces(
-    config: &Config,
+    config: &ServerConfig,
     redactor: &Redactor,
     engines: BTreeMap<String, Engine>,
     main: &MainStore,

@@ -55,7 +55,7 @@ mod tls;
 mod waits;
 mod write_timeout;
 
-pub use config::Config;
+pub use config::ServerConfig;
 pub use goldseam_api::NAMESPACE_DEFAULT;
 pub use listen::{Running, serve};
 pub use principal::Principal;

@@ -9,7 +9,7 @@ use goldseam::{Client, Engine, Redactor};
 use goldseam_api::credentials::keys::KeyStore;
 use goldseam_api::credentials::passes::Passes;
 use goldseam_api::credentials::token::TokenSigner;
-use goldseam_api::{Local, ServedNamespace};
+use goldseam_api::{LocalApi, ServedNamespace};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::fan_out::FanOut;
@@ -27,7 +27,7 @@ const EXECUTION: &str = "execution";
 pub(crate) struct Namespace {
     pub(crate) name: String,
     /// The operations on its store.
-    pub(crate) api: Local,
+    pub(crate) api: LocalApi,
     /// The archive of pruned logs; prunes are refused without it.
     pub(crate) archive: Option<Box<dyn Archive>>,
     pub(crate) fan_out: Arc<FanOut>,
@@ -92,7 +92,7 @@ impl Namespace {
         };
         Self {
             name,
-            api: Local::new(client.clone()).serving(served),
+            api: LocalApi::new(client.clone()).serving(served),
             archive: options.archive,
             fan_out: FanOut::new(client.clone()),
             request_slots: options.request_slots,

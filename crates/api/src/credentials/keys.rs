@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 
 use super::hex;
 use crate::caller::Caller;
-use crate::doc::key::{Key, NewKey, Scope};
+use crate::doc::key::{KeyDoc, NewKey, Scope};
 use crate::local::open_queue;
 use crate::problem::Problem;
 
@@ -38,7 +38,7 @@ const TRIES: u32 = 5;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct KeyRecord {
     #[serde(flatten)]
-    key: Key,
+    key: KeyDoc,
     /// Hexadecimal SHA-256 of the secret.
     hash: String,
 }
@@ -69,7 +69,7 @@ impl fmt::Debug for SecretText {
 #[derive(Debug, Clone)]
 pub struct StoredKey {
     /// The key.
-    pub key: Key,
+    pub key: KeyDoc,
     hash: String,
 }
 
@@ -129,7 +129,7 @@ impl KeyStore {
 
     /// Creates a key and returns its credential, which cannot be read again later. A repeat under the same idempotency
     /// key is refused and creates no second key.
-    pub async fn create(&self, new: NewKey, by: &Caller) -> Result<(Key, SecretText), Problem> {
+    pub async fn create(&self, new: NewKey, by: &Caller) -> Result<(KeyDoc, SecretText), Problem> {
         let now = self.store.now().await?;
         let name = new.name.trim().to_owned();
         if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
@@ -146,7 +146,7 @@ impl KeyStore {
         let once = by.command_id("create key", &namespace);
         let id = once.as_ref().map_or_else(|| self.random(1), |once| hash(once)[..16].to_owned());
         let secret = self.random(4);
-        let key = Key {
+        let key = KeyDoc {
             id: id.clone(),
             name,
             namespace,
@@ -173,7 +173,7 @@ impl KeyStore {
     }
 
     /// Returns every readable key, including revoked and expired ones, in order of id.
-    pub async fn list(&self) -> Result<Vec<Key>, Problem> {
+    pub async fn list(&self) -> Result<Vec<KeyDoc>, Problem> {
         Ok(self.stored().await?.readable.into_iter().map(|stored| stored.key).collect())
     }
 
@@ -195,7 +195,7 @@ impl KeyStore {
     }
 
     /// Returns a readable key.
-    pub async fn find(&self, id: &str) -> Result<Option<Key>, Problem> {
+    pub async fn find(&self, id: &str) -> Result<Option<KeyDoc>, Problem> {
         let Ok(name) = lock_name(id) else { return Ok(None) };
         let filter = LockFilter { name: Some(name), limit: 1, ..LockFilter::default() };
         let lock = self.store.locks(filter).await?.into_iter().next();
@@ -203,7 +203,7 @@ impl KeyStore {
     }
 
     /// Revokes a key permanently. Does nothing if it is already revoked.
-    pub async fn revoke(&self, id: &str, by: Option<&str>) -> Result<Key, Problem> {
+    pub async fn revoke(&self, id: &str, by: Option<&str>) -> Result<KeyDoc, Problem> {
         let missing = || {
             Problem::not_found(format!("key {} not found", id.chars().take(40).collect::<String>()))
                 .hint("goldseam key list shows all keys")

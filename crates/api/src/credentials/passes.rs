@@ -24,7 +24,7 @@ use super::token::{self, FileSecret, TokenSigner};
 use super::{hex, unhex};
 use crate::api::RunsApi;
 use crate::caller::Caller;
-use crate::doc::pass::{CreatedPass, NewPass, RotatedPasses};
+use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
 use crate::problem::Problem;
 
 /// The lock that holds the current and the previous secret, and the id and time of the last rotation.
@@ -169,7 +169,7 @@ impl Passes {
         by: PassCreator,
         run: &RunId,
         new: NewPass,
-    ) -> Result<CreatedPass, Problem> {
+    ) -> Result<CreatedPassDoc, Problem> {
         let allows = match (new.answer, new.signal) {
             (Some(question), None) => {
                 let since = runs.question(run, &question).await?.open.input.since;
@@ -197,7 +197,7 @@ impl Passes {
         let Some(present) = tokens.first() else { return Err(no_secret()) };
         let ticket = present.seal(PURPOSE, "", &pass)?;
         let secret = present.derive(PURPOSE, &ticket);
-        Ok(CreatedPass {
+        Ok(CreatedPassDoc {
             run: pass.run,
             pass: format!("{MARK}{ticket}_{secret}"),
             callback: format!("/v1/callbacks/{ticket}"),
@@ -227,7 +227,7 @@ impl Passes {
 
     /// Generates a new signing secret. Existing passes stay valid until the next rotation. A repeat under the same
     /// idempotency key does nothing.
-    pub async fn rotate(&self, by: &Caller) -> Result<RotatedPasses, Problem> {
+    pub async fn rotate(&self, by: &Caller) -> Result<RotatedPassesDoc, Problem> {
         let once = by.command_id("rotate passes", "").unwrap_or_else(|| "-".to_owned());
         for _ in 0..TRIES {
             token::secrets(&*self.store, &*self.entropy, NAME, &self.own).await?;
@@ -239,14 +239,14 @@ impl Passes {
             let before = words.next().unwrap_or_default();
             let done = words.nth(1).and_then(|last| last.strip_prefix(once.as_str())?.strip_prefix('@'));
             if let Some(at) = done.filter(|_| by.key.is_some()).and_then(|at| at.parse().ok()) {
-                return Ok(RotatedPasses { rotated_at: Millis(at) });
+                return Ok(RotatedPassesDoc { rotated_at: Millis(at) });
             }
             lock.holder = Some(format!("{} {before} {once}@{}", token::random(&*self.entropy), now.0));
             lock.fence += 1;
             lock.version += 1;
             if self.store.put_lock(lock, expect).await? == Written::Done {
                 self.known.forget().await;
-                return Ok(RotatedPasses { rotated_at: now });
+                return Ok(RotatedPassesDoc { rotated_at: now });
             }
         }
         Err(Problem::new(

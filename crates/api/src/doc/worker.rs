@@ -6,7 +6,8 @@ use utoipa::ToSchema;
 
 /// A worker that has left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct LeftWorker {
+#[schema(as = LeftWorker)]
+pub struct LeftWorkerDoc {
     /// Its id.
     pub worker: NodeId,
 }

@@ -2,14 +2,14 @@
 
 use async_trait::async_trait;
 
-use super::Local;
-use crate::api::{Answer, KeysApi};
+use super::LocalApi;
+use crate::api::{ApiResult, KeysApi};
 use crate::caller::Caller;
-use crate::doc::Items;
-use crate::doc::key::{CreatedKey, Key, NewKey};
+use crate::doc::ItemsDoc;
+use crate::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
 use crate::problem::Problem;
 
-impl Local {
+impl LocalApi {
     /// Whether this interface may see and change keys of a namespace.
     fn reaches(&self, namespace: &str) -> bool {
         self.namespace.as_deref().is_none_or(|own| own == namespace)
@@ -17,14 +17,14 @@ impl Local {
 }
 
 #[async_trait]
-impl KeysApi for Local {
-    async fn keys(&self) -> Answer<Items<Key>> {
+impl KeysApi for LocalApi {
+    async fn keys(&self) -> ApiResult<ItemsDoc<KeyDoc>> {
         let mut items = self.keys.list().await?;
         items.retain(|key| self.reaches(&key.namespace));
         Ok(items.into())
     }
 
-    async fn create_key(&self, caller: &Caller, mut new: NewKey) -> Answer<CreatedKey> {
+    async fn create_key(&self, caller: &Caller, mut new: NewKey) -> ApiResult<CreatedKeyDoc> {
         if let Some(own) = &self.namespace {
             if new.namespace.as_ref().is_some_and(|namespace| namespace != own) {
                 return Err(
@@ -34,10 +34,10 @@ impl KeysApi for Local {
             new.namespace = Some(own.clone());
         }
         let (key, credential) = self.keys.create(new, caller).await?;
-        Ok(CreatedKey { key, credential: credential.reveal().to_owned() })
+        Ok(CreatedKeyDoc { key, credential: credential.reveal().to_owned() })
     }
 
-    async fn revoke_key(&self, caller: &Caller, id: &str) -> Answer<Key> {
+    async fn revoke_key(&self, caller: &Caller, id: &str) -> ApiResult<KeyDoc> {
         if self.namespace.is_some() && !self.keys().await?.items.iter().any(|key| key.id == id) {
             return Err(Problem::not_found("key not found").hint("goldseam key list shows all keys"));
         }

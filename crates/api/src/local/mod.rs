@@ -31,7 +31,7 @@ pub use limit::open_queue;
 
 /// The interface over a store in this process. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Local {
+pub struct LocalApi {
     client: Client,
     sweepers: Arc<healing::Sweepers>,
     /// The namespace whose keys and passes callers may use; `None` with direct access to the main store.
@@ -54,7 +54,7 @@ pub struct ServedNamespace {
     pub workers: RemoteWorkers,
 }
 
-impl Local {
+impl LocalApi {
     /// Wraps a client of a main store, with direct access to its keys and passes.
     pub fn new(client: Client) -> Self {
         let store = client.store();

@@ -3,17 +3,17 @@
 use async_trait::async_trait;
 use goldseam::RunId;
 
-use super::Local;
-use crate::api::{Answer, PassesApi};
+use super::LocalApi;
+use crate::api::{ApiResult, PassesApi};
 use crate::caller::Caller;
 use crate::credentials::NAMESPACE_DEFAULT;
 use crate::credentials::passes::PassCreator;
-use crate::doc::pass::{CreatedPass, NewPass, RotatedPasses};
+use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
 use crate::problem::Problem;
 
 #[async_trait]
-impl PassesApi for Local {
-    async fn create_pass(&self, caller: &Caller, run: &RunId, new: NewPass) -> Answer<CreatedPass> {
+impl PassesApi for LocalApi {
+    async fn create_pass(&self, caller: &Caller, run: &RunId, new: NewPass) -> ApiResult<CreatedPassDoc> {
         let key_expires_at = match &caller.credential {
             Some(key) => self.keys.find(key).await?.and_then(|key| key.expires_at),
             None => None,
@@ -28,7 +28,7 @@ impl PassesApi for Local {
         self.passes.create(self, by, run, new).await
     }
 
-    async fn rotate_passes(&self, caller: &Caller) -> Answer<RotatedPasses> {
+    async fn rotate_passes(&self, caller: &Caller) -> ApiResult<RotatedPassesDoc> {
         if self.namespace.as_deref().is_some_and(|own| own != NAMESPACE_DEFAULT) {
             return Err(Problem::new(403, "only a key of the main namespace may rotate the pass secret")
                 .code("GS0602")

@@ -2,25 +2,25 @@
 
 use async_trait::async_trait;
 
-use super::Remote;
+use super::RemoteApi;
 use super::http::{NO_BODY, NO_QUERY, segment};
-use crate::api::{Answer, KeysApi};
+use crate::api::{ApiResult, KeysApi};
 use crate::caller::Caller;
-use crate::doc::Items;
-use crate::doc::key::{CreatedKey, Key, NewKey};
+use crate::doc::ItemsDoc;
+use crate::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
 
 #[async_trait]
-impl KeysApi for Remote {
-    async fn keys(&self) -> Answer<Items<Key>> {
+impl KeysApi for RemoteApi {
+    async fn keys(&self) -> ApiResult<ItemsDoc<KeyDoc>> {
         self.get("/v1/keys", NO_QUERY).await
     }
 
-    async fn create_key(&self, caller: &Caller, new: NewKey) -> Answer<CreatedKey> {
+    async fn create_key(&self, caller: &Caller, new: NewKey) -> ApiResult<CreatedKeyDoc> {
         // Not repeated if the response is lost: the server shows the credential only once.
         self.send(self.change(caller, "/v1/keys", &new)?.not_repeatable()).await
     }
 
-    async fn revoke_key(&self, caller: &Caller, id: &str) -> Answer<Key> {
+    async fn revoke_key(&self, caller: &Caller, id: &str) -> ApiResult<KeyDoc> {
         self.post(caller, format!("/v1/keys/{}/revoke", segment(id)), NO_BODY).await
     }
 }

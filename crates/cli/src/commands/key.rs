@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use goldseam::core::{IdError, QueueName};
-use goldseam_api::doc::key::{Key, NewKey, Scope};
+use goldseam_api::doc::key::{KeyDoc, NewKey, Scope};
 use serde_json::json;
 
 use super::actor;
 use crate::app::App;
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{out, time};
 
 /// Manage the keys of a server
@@ -83,14 +83,14 @@ fn queue_name(text: &str) -> Result<QueueName, IdError> {
     QueueName::new(text)
 }
 
-fn list(app: &App, keys: &[Key]) {
+fn list(app: &App, keys: &[KeyDoc]) {
     match () {
         () if app.json => return out::json(&json!({ "items": keys })),
         () if app.jsonl => return keys.iter().for_each(out::jsonl),
         () if app.quiet => return keys.iter().for_each(|key| out::line(&key.id)),
         () => {}
     }
-    let mut table = Table::new(&["KEY", "NAME", "NAMESPACE", "SCOPES", "QUEUES", "STATE", "CREATED"]);
+    let mut table = TextTable::new(&["KEY", "NAME", "NAMESPACE", "SCOPES", "QUEUES", "STATE", "CREATED"]);
     let now = app.now();
     for key in keys {
         let queues = key.queues.as_ref().map(|all| all.iter().map(QueueName::as_str).collect::<Vec<_>>());

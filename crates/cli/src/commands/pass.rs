@@ -9,7 +9,7 @@ use goldseam::core::SignalName;
 use goldseam::{Path, RunId};
 use goldseam_api::Api;
 use goldseam_api::credentials::token::FileSecret;
-use goldseam_api::doc::pass::{CreatedPass, NewPass};
+use goldseam_api::doc::pass::{CreatedPassDoc, NewPass};
 use goldseam_server::config::Settings;
 
 use super::actor;
@@ -81,7 +81,7 @@ pub(crate) async fn run(app: &App, command: PassCommand) -> Result<Exit, CliErro
     Ok(Exit::Ok)
 }
 
-fn show(app: &App, created: &CreatedPass) {
+fn show(app: &App, created: &CreatedPassDoc) {
     match () {
         () if app.wants_json() => return out::json(created),
         () if app.is_quiet() => return out::line(&created.pass),

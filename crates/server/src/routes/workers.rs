@@ -8,16 +8,16 @@ use goldseam::core::NodeId;
 use goldseam::engine::remote::wire::{
     Append, Appended, Beaten, Claim, Claimed, Events, Heartbeat, News, Register, Registered,
 };
-use goldseam_api::doc::worker::LeftWorker;
+use goldseam_api::doc::worker::LeftWorkerDoc;
 use goldseam_api::{Problem, WorkersApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
-use crate::extract::{Access, Body, CallerInfo, PathParam};
+use crate::app::ServerState;
+use crate::extract::{Access, CallerInfo, JsonBody, PathParam};
 use crate::reply::{Json, JsonResult};
 
-pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new()
         .routes(routes!(register))
         .routes(routes!(remove))
@@ -33,7 +33,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 async fn register(
     access: Access,
     CallerInfo(caller): CallerInfo,
-    Body(new): Body<Register>,
+    JsonBody(new): JsonBody<Register>,
 ) -> JsonResult<Registered> {
     access.principal.may_claim_from(&new.queues_taken())?;
     Ok(Json(access.namespace.api.register_worker(&caller, new).await?))
@@ -41,12 +41,12 @@ async fn register(
 
 /// Removes a worker. Releases its executions, which counts no attempt.
 #[utoipa::path(delete, path = "/v1/workers/{worker}", tag = "workers",
-    responses((status = 200, body = LeftWorker)))]
+    responses((status = 200, body = LeftWorkerDoc)))]
 async fn remove(
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(worker): PathParam<NodeId>,
-) -> JsonResult<LeftWorker> {
+) -> JsonResult<LeftWorkerDoc> {
     Ok(Json(access.namespace.api.remove_worker(&caller, &worker).await?))
 }
 
@@ -54,11 +54,11 @@ async fn remove(
 #[utoipa::path(post, path = "/v1/workers/{worker}/heartbeat", tag = "workers", request_body = Heartbeat,
     responses((status = 200, body = Beaten)))]
 async fn heartbeat(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(worker): PathParam<NodeId>,
-    Body(beat): Body<Heartbeat>,
+    JsonBody(beat): JsonBody<Heartbeat>,
 ) -> JsonResult<Beaten> {
     let api = &access.namespace.api;
     let without_wait = Heartbeat { wait_ms: 0, ..beat.clone() };
@@ -75,11 +75,11 @@ async fn heartbeat(
 #[utoipa::path(post, path = "/v1/workers/{worker}/claim", tag = "workers", request_body = Claim,
     responses((status = 200, body = Claimed)))]
 async fn claim(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(worker): PathParam<NodeId>,
-    Body(claim): Body<Claim>,
+    JsonBody(claim): JsonBody<Claim>,
 ) -> JsonResult<Claimed> {
     let api = &access.namespace.api;
     let nothing = Claim { limit: 0, wait_ms: 0, ..claim.clone() };
@@ -96,10 +96,10 @@ async fn claim(
 #[utoipa::path(post, path = "/v1/executions/append", tag = "workers", request_body = Append,
     responses((status = 200, body = Appended), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn append(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
     CallerInfo(caller): CallerInfo,
-    Body(append): Body<Append>,
+    JsonBody(append): JsonBody<Append>,
 ) -> JsonResult<Appended> {
     let appended = access.namespace.api.append_to_execution(&caller, append).await?;
     let leaving = appended.leaving || *app.leaving.borrow();
@@ -112,7 +112,7 @@ async fn append(
 async fn events(
     access: Access,
     CallerInfo(caller): CallerInfo,
-    Body(events): Body<Events>,
+    JsonBody(events): JsonBody<Events>,
 ) -> JsonResult<News> {
     Ok(Json(access.namespace.api.read_execution(&caller, events).await?))
 }

@@ -4,7 +4,7 @@ use goldseam::RunId;
 use goldseam::engine::remote::wire::{Claim, Events, Heartbeat, Register};
 use goldseam_api::doc::key::{NewKey, Scope};
 use goldseam_api::doc::pass::NewPass;
-use goldseam_api::{Api, Caller, KeysApi as _, Local, PassesApi as _, Remote};
+use goldseam_api::{Api, Caller, KeysApi as _, LocalApi, PassesApi as _, RemoteApi};
 use serde_json::json;
 
 use crate::test_server::TestServer;
@@ -13,8 +13,8 @@ use crate::test_server::TestServer;
 async fn both() -> (TestServer, [Box<dyn Api>; 2]) {
     let server = TestServer::open().await;
     let key = server.key("default", &Scope::ALL).await;
-    let local = Local::new(goldseam::connect_existing(&server.store("main.db")).await.unwrap());
-    let remote = Remote::new(&server.url, Some(key)).unwrap();
+    let local = LocalApi::new(goldseam::connect_existing(&server.store("main.db")).await.unwrap());
+    let remote = RemoteApi::new(&server.url, Some(key)).unwrap();
     (server, [Box::new(local), Box::new(remote)])
 }
 
@@ -76,7 +76,7 @@ async fn passes_are_the_same_on_the_store_and_over_http() {
     }
     // Only the main namespace may rotate.
     let other = server.key("other", &Scope::ALL).await;
-    let other = Remote::new(&server.url, Some(other)).unwrap();
+    let other = RemoteApi::new(&server.url, Some(other)).unwrap();
     assert_eq!(other.rotate_passes(&caller).await.unwrap_err().status, 403);
     assert_eq!(other.keys().await.unwrap().items.len(), 1);
 }

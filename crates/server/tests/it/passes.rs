@@ -6,7 +6,7 @@ use std::path::Path;
 use goldseam::engine::Clock as _;
 use goldseam_api::credentials::token::FileSecret;
 use goldseam_api::doc::key::Scope;
-use goldseam_api::{Caller, Local, PassesApi as _};
+use goldseam_api::{Caller, LocalApi, PassesApi as _};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -262,7 +262,7 @@ async fn with_secret_file_the_store_alone_cannot_sign_passes() {
     started(&server, &key, "ask").await;
     let store = server.store("main.db");
     let made = async |own: FileSecret| {
-        let local = Local::new(goldseam::connect_existing(&store).await.unwrap()).signing_with(own);
+        let local = LocalApi::new(goldseam::connect_existing(&store).await.unwrap()).signing_with(own);
         let new = serde_json::from_value(json!({ "signal": "go" })).unwrap();
         let run = "r".parse().unwrap();
         local.create_pass(&Caller::default(), &run, new).await.unwrap().pass

@@ -10,7 +10,7 @@ use crate::error::CliError;
 
 /// The result of one fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Fault {
+pub(crate) struct FaultResult {
     pub(crate) fault: &'static str,
     pub(crate) healed: bool,
     /// From the fault to its detection.
@@ -23,12 +23,12 @@ pub(crate) struct Fault {
 
 /// The time of a fault, and the end of the run's log at that time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct FaultMark {
     at: Millis,
     end: Seq,
 }
 
-impl Mark {
+impl FaultMark {
     /// The current mark, by the store's clock, which also stamps events.
     pub(crate) async fn now(client: &Client, run: &RunId) -> Result<Self, CliError> {
         let end = client.get(run).await?.as_of;
@@ -56,9 +56,9 @@ impl Mark {
     }
 
     /// The result of the fault.
-    pub(crate) fn fault(self, fault: &'static str, times: &Times) -> Fault {
+    pub(crate) fn fault(self, fault: &'static str, times: &Times) -> FaultResult {
         let since = |at: Option<Millis>| at.map(|at| self.until(at));
-        Fault {
+        FaultResult {
             fault,
             healed: times.moved.is_some(),
             detect_ms: since(times.noticed),
