@@ -9,49 +9,72 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use goldseam::core::lock::Lock;
 use goldseam::core::task::Task;
-use goldseam::core::{LockName, TaskId};
+use goldseam::core::{LockName, NodeId, TaskId};
 use goldseam::engine::claims::StaleLock;
+use goldseam::engine::remote::wire::{
+    Append, Appended, Beaten, Claim, Claimed as ClaimedExecutions, Events, Heartbeat, News as ExecutionNews,
+    Register, Registered,
+};
 use goldseam::{Path, RunId, Seq, Summary};
 
 use crate::caller::Caller;
 use crate::doc::change::{
-    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewMigration, NewRecovery, NewSignal, Reason,
-    Recovery, Resumed, Signalled,
+    AnsweredDoc, BranchedDoc, DoneDoc, JumpedDoc, NewAnswer, NewJump, NewMigration, NewNote, NewRecovery,
+    NewSignal, RecoveryDoc, ResumedDoc, SignalledDoc,
 };
-use crate::doc::ending::{Cancelled, NewRetry, NewWithdrawal, Terminated, Withdrawn};
-use crate::doc::event::{History, HistoryQuery, News};
+use crate::doc::ending::{CancelledDoc, NewRetry, NewWithdrawal, TerminatedDoc, WithdrawnDoc};
+use crate::doc::event::{HistoryDoc, HistoryQuery, NewsDoc};
 use crate::doc::heal::{
-    Checkup, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery, Sweep,
+    CheckupDoc, HealingDoc, HealingStatsDoc, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery,
+    SweepDoc,
 };
-use crate::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
-use crate::doc::node::{Node, Workflow};
-use crate::doc::retention::{PrunePlan, PruneQuery};
+use crate::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
+use crate::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease, ReleasedDoc};
+use crate::doc::node::{NodeDoc, WorkflowDoc};
+use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
+use crate::doc::retention::{PrunePlanDoc, PruneQuery};
 use crate::doc::run::{
-    BranchItem, ChangesQuery, Detail, Diff, DiffQuery, Ending, Explanation, Mark, NewRun, Question,
-    QuestionsQuery, RunsQuery, Started, WaitQuery,
+    BranchDoc, ChangesQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, MarkDoc, NewRun, QuestionDoc,
+    QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
 };
 use crate::doc::task::{
-    Claimed, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed,
-    TasksQuery,
+    ClaimedTaskDoc, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewUserTask,
+    QueueStatsDoc, ReclaimedDoc, TasksQuery,
 };
-use crate::doc::{Items, Page};
+use crate::doc::worker::LeftWorkerDoc;
+use crate::doc::{ItemsDoc, PageDoc};
 use crate::problem::Problem;
 
 /// A stream of a run's log and of new events, until the run ends.
-pub type Following = BoxStream<'static, Result<News, Problem>>;
+pub type Following = BoxStream<'static, Result<NewsDoc, Problem>>;
 
 /// The result of an operation.
-pub type Answer<T> = Result<T, Problem>;
+pub type ApiResult<T> = Result<T, Problem>;
 
 /// Called during an examination with the number of runs examined so far.
 pub type OnProgress<'a> = &'a mut (dyn FnMut(u64) + Send);
 
 /// Every operation on a store.
 ///
+/// Credentials are checked before: a key or a pass selects the namespace and thereby the interface. The use of a pass is
+/// a signal or an answer.
+///
 /// A caller who changes something passes its identity. The same change under the same idempotency key is carried out
 /// once; a repeat gets the original response.
 pub trait Api:
-    RunsApi + CommandsApi + HealingApi + TasksApi + LocksApi + RetentionApi + NodesApi + Debug + Send + Sync
+    RunsApi
+    + CommandsApi
+    + HealingApi
+    + TasksApi
+    + LocksApi
+    + RetentionApi
+    + NodesApi
+    + KeysApi
+    + PassesApi
+    + WorkersApi
+    + Debug
+    + Send
+    + Sync
 {
 }
 
@@ -63,6 +86,9 @@ impl<T> Api for T where
         + LocksApi
         + RetentionApi
         + NodesApi
+        + KeysApi
+        + PassesApi
+        + WorkersApi
         + Debug
         + Send
         + Sync
@@ -73,27 +99,27 @@ impl<T> Api for T where
 #[async_trait]
 pub trait RunsApi: Send + Sync {
     /// Lists runs.
-    async fn runs(&self, query: RunsQuery) -> Answer<Page<Summary>>;
+    async fn runs(&self, query: RunsQuery) -> ApiResult<PageDoc<Summary>>;
     /// Returns everything about one run.
-    async fn detail(&self, run: &RunId) -> Answer<Detail>;
+    async fn detail(&self, run: &RunId) -> ApiResult<RunDoc>;
     /// Returns one page of a run's log.
-    async fn history(&self, run: &RunId, query: HistoryQuery) -> Answer<History>;
+    async fn history(&self, run: &RunId, query: HistoryQuery) -> ApiResult<HistoryDoc>;
     /// Returns how a run ended; waits for the end if the query asks for it.
-    async fn result(&self, run: &RunId, query: WaitQuery) -> Answer<Ending>;
+    async fn result(&self, run: &RunId, query: WaitQuery) -> ApiResult<EndingDoc>;
     /// Streams a run's log after a position, then new events, until the run ends.
-    async fn follow(&self, run: &RunId, after: Seq) -> Answer<Following>;
+    async fn follow(&self, run: &RunId, after: Seq) -> ApiResult<Following>;
     /// Explains why a run is in its state and what would move it.
-    async fn why(&self, run: &RunId) -> Answer<Explanation>;
+    async fn why(&self, run: &RunId) -> ApiResult<ExplanationDoc>;
     /// Lists the branches of a run.
-    async fn branches(&self, run: &RunId) -> Answer<Items<BranchItem>>;
+    async fn branches(&self, run: &RunId) -> ApiResult<ItemsDoc<BranchDoc>>;
     /// Compares two branches of a run.
-    async fn diff(&self, run: &RunId, query: DiffQuery) -> Answer<Diff>;
+    async fn diff(&self, run: &RunId, query: DiffQuery) -> ApiResult<DiffDoc>;
     /// Lists open questions of all runs.
-    async fn questions(&self, query: QuestionsQuery) -> Answer<Page<Question>>;
+    async fn questions(&self, query: QuestionsQuery) -> ApiResult<PageDoc<QuestionDoc>>;
     /// Lists the open questions of one run.
-    async fn questions_of(&self, run: &RunId) -> Answer<Items<Question>>;
+    async fn questions_of(&self, run: &RunId) -> ApiResult<ItemsDoc<QuestionDoc>>;
     /// Returns one open question.
-    async fn question(&self, run: &RunId, path: &Path) -> Answer<Question> {
+    async fn question(&self, run: &RunId, path: &Path) -> ApiResult<QuestionDoc> {
         let open = self.questions_of(run).await?.items;
         let missing = || {
             Problem::not_found(format!("run {run} has no open question {path}"))
@@ -108,113 +134,166 @@ pub trait RunsApi: Send + Sync {
 #[async_trait]
 pub trait CommandsApi: Send + Sync {
     /// Queues a run; any engine that has its workflow claims it.
-    async fn start(&self, caller: &Caller, new: NewRun) -> Answer<Started>;
+    async fn start(&self, caller: &Caller, new: NewRun) -> ApiResult<StartedDoc>;
     /// Sends a signal.
-    async fn signal(&self, caller: &Caller, run: &RunId, new: NewSignal) -> Answer<Signalled>;
+    async fn signal(&self, caller: &Caller, run: &RunId, new: NewSignal) -> ApiResult<SignalledDoc>;
     /// Answers a question.
-    async fn answer(&self, caller: &Caller, run: &RunId, question: &Path, new: NewAnswer)
-    -> Answer<Answered>;
+    async fn answer(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        question: &Path,
+        new: NewAnswer,
+    ) -> ApiResult<AnsweredDoc>;
     /// Pauses a run between two effects.
-    async fn pause(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
+    async fn pause(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<DoneDoc>;
     /// Resumes a paused or parked run, after recovering it if a rule applies.
-    async fn resume(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Resumed>;
+    async fn resume(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<ResumedDoc>;
     /// Requests that a run cancels.
-    async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Cancelled>;
+    async fn cancel(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<CancelledDoc>;
     /// Ends a run immediately, without its code and without compensation.
-    async fn terminate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Terminated>;
+    async fn terminate(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<TerminatedDoc>;
     /// Withdraws a jump or a cancel request that no worker has acted on.
-    async fn withdraw(&self, caller: &Caller, run: &RunId, new: NewWithdrawal) -> Answer<Withdrawn>;
+    async fn withdraw(&self, caller: &Caller, run: &RunId, new: NewWithdrawal) -> ApiResult<WithdrawnDoc>;
     /// Jumps back to a step, on a new branch.
-    async fn jump(&self, caller: &Caller, run: &RunId, new: NewJump) -> Answer<Jumped>;
+    async fn jump(&self, caller: &Caller, run: &RunId, new: NewJump) -> ApiResult<JumpedDoc>;
     /// Retries a failed run from its failed step.
-    async fn retry(&self, caller: &Caller, run: &RunId, new: NewRetry) -> Answer<Done>;
+    async fn retry(&self, caller: &Caller, run: &RunId, new: NewRetry) -> ApiResult<DoneDoc>;
     /// Gives a run a new advance task, due now.
-    async fn requeue(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
+    async fn requeue(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<DoneDoc>;
     /// Moves a run to another version of its workflow, without a preflight.
-    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done>;
+    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> ApiResult<DoneDoc>;
     /// Resets a run to its last stable event, on a new branch.
-    async fn reset(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched>;
+    async fn reset(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<BranchedDoc>;
     /// Adds a note to the log.
-    async fn annotate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
+    async fn note_run(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<DoneDoc>;
 }
 
 /// Diagnosing and healing.
 #[async_trait]
 pub trait HealingApi: Send + Sync {
     /// Diagnoses one run and applies the remedy.
-    async fn recover(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> Answer<Recovery>;
+    async fn recover(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> ApiResult<RecoveryDoc>;
     /// Returns to the other side of the latest seam, on a new branch.
-    async fn undo_recovery(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched>;
+    async fn undo_recovery(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<BranchedDoc>;
     /// Lists recoveries, newest first.
-    async fn recoveries(&self, query: RecoveriesQuery) -> Answer<Page<Healing>>;
+    async fn recoveries(&self, query: RecoveriesQuery) -> ApiResult<PageDoc<HealingDoc>>;
     /// Counts recoveries by rule.
-    async fn recovery_stats(&self, query: HealingStatsQuery) -> Answer<Items<HealingStats>>;
+    async fn recovery_stats(&self, query: HealingStatsQuery) -> ApiResult<ItemsDoc<HealingStatsDoc>>;
     /// Examines the next batch of active runs and heals the stalled ones. Sweeps with the same options continue where
     /// the previous one stopped and remember what it found.
-    async fn sweep(&self, caller: &Caller, new: NewSweep) -> Answer<Sweep>;
+    async fn sweep(&self, caller: &Caller, new: NewSweep) -> ApiResult<SweepDoc>;
     /// Examines the whole store with every rule.
-    async fn doctor(&self, caller: &Caller, new: NewCheckup, progress: OnProgress<'_>) -> Answer<Checkup>;
+    async fn doctor(
+        &self,
+        caller: &Caller,
+        new: NewCheckup,
+        progress: OnProgress<'_>,
+    ) -> ApiResult<CheckupDoc>;
 }
 
 /// User tasks and queues.
 #[async_trait]
 pub trait TasksApi: Send + Sync {
     /// Submits a task.
-    async fn submit(&self, caller: &Caller, new: NewTask) -> Answer<Task>;
+    async fn submit(&self, caller: &Caller, new: NewUserTask) -> ApiResult<Task>;
     /// Lists tasks, ordered by id.
-    async fn tasks(&self, query: TasksQuery) -> Answer<Page<Task>>;
+    async fn tasks(&self, query: TasksQuery) -> ApiResult<PageDoc<Task>>;
     /// Returns one task.
-    async fn task(&self, task: &TaskId) -> Answer<Task>;
+    async fn task(&self, task: &TaskId) -> ApiResult<Task>;
     /// Claims due tasks. A repeat is a new claim; tasks of a claim whose response was lost return to their queue once
     /// the claimant is silent for too long.
-    async fn claim(&self, caller: &Caller, new: NewClaim) -> Answer<Items<Claimed>>;
+    async fn claim(&self, caller: &Caller, new: NewClaim) -> ApiResult<ItemsDoc<ClaimedTaskDoc>>;
     /// Records a sign of life of the claimant.
-    async fn heartbeat(&self, caller: &Caller, task: &TaskId, new: NewHeartbeat) -> Answer<Task>;
+    async fn heartbeat(&self, caller: &Caller, task: &TaskId, new: NewHeartbeat) -> ApiResult<Task>;
     /// Completes a task with a result.
-    async fn complete(&self, caller: &Caller, task: &TaskId, new: NewResult) -> Answer<Task>;
+    async fn complete(&self, caller: &Caller, task: &TaskId, new: NewResult) -> ApiResult<Task>;
     /// Fails a task.
-    async fn fail(&self, caller: &Caller, task: &TaskId, new: NewFailure) -> Answer<Task>;
+    async fn fail(&self, caller: &Caller, task: &TaskId, new: NewFailure) -> ApiResult<Task>;
     /// Returns a task to its queue without counting an attempt.
-    async fn release(&self, caller: &Caller, task: &TaskId, hold: Hold) -> Answer<Task>;
+    async fn release(&self, caller: &Caller, task: &TaskId, hold: Hold) -> ApiResult<Task>;
     /// Cancels a task.
-    async fn cancel_task(&self, caller: &Caller, task: &TaskId) -> Answer<Task>;
+    async fn cancel_task(&self, caller: &Caller, task: &TaskId) -> ApiResult<Task>;
     /// Reclaims tasks from claimants that are gone or silent, and frees stale locks.
-    async fn reclaim(&self, caller: &Caller, new: NewReclaim) -> Answer<Reclaimed>;
+    async fn reclaim(&self, caller: &Caller, new: NewReclaim) -> ApiResult<ReclaimedDoc>;
     /// Counts the tasks of each queue.
-    async fn queues(&self) -> Answer<QueueStats>;
+    async fn queues(&self) -> ApiResult<QueueStatsDoc>;
 }
 
 /// Named locks.
 #[async_trait]
 pub trait LocksApi: Send + Sync {
     /// Lists locks, ordered by name.
-    async fn locks(&self, query: LocksQuery) -> Answer<Page<Lock>>;
+    async fn locks(&self, query: LocksQuery) -> ApiResult<PageDoc<Lock>>;
     /// Returns one lock.
-    async fn lock(&self, lock: &LockName) -> Answer<Lock>;
+    async fn lock(&self, lock: &LockName) -> ApiResult<Lock>;
     /// Lists locks that are expired or whose node is gone.
-    async fn stale_locks(&self) -> Answer<Items<StaleLock>>;
+    async fn stale_locks(&self) -> ApiResult<ItemsDoc<StaleLock>>;
     /// Acquires a lock that is free or expired.
-    async fn acquire_lock(&self, caller: &Caller, lock: &LockName, new: NewHold) -> Answer<Lock>;
+    async fn acquire_lock(&self, caller: &Caller, lock: &LockName, new: NewHold) -> ApiResult<Lock>;
     /// Extends a held lock.
-    async fn extend_lock(&self, caller: &Caller, lock: &LockName, new: Extension) -> Answer<Lock>;
+    async fn extend_lock(&self, caller: &Caller, lock: &LockName, new: NewExtension) -> ApiResult<Lock>;
     /// Releases a lock.
-    async fn release_lock(&self, caller: &Caller, lock: &LockName, new: NewRelease) -> Answer<Released>;
+    async fn release_lock(&self, caller: &Caller, lock: &LockName, new: NewRelease)
+    -> ApiResult<ReleasedDoc>;
 }
 
 /// Pruning.
 #[async_trait]
 pub trait RetentionApi: Send + Sync {
     /// Lists the runs that a prune would archive and remove.
-    async fn plan_prune(&self, query: PruneQuery) -> Answer<PrunePlan>;
+    async fn plan_prune(&self, query: PruneQuery) -> ApiResult<PrunePlanDoc>;
 }
 
 /// Nodes, their workflows, and changes of the store.
 #[async_trait]
 pub trait NodesApi: Send + Sync {
     /// Lists the nodes of the store, including those that left.
-    async fn nodes(&self) -> Answer<Items<Node>>;
+    async fn nodes(&self) -> ApiResult<ItemsDoc<NodeDoc>>;
     /// Lists the workflows of live nodes.
-    async fn workflows(&self) -> Answer<Items<Workflow>>;
+    async fn workflows(&self) -> ApiResult<ItemsDoc<WorkflowDoc>>;
     /// Returns once something may have changed since a mark, or when the wait ends.
-    async fn changed(&self, query: ChangesQuery) -> Answer<Mark>;
+    async fn changed(&self, query: ChangesQuery) -> ApiResult<MarkDoc>;
+}
+
+/// Keys of a server.
+#[async_trait]
+pub trait KeysApi: Send + Sync {
+    /// Lists keys, including revoked ones.
+    async fn keys(&self) -> ApiResult<ItemsDoc<KeyDoc>>;
+    /// Creates a key. Only this response contains its credential.
+    async fn create_key(&self, caller: &Caller, new: NewKey) -> ApiResult<CreatedKeyDoc>;
+    /// Revokes a key permanently.
+    async fn revoke_key(&self, caller: &Caller, id: &str) -> ApiResult<KeyDoc>;
+}
+
+/// Passes of a server.
+#[async_trait]
+pub trait PassesApi: Send + Sync {
+    /// Creates a pass for a run. Only this response contains it.
+    async fn create_pass(&self, caller: &Caller, run: &RunId, new: NewPass) -> ApiResult<CreatedPassDoc>;
+    /// Rotates the signing key of passes; passes from before the previous rotation become invalid.
+    async fn rotate_passes(&self, caller: &Caller) -> ApiResult<RotatedPassesDoc>;
+}
+
+/// Remote workers and their executions (`docs/protocol.md`).
+#[async_trait]
+pub trait WorkersApi: Send + Sync {
+    /// Registers a worker, which becomes a node of the store.
+    async fn register_worker(&self, caller: &Caller, new: Register) -> ApiResult<Registered>;
+    /// Removes a worker and releases its executions, which counts no attempt.
+    async fn remove_worker(&self, caller: &Caller, worker: &NodeId) -> ApiResult<LeftWorkerDoc>;
+    /// Records a sign of life of a worker, and returns the news in the logs of its executions.
+    async fn heartbeat_worker(&self, caller: &Caller, worker: &NodeId, beat: Heartbeat) -> ApiResult<Beaten>;
+    /// Claims runs for a worker, each with the history that its branch sees.
+    async fn claim_executions(
+        &self,
+        caller: &Caller,
+        worker: &NodeId,
+        claim: Claim,
+    ) -> ApiResult<ClaimedExecutions>;
+    /// Appends a worker's actions to the log of its run: all or none, and once.
+    async fn append_to_execution(&self, caller: &Caller, append: Append) -> ApiResult<Appended>;
+    /// Returns the events of an execution's log after those that the worker has.
+    async fn read_execution(&self, caller: &Caller, events: Events) -> ApiResult<ExecutionNews>;
 }

@@ -1,6 +1,10 @@
 //! The identity of a caller and its idempotency key.
 
+use std::collections::BTreeSet;
+
 use goldseam::client::By;
+use goldseam::core::QueueName;
+use goldseam::engine::remote::Holder;
 use sha2::{Digest, Sha256};
 
 /// The prefix of ids that are derived from an idempotency key.
@@ -15,6 +19,10 @@ pub struct Caller {
     pub key: Option<String>,
     /// The id of the credential, if the server requires one.
     pub credential: Option<String>,
+    /// The queues that the credential may use; `None` allows all.
+    pub queues: Option<BTreeSet<QueueName>>,
+    /// Whether the credential may act for workers of other credentials.
+    pub operates: bool,
 }
 
 impl Caller {
@@ -34,6 +42,11 @@ impl Caller {
         }
         let hex: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         Some(format!("{KEY_MARK}{hex}"))
+    }
+
+    /// Converts the caller to the engine's holder of workers and executions.
+    pub fn holder(&self) -> Holder {
+        Holder { key: self.credential.clone(), queues: self.queues.clone(), operates: self.operates }
     }
 
     /// Converts the caller to the engine's `By`.

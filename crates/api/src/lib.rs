@@ -10,6 +10,7 @@
 //! | `remote` | their implementation over HTTP (feature `remote`) |
 //! | [`view`] | documents for display, made from a run's log |
 //! | [`problem`], [`codes`] | errors as documents, and the pages of their codes |
+//! | [`credentials`] | keys, and the secrets that sign passes and tokens |
 //! | [`caller`] | the identity of a caller and its idempotency key |
 //! | [`timestamp`] | timestamps as text and as numbers |
 //!
@@ -18,6 +19,7 @@
 pub mod api;
 pub mod caller;
 pub mod codes;
+pub mod credentials;
 pub mod doc;
 pub mod local;
 pub mod problem;
@@ -27,10 +29,12 @@ pub mod timestamp;
 pub mod view;
 
 pub use api::{
-    Answer, Api, CommandsApi, Following, HealingApi, LocksApi, NodesApi, RetentionApi, RunsApi, TasksApi,
+    Api, ApiResult, CommandsApi, Following, HealingApi, KeysApi, LocksApi, NodesApi, PassesApi, RetentionApi,
+    RunsApi, TasksApi, WorkersApi,
 };
 pub use caller::Caller;
-pub use local::{Local, open_queue};
+pub use credentials::NAMESPACE_DEFAULT;
+pub use local::{LocalApi, ServedNamespace, open_queue};
 pub use problem::Problem;
 #[cfg(feature = "remote")]
-pub use remote::Remote;
+pub use remote::RemoteApi;

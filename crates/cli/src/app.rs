@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use goldseam::engine::{Clock, SystemClock};
 use goldseam::{Millis, RunId};
-use goldseam_api::view::describe::Much;
-use goldseam_api::{Api, Local, Remote};
+use goldseam_api::view::describe::PayloadLength;
+use goldseam_api::{Api, LocalApi, RemoteApi};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{Color, Global, Named, STORE_DEFAULT};
 use crate::color::{Colors, Hue};
 use crate::error::{CliError, Exit};
+use crate::options::{Color, GivenOptions, Global, STORE_DEFAULT};
 use crate::redact::Redaction;
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{connect, out, payload};
 
 /// The parsed global options.
@@ -44,7 +44,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(global: &Global, named: Named) -> Self {
+    pub(crate) fn new(global: &Global, named: GivenOptions) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let colours = |terminal: bool| match global.color {
@@ -75,24 +75,27 @@ impl App {
     pub(crate) async fn api(&self) -> Result<Arc<dyn Api>, CliError> {
         match self.remote()? {
             Some(remote) => Ok(remote),
-            None => Ok(Arc::new(Local::new(
-                goldseam::connect_existing(&self.url).await?.with_limits(payload::limits()?),
-            ))),
+            None => Ok(Arc::new(self.local().await?)),
         }
+    }
+
+    /// Connects to the existing store.
+    pub(crate) async fn local(&self) -> Result<LocalApi, CliError> {
+        Ok(LocalApi::new(goldseam::connect_existing(&self.url).await?.with_limits(payload::limits()?)))
     }
 
     /// Connects to the server, or to the store; creates the store if it does not exist.
     pub(crate) async fn api_or_new(&self) -> Result<Arc<dyn Api>, CliError> {
         match self.remote()? {
             Some(remote) => Ok(remote),
-            None => {
-                Ok(Arc::new(Local::new(goldseam::connect(&self.url).await?.with_limits(payload::limits()?))))
-            }
+            None => Ok(Arc::new(LocalApi::new(
+                goldseam::connect(&self.url).await?.with_limits(payload::limits()?),
+            ))),
         }
     }
 
     /// Connects to the server, if there is one.
-    pub(crate) fn remote(&self) -> Result<Option<Arc<Remote>>, CliError> {
+    pub(crate) fn remote(&self) -> Result<Option<Arc<RemoteApi>>, CliError> {
         let Some(server) = &self.server else { return Ok(None) };
         Ok(Some(Arc::new(connect::server(server, self.key_file.as_deref(), &self.redaction)?)))
     }
@@ -142,8 +145,8 @@ impl App {
     }
 
     /// How much of a payload a line shows.
-    pub(crate) fn much(&self) -> Much {
-        if self.terminal { Much::Some } else { Much::All }
+    pub(crate) fn payload_length(&self) -> PayloadLength {
+        if self.terminal { PayloadLength::Short } else { PayloadLength::Full }
     }
 
     /// Prints the result of a change to a run: a document, the id for `-q`, or a line.
@@ -158,7 +161,7 @@ impl App {
         Exit::Ok
     }
 
-    pub(crate) fn table(&self, table: &Table) {
+    pub(crate) fn table(&self, table: &TextTable) {
         for line in table.lines(self.colors, self.terminal) {
             out::line(line);
         }

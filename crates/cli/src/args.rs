@@ -1,17 +1,15 @@
-//! The command line: global options and the list of commands.
+//! The command line: the list of commands, and parsing.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands;
 use crate::error::Exit;
+use crate::options::{GivenOptions, Global, wants_json};
 use crate::out;
-
-pub(crate) const STORE_DEFAULT: &str = "sqlite:goldseam.db";
 
 /// Durable workflows that heal themselves
 ///
@@ -28,59 +26,11 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
     #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-/// Global options.
-#[derive(Debug, Args)]
-pub(crate) struct Global {
-    /// The store: sqlite:FILE, postgres://USER@HOST/DATABASE or s3://BUCKET/PREFIX
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "GOLDSEAM_STORE",
-        hide_env_values = true,
-        default_value = STORE_DEFAULT,
-        help_heading = "Everywhere"
-    )]
-    pub(crate) store: String,
-    /// A server to use instead of a store: https://HOST:PORT; its key is in GOLDSEAM_KEY or --key-file
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "GOLDSEAM_SERVER",
-        hide_env_values = true,
-        help_heading = "Everywhere"
-    )]
-    pub(crate) server: Option<String>,
-    /// File with the server's key; must not be readable by other users
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
-    pub(crate) key_file: Option<PathBuf>,
-    /// Print one JSON document
-    #[arg(long, global = true, help_heading = "Everywhere")]
-    pub(crate) json: bool,
-    /// Print one JSON document per line, for lists and streams
-    #[arg(long, global = true, help_heading = "Everywhere")]
-    pub(crate) jsonl: bool,
-    /// Print only ids
-    #[arg(short, long, global = true, help_heading = "Everywhere")]
-    pub(crate) quiet: bool,
-    /// When to use colours; NO_COLOR disables them
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = "Everywhere")]
-    pub(crate) color: Color,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    Auto,
-    Always,
-    Never,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     Demo(commands::demo::DemoArgs),
     Drill(commands::drill::DrillArgs),
     Start(commands::start::StartArgs),
@@ -133,15 +83,8 @@ pub(crate) enum Command {
     DemoWorker(commands::demo::worker::WorkerArgs),
 }
 
-/// Options that are on the command line, not from the default or the environment.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Named {
-    pub(crate) store: bool,
-    pub(crate) server: bool,
-}
-
 /// Parses the command line of this process.
-pub(crate) fn parse() -> Result<(Cli, Named), clap::Error> {
+pub(crate) fn parse() -> Result<(Cli, GivenOptions), clap::Error> {
     match command().try_get_matches() {
         Ok(matches) => from_matches(matches),
         // The usage line would show options from the environment as required arguments.
@@ -156,19 +99,14 @@ fn command_without_env() -> clap::Command {
     command().mut_args(|arg| arg.env(None::<&str>))
 }
 
-pub(crate) fn from_matches(matches: ArgMatches) -> Result<(Cli, Named), clap::Error> {
+pub(crate) fn from_matches(matches: ArgMatches) -> Result<(Cli, GivenOptions), clap::Error> {
     let named = |id| matches.value_source(id) == Some(ValueSource::CommandLine);
-    let named = Named { store: named("store"), server: named("server") };
+    let named = GivenOptions { store: named("store"), server: named("server") };
     if named.store && named.server {
         let message = "--store and --server cannot be used together";
         return Err(command().error(clap::error::ErrorKind::ArgumentConflict, message));
     }
     Ok((Cli::from_arg_matches(&matches)?, named))
-}
-
-/// Whether the output is JSON, without parsing the command line.
-pub(crate) fn wants_json() -> bool {
-    std::env::args().any(|arg| arg == "--json" || arg == "--jsonl")
 }
 
 /// Prints a parse error, or the requested help.

@@ -2,19 +2,23 @@
 
 use std::path::Path;
 
-use goldseam_api::Remote;
+use goldseam_api::RemoteApi;
 
 use crate::error::{CliError, Exit};
 use crate::redact::Redaction;
 
 /// Creates a client for a server, with the key from a file or from the environment.
-pub(crate) fn server(url: &str, key_file: Option<&Path>, redaction: &Redaction) -> Result<Remote, CliError> {
+pub(crate) fn server(
+    url: &str,
+    key_file: Option<&Path>,
+    redaction: &Redaction,
+) -> Result<RemoteApi, CliError> {
     let key = match key_file {
         Some(file) => Some(from_file(file)?),
         None => std::env::var("GOLDSEAM_KEY").ok().filter(|key| !key.is_empty()),
     };
     key.iter().for_each(|key| redaction.hide(key));
-    Ok(Remote::new(url, key)?)
+    Ok(RemoteApi::new(url, key)?)
 }
 
 /// Reads a key from a file; refuses a file that other users can read.

@@ -3,23 +3,23 @@
 use std::borrow::Borrow;
 
 use goldseam::recovery::Code;
-use goldseam_api::doc::heal::{Fate, Finding, Severity};
+use goldseam_api::doc::heal::{FateDoc, FindingDoc, Severity};
 
 use crate::app::App;
 use crate::color::Hue;
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::text;
 
 /// Names that a line with several findings shows.
 const NAMES: usize = 3;
 
 /// Similar findings of one rule.
-struct Group<'a> {
-    findings: Vec<&'a Finding>,
+struct FindingGroup<'a> {
+    findings: Vec<&'a FindingDoc>,
 }
 
-impl Group<'_> {
-    fn first(&self) -> &Finding {
+impl FindingGroup<'_> {
+    fn first(&self) -> &FindingDoc {
         self.findings[0]
     }
 
@@ -48,7 +48,7 @@ fn shape(text: &str, name: &str) -> String {
     text.split_whitespace().map(|word| if plain(word) { "#" } else { word }).collect::<Vec<_>>().join(" ")
 }
 
-fn is_alike(one: &Finding, other: &Finding) -> bool {
+fn is_alike(one: &FindingDoc, other: &FindingDoc) -> bool {
     let (kind, name) = one.subject();
     let (other_kind, other_name) = other.subject();
     (one.code, one.fate, kind) == (other.code, other.fate, other_kind)
@@ -57,43 +57,45 @@ fn is_alike(one: &Finding, other: &Finding) -> bool {
 }
 
 /// Groups similar findings, the most severe first.
-fn groups<'a>(findings: &'a [impl Borrow<Finding>]) -> Vec<Group<'a>> {
-    let mut groups: Vec<Group<'a>> = Vec::new();
+fn groups<'a>(findings: &'a [impl Borrow<FindingDoc>]) -> Vec<FindingGroup<'a>> {
+    let mut groups: Vec<FindingGroup<'a>> = Vec::new();
     for finding in findings.iter().map(Borrow::borrow) {
         match groups.iter_mut().find(|group| is_alike(group.findings[0], finding)) {
             Some(group) => group.findings.push(finding),
-            None => groups.push(Group { findings: vec![finding] }),
+            None => groups.push(FindingGroup { findings: vec![finding] }),
         }
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.first().severity));
     groups
 }
 
-fn code(finding: &Finding) -> String {
+fn code(finding: &FindingDoc) -> String {
     finding.code.map_or_else(|| "-".to_owned(), |code| code.to_string())
 }
 
 /// The text and colour of a finding's fate.
-fn fate(finding: &Finding) -> (String, Hue) {
+fn fate(finding: &FindingDoc) -> (String, Hue) {
     match finding.fate {
         // Parking a damaged run protects it, but does not heal it.
-        Fate::Healed if finding.code == Some(Code::K1) => ("parked, needs you".to_owned(), Hue::Bad),
-        Fate::Young | Fate::Reported if finding.code == Some(Code::K1) => ("needs you".to_owned(), Hue::Bad),
-        Fate::Healed => ("healed".to_owned(), Hue::Good),
-        Fate::Young => ("not yet".to_owned(), Hue::Calm),
-        Fate::Reported => ("can be healed".to_owned(), Hue::Warm),
-        Fate::Moved => ("moved on".to_owned(), Hue::Good),
-        Fate::NeedsHelp => ("needs you".to_owned(), Hue::Bad),
-        Fate::Waits => ("a node will recover it".to_owned(), Hue::Calm),
-        Fate::Stopped => ("stopped".to_owned(), Hue::Bad),
-        Fate::Failed => {
+        FateDoc::Healed if finding.code == Some(Code::K1) => ("parked, needs you".to_owned(), Hue::Bad),
+        FateDoc::Young | FateDoc::Reported if finding.code == Some(Code::K1) => {
+            ("needs you".to_owned(), Hue::Bad)
+        }
+        FateDoc::Healed => ("healed".to_owned(), Hue::Good),
+        FateDoc::Young => ("not yet".to_owned(), Hue::Calm),
+        FateDoc::Reported => ("can be healed".to_owned(), Hue::Warm),
+        FateDoc::Moved => ("moved on".to_owned(), Hue::Good),
+        FateDoc::NeedsHelp => ("needs you".to_owned(), Hue::Bad),
+        FateDoc::Waits => ("a node will recover it".to_owned(), Hue::Calm),
+        FateDoc::Stopped => ("stopped".to_owned(), Hue::Bad),
+        FateDoc::Failed => {
             let error = finding.error.as_deref().unwrap_or_default();
             (format!("failed: {}", text::one_line(error)), Hue::Bad)
         }
     }
 }
 
-fn severity(app: &App, finding: &Finding) -> String {
+fn severity(app: &App, finding: &FindingDoc) -> String {
     let hue = match finding.severity {
         Severity::Info => Hue::Dim,
         Severity::Warning => Hue::Warm,
@@ -103,10 +105,10 @@ fn severity(app: &App, finding: &Finding) -> String {
 }
 
 /// The table of all findings.
-pub(crate) fn table(app: &App, findings: &[impl Borrow<Finding>]) -> Table {
+pub(crate) fn table(app: &App, findings: &[impl Borrow<FindingDoc>]) -> TextTable {
     if !app.terminal {
         let mut table =
-            Table::new(&["SEVERITY", "CODE", "COUNT", "WHAT", "NAME", "FATE", "EVIDENCE", "REMEDY"]);
+            TextTable::new(&["SEVERITY", "CODE", "COUNT", "WHAT", "NAME", "FATE", "EVIDENCE", "REMEDY"]);
         for group in groups(findings) {
             let finding = group.first();
             table.row(vec![
@@ -122,7 +124,7 @@ pub(crate) fn table(app: &App, findings: &[impl Borrow<Finding>]) -> Table {
         }
         return table;
     }
-    let mut table = Table::wrapping(&["SEVERITY", "CODE", "COUNT", "WHAT", "FATE", "EVIDENCE → REMEDY"]);
+    let mut table = TextTable::wrapping(&["SEVERITY", "CODE", "COUNT", "WHAT", "FATE", "EVIDENCE → REMEDY"]);
     for group in groups(findings) {
         let finding = group.first();
         let kind = finding.subject().0;
@@ -141,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    fn finding(run: &str, code: &str, fate: Fate, evidence: &str) -> Finding {
+    fn finding(run: &str, code: &str, fate: FateDoc, evidence: &str) -> FindingDoc {
         let severity = Severity::of(code.parse().ok(), fate);
         let remedy = format!("resolve the problem, then: goldseam resume {run}");
         let found = json!({ "run": run, "code": code, "fate": fate, "evidence": evidence, "remedy": remedy,
@@ -152,12 +154,12 @@ mod tests {
     #[test]
     fn similar_findings_share_a_line_and_the_most_severe_come_first() {
         let lost = |run: &str, node: &str| {
-            finding(run, "O2", Fate::Reported, &format!("node {node} (vm:1) is gone"))
+            finding(run, "O2", FateDoc::Reported, &format!("node {node} (vm:1) is gone"))
         };
-        let mut findings: Vec<Finding> =
+        let mut findings: Vec<FindingDoc> =
             (0..5).map(|at| lost(&format!("ord-{at}"), &format!("n-{at}"))).collect();
-        findings.push(finding("odd", "K1", Fate::Reported, "event 5 of the log is damaged"));
-        findings.push(finding("ord-9", "O2", Fate::Reported, "its process is frozen"));
+        findings.push(finding("odd", "K1", FateDoc::Reported, "event 5 of the log is damaged"));
+        findings.push(finding("ord-9", "O2", FateDoc::Reported, "its process is frozen"));
         let groups = groups(&findings);
         let lines: Vec<(usize, String)> =
             groups.iter().map(|group| (group.findings.len(), group.names())).collect();
@@ -169,7 +171,7 @@ mod tests {
 
     #[test]
     fn damaged_logs_are_never_shown_as_healed() {
-        for fate in [Fate::Reported, Fate::Young, Fate::Healed, Fate::NeedsHelp] {
+        for fate in [FateDoc::Reported, FateDoc::Young, FateDoc::Healed, FateDoc::NeedsHelp] {
             let damaged = finding("odd", "K1", fate, "event 5 of the log is damaged");
             assert_eq!(damaged.severity, Severity::Critical);
             assert!(!super::fate(&damaged).0.contains("healed"), "{fate:?}");

@@ -4,7 +4,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `args` | the command line: global options and the list of commands |
+//! | `options`, `args` | the global options; the list of commands, and parsing |
 //! | `commands` | one file per command |
 //! | `app` | the context of every command: the store or server, and how to print |
 //! | `error` | errors of commands, and exit codes |
@@ -25,6 +25,7 @@ mod connect;
 mod damage;
 mod error;
 mod finding;
+mod options;
 mod out;
 mod payload;
 mod progress;
@@ -38,7 +39,7 @@ use std::process::ExitCode;
 
 use crate::app::App;
 use crate::error::{CliError, Exit};
-use crate::redact::{Form, Redaction};
+use crate::redact::{LogFormat, Redaction};
 
 /// The log filter without `GOLDSEAM_LOG`.
 const LOG_DEFAULT: &str = "error";
@@ -51,14 +52,14 @@ fn init_logging(default_filter: &str, redaction: &Redaction) {
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default_filter));
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let form = match std::env::var("GOLDSEAM_LOG_FORMAT").is_ok_and(|format| format == "json") {
-        true => Form::Json,
-        false => Form::Text,
+        true => LogFormat::Json,
+        false => LogFormat::Text,
     };
     let lines = redaction.lines(form, std::io::stderr);
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(ansi);
     match form {
-        Form::Json => subscriber.json().init(),
-        Form::Text => subscriber.fmt_fields(redaction.fields()).init(),
+        LogFormat::Json => subscriber.json().init(),
+        LogFormat::Text => subscriber.fmt_fields(redaction.fields()).init(),
     }
     let redaction = redaction.clone();
     std::panic::set_hook(Box::new(move |panic| {
@@ -67,7 +68,7 @@ fn init_logging(default_filter: &str, redaction: &Redaction) {
 }
 
 /// Parses a command line, including the program's name, without running it.
-pub fn understand<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(), clap::Error> {
+pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(), clap::Error> {
     args::from_matches(args::command().try_get_matches_from(words)?).map(|_| ())
 }
 
@@ -102,7 +103,7 @@ pub fn run() -> ExitCode {
     };
     let app = App::new(&cli.global, named);
     let log_filter = match cli.command {
-        args::Command::Serve(_) | args::Command::Dev(_) => LOG_DEFAULT_SERVER,
+        args::CliCommand::Serve(_) | args::CliCommand::Dev(_) => LOG_DEFAULT_SERVER,
         _ => LOG_DEFAULT,
     };
     init_logging(log_filter, &app.redaction);

@@ -10,9 +10,9 @@ use goldseam::core::argument::is_control;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args;
 use crate::color::shown;
 use crate::error::Exit;
+use crate::options;
 
 /// Width of the output if the terminal does not report one.
 const WIDTH_DEFAULT: usize = 100;
@@ -47,7 +47,7 @@ pub(crate) fn write_failed(error: &io::Error) -> Exit {
     }
     let message = format!("cannot write the output: {error}");
     let help = "the output is incomplete";
-    if args::wants_json() {
+    if options::wants_json() {
         let error = json!({ "code": null, "message": message, "help": help, "exit": Exit::Error as u8 });
         note_json(&json!({ "error": error }).to_string());
     } else {

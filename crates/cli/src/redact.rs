@@ -81,14 +81,14 @@ impl Redaction {
     }
 
     /// Redacts log lines before they are written to `to`.
-    pub(crate) fn lines<M>(&self, form: Form, to: M) -> Lines<M> {
+    pub(crate) fn lines<M>(&self, form: LogFormat, to: M) -> Lines<M> {
         Lines { redaction: self.clone(), form, to }
     }
 }
 
 /// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum LogFormat {
     Text,
     Json,
 }
@@ -97,32 +97,32 @@ pub(crate) enum Form {
 #[derive(Debug, Clone)]
 pub(crate) struct Lines<M> {
     redaction: Redaction,
-    form: Form,
+    form: LogFormat,
     to: M,
 }
 
 impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for Lines<M> {
-    type Writer = Line<'a, M::Writer>;
+    type Writer = RedactedLine<'a, M::Writer>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line { redaction: &self.redaction, form: self.form, out: self.to.make_writer() }
+        RedactedLine { redaction: &self.redaction, form: self.form, out: self.to.make_writer() }
     }
 }
 
 /// A redacting writer for one line, which arrives in one `write`.
-pub(crate) struct Line<'a, W> {
+pub(crate) struct RedactedLine<'a, W> {
     redaction: &'a Redaction,
-    form: Form,
+    form: LogFormat,
     out: W,
 }
 
-impl<W: Write> Write for Line<'_, W> {
+impl<W: Write> Write for RedactedLine<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         let shown = match self.form {
             // Omitted fields leave trailing blanks.
-            Form::Text => self.redaction.text(text.trim_end()) + "\n",
-            Form::Json => self.redaction.json(&text),
+            LogFormat::Text => self.redaction.text(text.trim_end()) + "\n",
+            LogFormat::Json => self.redaction.json(&text),
         };
         self.out.write_all(shown.as_bytes())?;
         Ok(bytes.len())
@@ -155,16 +155,16 @@ mod tests {
 
     /// The log of `emit`, as text and as JSON.
     fn logged(redaction: &Redaction, emit: impl Fn()) -> [String; 2] {
-        [Form::Text, Form::Json].map(|form| {
+        [LogFormat::Text, LogFormat::Json].map(|form| {
             let log = Log::default();
             let to = log.clone();
             let fmt = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
             let fmt = fmt.with_writer(redaction.lines(form, move || to.clone()));
             match form {
-                Form::Text => {
+                LogFormat::Text => {
                     tracing::subscriber::with_default(fmt.fmt_fields(redaction.fields()).finish(), &emit);
                 }
-                Form::Json => tracing::subscriber::with_default(fmt.json().finish(), &emit),
+                LogFormat::Json => tracing::subscriber::with_default(fmt.json().finish(), &emit),
             }
             String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
         })

@@ -10,13 +10,13 @@ const LAST_MIN: usize = 8;
 
 /// Rows under a header.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
     wraps: bool,
 }
 
-impl Table {
+impl TextTable {
     pub(crate) fn new(head: &[&'static str]) -> Self {
         Self { head: head.to_vec(), rows: Vec::new(), wraps: false }
     }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn without_a_terminal_cells_are_complete_and_tab_separated() {
-        let mut table = Table::new(&["RUN", "NOTE"]);
+        let mut table = TextTable::new(&["RUN", "NOTE"]);
         table.row(vec!["r".into(), "x".repeat(300)]);
         assert_eq!(table.lines(Colors(false), false)[1].len(), 302);
     }

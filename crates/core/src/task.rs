@@ -23,6 +23,8 @@ use crate::version::UNDECIDED;
 const ADVANCE: &str = "advance:";
 /// Prefix of the audit entry of a suspect's task.
 const QUARANTINE: &str = "in quarantine ";
+/// Begins the audit entry of a reclaimed task.
+const RECLAIMED: &str = "reclaimed from ";
 /// Most audit entries kept in a record.
 const AUDIT_MAX: usize = 8;
 
@@ -461,7 +463,7 @@ impl Task {
         let dead = self.deliveries > deliveries_max && !self.is_advance();
         self.end(if dead { TaskState::Dead } else { TaskState::Ready }, now);
         self.run_at = self.run_at.min(now);
-        note(&mut self.audit, now, format!("reclaimed from {owner}: {why}"));
+        note(&mut self.audit, now, format!("{RECLAIMED}{owner}: {why}"));
         self
     }
 
@@ -499,6 +501,12 @@ impl Task {
         let (place, until) = what.strip_prefix(QUARANTINE)?.split_once(", until ")?;
         let until = until.split(' ').next()?.parse().ok()?;
         Some(Quarantined { place, since: *at, until: Millis(until) })
+    }
+
+    /// Returns when the task was first reclaimed at or after `since`, if its audit still records it.
+    pub fn reclaimed_at(&self, since: Millis) -> Option<Millis> {
+        let entry = |audit: &&Audit| audit.at >= since && audit.what.starts_with(RECLAIMED);
+        self.audit.iter().find(entry).map(|audit| audit.at)
     }
 
     /// Returns the inconsistency in the record, if there is one.

@@ -19,7 +19,7 @@ pub(crate) fn urls(data: &[u8]) {
 /// Parses command lines, with one argument per line.
 pub(crate) fn arguments(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    drop(goldseam_cli::understand(std::iter::once("goldseam").chain(text.lines())));
+    drop(goldseam_cli::parse(std::iter::once("goldseam").chain(text.lines())));
 }
 
 /// Checks that parsing and printing round-trip.

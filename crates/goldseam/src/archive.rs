@@ -82,7 +82,8 @@ fn cannot(path: &Path, error: &io::Error) -> StoreError {
 pub mod retention {
     pub use super::{open_archive, read_archived};
     pub use goldseam_admin::retention::{
-        ArchivedRun, BatchFlaw, Candidate, Plan, Progress, PruneReport, PrunedRun, Pruner, Retention, verify,
+        ArchivedRun, BatchFlaw, Candidate, PrunePlan, PruneProgress, PruneReport, PrunedRun, Pruner,
+        Retention, verify,
     };
     pub use goldseam_store::Archive;
 }

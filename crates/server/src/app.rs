@@ -5,40 +5,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use goldseam::OpenEngine as _;
-use goldseam::Redactor;
 use goldseam::engine::{Clock, Entropy, OsEntropy, SystemClock};
 use goldseam::store::Store;
+use goldseam::{Engine, Redactor};
 use goldseam_api::Problem;
+use goldseam_api::credentials::keys::KeyStore;
+use goldseam_api::credentials::passes::Passes;
+use goldseam_api::credentials::token::{FileSecret, TokenSigner};
 use tokio::sync::{Semaphore, watch};
 
 use crate::address_slots::AddressSlots;
 use crate::body_memory::BodyMemory;
-use crate::config::Config;
+use crate::config::ServerConfig;
 use crate::extract::Access;
 use crate::follower_slots::FollowerSlots;
 use crate::keyring::Keyring;
-use crate::keys::Keys;
 use crate::namespace::{Namespace, NamespaceOptions};
 use crate::otlp;
-use crate::pass::Passes;
 use crate::principal::Principal;
 use crate::rate::Rates;
 use crate::readiness::Readiness;
 use crate::slots::RequestSlots;
 use crate::spawn::spawn;
-use crate::token::{FileSecret, Tokens};
 use crate::waits::WaitSlots;
 
 /// The state of a running server.
 #[derive(Debug)]
-pub(crate) struct App {
-    pub(crate) config: Config,
+pub(crate) struct ServerState {
+    pub(crate) config: ServerConfig,
     /// Whether only this machine can reach the main listener.
     pub(crate) is_loopback: bool,
     pub(crate) keyring: Keyring,
-    pub(crate) passes: Passes,
+    pub(crate) passes: Arc<Passes>,
     /// Signs cursors and tokens.
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: TokenSigner,
     pub(crate) rates: Rates,
     /// Running requests of clients behind trusted proxies.
     pub(crate) clients: AddressSlots,
@@ -60,21 +60,25 @@ pub(crate) struct App {
     pub(crate) readiness: Readiness,
 }
 
-impl App {
+impl ServerState {
     /// Opens every store and starts an engine on each, which heals its runs.
-    pub(crate) async fn open(config: Config, is_loopback: bool) -> Result<Self, Problem> {
+    pub(crate) async fn open(config: ServerConfig, is_loopback: bool) -> Result<Self, Problem> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
         let redactor = Arc::new(config.redactor(|name| std::env::var(name).ok())?);
         let file_secret = FileSecret::read(config.secret_file.as_deref())?;
-        let namespaces = open_namespaces(&config, &redactor).await?;
-        let main = main_store(&namespaces)?;
-        let tokens = Tokens::of(&*main, &*entropy, &file_secret).await?;
+        // An engine refuses a closed store, so engines start before anything is written.
+        let engines = start_engines(&config).await?;
+        let main = main_store(&engines)?;
+        let tokens = TokenSigner::of(&*main, &*entropy, &file_secret).await?;
         let passes = Passes::new(Arc::clone(&main), Arc::clone(&entropy), Arc::clone(&clock), file_secret);
+        let shared = MainStore { keys: KeyStore::new(main, entropy), passes: Arc::new(passes), tokens };
+        let namespaces = open_namespaces(&config, &redactor, engines, &shared)?;
+        let MainStore { keys, passes, tokens } = shared;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let app = Self {
             is_loopback,
-            keyring: Keyring::new(Keys::new(main, entropy), Arc::clone(&clock)),
+            keyring: Keyring::new(keys, Arc::clone(&clock)),
             passes,
             tokens,
             rates: Rates::new(Arc::clone(&clock), config.rates, config.rate_failures),
@@ -178,30 +182,51 @@ impl App {
     }
 }
 
-async fn open_namespaces(
-    config: &Config,
-    redactor: &Redactor,
-) -> Result<BTreeMap<String, Arc<Namespace>>, Problem> {
-    let count = config.stores().count();
-    let mut namespaces = BTreeMap::new();
+/// What all namespaces share: it is in the main store.
+struct MainStore {
+    keys: KeyStore,
+    passes: Arc<Passes>,
+    tokens: TokenSigner,
+}
+
+/// Opens the store of each namespace and starts an engine on it.
+async fn start_engines(config: &ServerConfig) -> Result<BTreeMap<String, Engine>, Problem> {
+    let mut engines = BTreeMap::new();
     for (name, url) in config.stores() {
         let store = goldseam::open_store(url).await?;
-        let archive = config.archive_of(name);
+        let engine = Engine::on(store).config(config.engine(name)).start().await?;
+        engines.insert(name.to_owned(), engine);
+    }
+    Ok(engines)
+}
+
+fn main_store(engines: &BTreeMap<String, Engine>) -> Result<Arc<dyn Store>, Problem> {
+    let main = engines.get(crate::NAMESPACE_DEFAULT);
+    let store = main.map(|engine| Arc::clone(engine.client().store()));
+    store.ok_or_else(|| Problem::new(500, "the server has no main store"))
+}
+
+fn open_namespaces(
+    config: &ServerConfig,
+    redactor: &Redactor,
+    engines: BTreeMap<String, Engine>,
+    main: &MainStore,
+) -> Result<BTreeMap<String, Arc<Namespace>>, Problem> {
+    let count = engines.len();
+    let mut namespaces = BTreeMap::new();
+    for (name, engine) in engines {
+        let archive = config.archive_of(&name);
         let archive = archive.map(|archive| goldseam::retention::open_archive(&archive)).transpose()?;
-        let engine = goldseam::Engine::on(store).config(config.engine(name)).start().await?;
         let options = NamespaceOptions {
             archive,
             request_slots: RequestSlots::share(config.requests_at_once, count),
             redactor,
             workers_per_key: config.workers_per_key,
+            keys: main.keys.clone(),
+            passes: Arc::clone(&main.passes),
+            signer: main.tokens.clone(),
         };
-        namespaces.insert(name.to_owned(), Arc::new(Namespace::new(name.to_owned(), engine, options)));
+        namespaces.insert(name.clone(), Arc::new(Namespace::new(name, engine, options)));
     }
     Ok(namespaces)
-}
-
-fn main_store(namespaces: &BTreeMap<String, Arc<Namespace>>) -> Result<Arc<dyn Store>, Problem> {
-    let main = namespaces.get(crate::NAMESPACE_DEFAULT);
-    let store = main.map(|namespace| Arc::clone(namespace.client().store()));
-    store.ok_or_else(|| Problem::new(500, "the server has no main store"))
 }

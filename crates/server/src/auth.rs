@@ -9,12 +9,12 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use goldseam_api::Problem;
+use goldseam_api::credentials::passes::{self, OpenedPass};
 
-use crate::app::App;
+use crate::app::ServerState;
 use crate::extract::Access;
-use crate::pass::{self, OpenedPass};
 use crate::principal::{Peer, PresentedPass, Principal, unauthenticated};
-use crate::rate::Kind;
+use crate::rate::RateKind;
 use crate::reply::ProblemResponse;
 use crate::route_table::{self, Need};
 
@@ -52,7 +52,11 @@ struct Authenticated {
 }
 
 /// Authenticates every request that is not public.
-pub(crate) async fn authenticate(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn authenticate(
+    State(app): State<Arc<ServerState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     if route_table::is_public(request.method(), request.uri().path()) {
         return next.run(request).await;
     }
@@ -63,7 +67,7 @@ pub(crate) async fn authenticate(State(app): State<Arc<App>>, mut request: Reque
     };
     let Authenticated { access, pass } = authenticated;
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let kind = route_table::find(request.method(), path).map_or(Kind::Other, |route| route.rate);
+    let kind = route_table::find(request.method(), path).map_or(RateKind::Other, |route| route.rate);
     let key = access.principal.key.as_ref().unwrap_or(&access.principal.name);
     if let Err(problem) = app.rates.request(key, &access.namespace.name, kind) {
         return ProblemResponse(problem).into_response();
@@ -93,7 +97,7 @@ fn credential_of(request: &Request) -> Credential {
 }
 
 async fn check_credential(
-    app: &App,
+    app: &ServerState,
     credential: Credential,
     peer: Option<Peer>,
 ) -> Result<Authenticated, Problem> {
@@ -103,7 +107,7 @@ async fn check_credential(
             let opened = app.passes.open(&ticket).await?;
             authenticate_pass(app, opened, client, Need::Signature).await
         }
-        Credential::Bearer(Some(credential)) if pass::is_pass(&credential) => {
+        Credential::Bearer(Some(credential)) if passes::is_pass(&credential) => {
             let opened = app.passes.check(&credential).await?;
             authenticate_pass(app, opened, client, Need::Pass).await
         }
@@ -116,7 +120,7 @@ async fn check_credential(
 }
 
 async fn authenticate_pass(
-    app: &App,
+    app: &ServerState,
     opened: Option<OpenedPass>,
     client: Option<IpAddr>,
     proves: Need,
@@ -140,7 +144,7 @@ async fn authenticate_pass(
 }
 
 async fn authenticate_key(
-    app: &App,
+    app: &ServerState,
     credential: Option<&str>,
     peer: Option<Peer>,
 ) -> Result<Access, Problem> {
@@ -167,7 +171,7 @@ async fn authenticate_key(
 
 /// Counts and logs a failed authentication, never the credential. An address beyond its rate is not logged, so it
 /// cannot fill a disk.
-pub(crate) fn reject(app: &App, client: Option<IpAddr>, why: Problem) -> Problem {
+pub(crate) fn reject(app: &ServerState, client: Option<IpAddr>, why: Problem) -> Problem {
     if let Some(Err(problem)) = client.map(|client| app.rates.failure(client)) {
         return problem;
     }

@@ -6,13 +6,13 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::app::App;
+use crate::app::ServerState;
 use crate::extract::Access;
 use crate::reply::ProblemResponse;
 use crate::route_table::{self, Waits};
 
 /// Waits for a request slot, or takes a wait slot until the key of the request ends.
-pub(crate) async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn admit(State(app): State<Arc<ServerState>>, mut request: Request, next: Next) -> Response {
     let Some(access) = request.extensions().get::<Access>().cloned() else { return next.run(request).await };
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let waits = route_table::find(request.method(), path).map_or(Waits::No, |route| route.waits);

@@ -16,7 +16,7 @@ use crate::NAMESPACE_DEFAULT;
 use crate::proxies::{Network, Proxies};
 use crate::rate::{KeyRates, Rate};
 
-pub use fields::{FIELDS, Field};
+pub use fields::{FIELDS, SettingField};
 
 /// The configuration file that is read if it exists and no other file is named.
 pub const FILE_DEFAULT: &str = "goldseam.toml";
@@ -32,7 +32,7 @@ const NONE: &str = "none";
 
 /// The validated configuration of a server.
 #[derive(Clone, PartialEq)]
-pub struct Config {
+pub struct ServerConfig {
     /// The listen address.
     pub listen: String,
     /// A second listen address that serves health and metrics only.
@@ -174,7 +174,7 @@ impl Settings {
         env: impl Fn(&str) -> Option<String>,
         file: &FileSettings<'_>,
     ) -> Self {
-        let value = |field: &Field| {
+        let value = |field: &SettingField| {
             if let Some(value) = flags.get(field.name) {
                 return (value.clone(), Origin::Flag);
             }
@@ -191,7 +191,7 @@ impl Settings {
 
     /// Returns every setting without its passwords.
     pub fn shown(&self) -> Vec<Shown> {
-        let shown = |field: &Field| {
+        let shown = |field: &SettingField| {
             let (value, origin) = self.0.get(field.name)?;
             let value = match field.name {
                 "store" | "archive" | "otlp" => shown_url(value),
@@ -288,7 +288,7 @@ impl Settings {
     }
 
     /// Validates the settings.
-    pub fn config(&self) -> Result<Config, Problem> {
+    pub fn config(&self) -> Result<ServerConfig, Problem> {
         let tls = match (self.text("tls_cert"), self.text("tls_key")) {
             (Some(chain), Some(key)) => Some((PathBuf::from(chain), PathBuf::from(key))),
             (None, None) => None,
@@ -311,7 +311,7 @@ impl Settings {
             }
             namespaces.insert(name.as_str().to_owned(), url.trim().to_owned());
         }
-        Ok(Config {
+        Ok(ServerConfig {
             listen: self.text("listen").unwrap_or(LISTEN_DEFAULT).to_owned(),
             health_listen: self.text("health_listen").map(str::to_owned),
             store: self.text("store").unwrap_or_default().to_owned(),
@@ -350,14 +350,14 @@ impl Settings {
 }
 
 /// URLs contain secrets, so only the listen address and the redacted URL of the main store are printed.
-impl std::fmt::Debug for Config {
+impl std::fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let shown = (&self.listen, shown_url(&self.store));
         f.debug_struct("Config").field("listen", shown.0).field("store", &shown.1).finish_non_exhaustive()
     }
 }
 
-impl Config {
+impl ServerConfig {
     /// Builds the redactor: values under secret names, secrets in the server's own settings, and the values of the
     /// variables in `secrets_from_env`.
     pub fn redactor(&self, env: impl Fn(&str) -> Option<String>) -> Result<Redactor, Problem> {

@@ -153,7 +153,7 @@ impl<T: Unpin> hyper::body::Body for ResponseBody<T> {
 
 /// The time limits of a connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Limits {
+pub(crate) struct ConnectionTimeouts {
     /// For the headers of a request, and for the first byte of the first request.
     pub(crate) headers: Duration,
     /// For the next request after a response.
@@ -164,7 +164,7 @@ pub(crate) struct Limits {
     pub(crate) connections_max: usize,
 }
 
-impl Limits {
+impl ConnectionTimeouts {
     fn is_crowded(&self) -> bool {
         self.free_slots.available_permits() * 4 < self.connections_max
     }
@@ -175,13 +175,13 @@ impl Limits {
 pub(crate) struct Timed<T> {
     inner: T,
     activity: Arc<Activity>,
-    limits: Limits,
+    limits: ConnectionTimeouts,
     /// The current wait.
-    wait: Option<Wait>,
+    wait: Option<HeaderWait>,
 }
 
 #[derive(Debug)]
-struct Wait {
+struct HeaderWait {
     /// How many requests were answered before.
     after: u64,
     begun: Instant,
@@ -189,7 +189,7 @@ struct Wait {
 }
 
 impl<T> Timed<T> {
-    pub(crate) fn new(inner: T, activity: Arc<Activity>, limits: Limits) -> Self {
+    pub(crate) fn new(inner: T, activity: Arc<Activity>, limits: ConnectionTimeouts) -> Self {
         Self { inner, activity, limits, wait: None }
     }
 
@@ -198,11 +198,11 @@ impl<T> Timed<T> {
         after > 0 && !self.activity.is_heading.load(Ordering::Acquire)
     }
 
-    fn wait(&self, after: u64) -> Wait {
-        let Limits { headers, idle, .. } = self.limits;
+    fn wait(&self, after: u64) -> HeaderWait {
+        let ConnectionTimeouts { headers, idle, .. } = self.limits;
         let first = if self.is_idle(after) { headers.min(idle) } else { headers };
         let timer = tokio::time::sleep(first);
-        Wait { after, begun: timer.deadline() - first, timer: Box::pin(timer) }
+        HeaderWait { after, begun: timer.deadline() - first, timer: Box::pin(timer) }
     }
 
     /// Becomes ready when the wait exceeds its limit. Checks an idle connection at intervals of the header limit.
@@ -275,7 +275,7 @@ mod tests {
     fn timed(free: usize) -> (Timed<tokio::io::DuplexStream>, tokio::io::DuplexStream, Arc<Activity>) {
         let (near, far) = tokio::io::duplex(64);
         let activity = Arc::new(Activity::default());
-        let limits = Limits {
+        let limits = ConnectionTimeouts {
             headers: HEADERS,
             idle: IDLE,
             free_slots: Arc::new(Semaphore::new(free)),

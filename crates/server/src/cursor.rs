@@ -1,28 +1,28 @@
 //! Opaque list cursors, each valid for one list in one namespace.
 
 use goldseam_api::Problem;
-use goldseam_api::doc::Page;
+use goldseam_api::credentials::token::TokenSigner;
+use goldseam_api::doc::PageDoc;
 
-use crate::app::App;
+use crate::app::ServerState;
 use crate::extract::Access;
-use crate::token::Tokens;
 
 /// The cursors of one list in one namespace.
 #[derive(Debug)]
-pub(crate) struct Cursors<'a> {
-    tokens: &'a Tokens,
+pub(crate) struct ListCursors<'a> {
+    tokens: &'a TokenSigner,
     list: &'static str,
     namespace: &'a str,
 }
 
-impl App {
+impl ServerState {
     /// Returns the cursors of a list.
-    pub(crate) fn cursors<'a>(&'a self, list: &'static str, access: &'a Access) -> Cursors<'a> {
-        Cursors { tokens: &self.tokens, list, namespace: &access.namespace.name }
+    pub(crate) fn cursors<'a>(&'a self, list: &'static str, access: &'a Access) -> ListCursors<'a> {
+        ListCursors { tokens: &self.tokens, list, namespace: &access.namespace.name }
     }
 }
 
-impl Cursors<'_> {
+impl ListCursors<'_> {
     /// Replaces the caller's cursor by the store's cursor.
     pub(crate) fn open(&self, after: &mut Option<String>) -> Result<(), Problem> {
         if let Some(cursor) = after {
@@ -37,7 +37,7 @@ impl Cursors<'_> {
     }
 
     /// Replaces the store's cursor in a page by an opaque one.
-    pub(crate) fn seal<T>(&self, mut page: Page<T>) -> Result<Page<T>, Problem> {
+    pub(crate) fn seal<T>(&self, mut page: PageDoc<T>) -> Result<PageDoc<T>, Problem> {
         if let Some(next) = &mut page.next {
             *next = self.tokens.seal(self.list, self.namespace, next)?;
         }

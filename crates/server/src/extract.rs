@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use goldseam::RunId;
+use goldseam_api::doc::key::Scope;
 use goldseam_api::{Caller, Problem};
 use serde::de::DeserializeOwned;
 
@@ -14,16 +15,16 @@ use crate::namespace::Namespace;
 use crate::principal::{Principal, unauthenticated};
 use crate::reply::ProblemResponse;
 use crate::strict_json;
-use crate::waits::Wait;
+use crate::waits::WaitingRequest;
 
 /// Maximum length of an idempotency key.
 pub(crate) const KEY_BYTES_MAX: usize = 200;
 
 /// A JSON body.
 #[derive(Debug)]
-pub(crate) struct Body<T>(pub(crate) T);
+pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     type Rejection = ProblemResponse;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
@@ -46,7 +47,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalB
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
         if request.headers().contains_key(header::CONTENT_TYPE) {
-            let Body(body) = Body::from_request(request, state).await?;
+            let JsonBody(body) = JsonBody::from_request(request, state).await?;
             return Ok(Self(body));
         }
         match bytes_of(request, state).await?.is_empty() {
@@ -89,9 +90,9 @@ fn bad(detail: &str) -> ProblemResponse {
 
 /// The query of the URL.
 #[derive(Debug)]
-pub(crate) struct Query<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = ProblemResponse;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
@@ -135,7 +136,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Access {
 #[derive(Debug)]
 pub(crate) struct WaitingAccess {
     pub(crate) access: Access,
-    pub(crate) wait: Arc<Wait>,
+    pub(crate) wait: Arc<WaitingRequest>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for WaitingAccess {
@@ -143,7 +144,7 @@ impl<S: Send + Sync> FromRequestParts<S> for WaitingAccess {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
         let access = Access::from_request_parts(parts, state).await?;
-        let wait = parts.extensions.get::<Arc<Wait>>().cloned();
+        let wait = parts.extensions.get::<Arc<WaitingRequest>>().cloned();
         let wait =
             wait.ok_or_else(|| Problem::new(500, "the route table does not list this route as waiting"))?;
         Ok(Self { access, wait })
@@ -169,6 +170,8 @@ impl<S: Send + Sync> FromRequestParts<S> for CallerInfo {
             who: Some(principal.name.clone()),
             key: key.map(scoped),
             credential: principal.key.clone(),
+            queues: principal.queues.clone(),
+            operates: principal.scopes.contains(&Scope::Operate),
         }))
     }
 }

@@ -19,12 +19,12 @@ const PAGE: u32 = 200;
 const RECENT: usize = 64;
 
 /// The latest events of a run. If empty, the followers read the log.
-type Page = Arc<[Recorded]>;
+type RecentEvents = Arc<[Recorded]>;
 
 /// The followers of one run.
 #[derive(Debug)]
-struct Followed {
-    sender: watch::Sender<Page>,
+struct FollowedRun {
+    sender: watch::Sender<RecentEvents>,
     /// End of the log at the last read; `None` before the first read.
     end: Option<Seq>,
 }
@@ -33,7 +33,7 @@ struct Followed {
 #[derive(Debug)]
 pub(crate) struct FanOut {
     client: Client,
-    runs: Mutex<HashMap<RunId, Followed>>,
+    runs: Mutex<HashMap<RunId, FollowedRun>>,
     any: watch::Sender<u64>,
     follower_added: Notify,
 }
@@ -45,9 +45,9 @@ impl FanOut {
     }
 
     /// Returns a receiver that changes when the log of this run may have grown.
-    pub(crate) fn follow_run(&self, run: &RunId) -> watch::Receiver<Page> {
+    pub(crate) fn follow_run(&self, run: &RunId) -> watch::Receiver<RecentEvents> {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = || Followed { sender: watch::channel(Page::from([])).0, end: None };
+        let first = || FollowedRun { sender: watch::channel(RecentEvents::from([])).0, end: None };
         let receiver = runs.entry(run.clone()).or_insert_with(first).sender.subscribe();
         self.follower_added.notify_one();
         receiver
@@ -72,7 +72,7 @@ impl FanOut {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         for followed in runs.values_mut() {
             followed.end = None;
-            followed.sender.send_replace(Page::from([]));
+            followed.sender.send_replace(RecentEvents::from([]));
         }
         drop(runs);
         self.any.send_modify(|count| *count = count.wrapping_add(1));
@@ -91,7 +91,7 @@ impl FanOut {
 
     /// Sends the next page of a run's log to its followers. Returns its length, or `None` if the run has no followers.
     async fn send_page(&self, run: &RunId) -> Option<usize> {
-        let known = |runs: &HashMap<RunId, Followed>| runs.get(run).map(|followed| followed.end);
+        let known = |runs: &HashMap<RunId, FollowedRun>| runs.get(run).map(|followed| followed.end);
         let end = known(&self.runs.lock().unwrap_or_else(PoisonError::into_inner))?;
         let read = match end {
             Some(end) => self.read(run, end).await,
@@ -105,7 +105,7 @@ impl FanOut {
         let followed = runs.get_mut(run)?;
         followed.end = head;
         let Some(new) = read else {
-            followed.sender.send_replace(Page::from([]));
+            followed.sender.send_replace(RecentEvents::from([]));
             return Some(0);
         };
         if !new.is_empty() {
@@ -168,7 +168,7 @@ impl FanOut {
 }
 
 /// Appends new events to the most recent of the events sent before.
-fn joined(sent: &[Recorded], new: &[Recorded]) -> Page {
+fn joined(sent: &[Recorded], new: &[Recorded]) -> RecentEvents {
     let is_contiguous =
         matches!((sent.last(), new.first()), (Some(last), Some(first)) if last.seq.next() == first.seq);
     let recent = if is_contiguous { &sent[sent.len().saturating_sub(RECENT)..] } else { &[] };

@@ -16,7 +16,7 @@ use goldseam_api::Problem;
 use hyper::body::Body as _;
 
 use crate::address_slots::AddressSlot;
-use crate::app::App;
+use crate::app::ServerState;
 use crate::body_memory::BodyShare;
 use crate::connection::ResponseBody;
 use crate::extract::Access;
@@ -41,7 +41,7 @@ fn is_stream(response: &Response) -> bool {
 }
 
 /// The outermost check. Turns a panic into a response and adds the headers of every response.
-pub(crate) async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn outermost(State(app): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let checked = check_host(&app, &request)
@@ -72,7 +72,7 @@ pub(crate) async fn outermost(State(app): State<Arc<App>>, request: Request, nex
 
 /// Takes a slot of the client behind a trusted proxy until the response is sent. Such a client may have as many
 /// requests as another may have connections.
-fn client_slot(app: &App, request: &Request) -> Result<Option<AddressSlot>, Problem> {
+fn client_slot(app: &ServerState, request: &Request) -> Result<Option<AddressSlot>, Problem> {
     match request.extensions().get::<Peer>().filter(|peer| peer.is_behind_proxy) {
         Some(peer) => app.clients.take(peer.client).map(Some),
         None => Ok(None),
@@ -81,7 +81,7 @@ fn client_slot(app: &App, request: &Request) -> Result<Option<AddressSlot>, Prob
 
 /// Refuses unknown host names. Otherwise a web page could reach a local server through a host name that it controls
 /// (DNS rebinding).
-fn check_host(app: &App, request: &Request) -> Result<(), Problem> {
+fn check_host(app: &ServerState, request: &Request) -> Result<(), Problem> {
     let hosts = &app.config.hosts;
     let is_loopback = request.extensions().get::<Peer>().map_or(app.is_loopback, |peer| peer.is_loopback);
     let host = host_name(request)?;
@@ -134,7 +134,7 @@ fn without_port(host: &str) -> Option<&str> {
 }
 
 /// Refuses a change sent by a web page of another origin. Programs send no origin.
-fn check_origin(app: &App, request: &Request) -> Result<(), Problem> {
+fn check_origin(app: &ServerState, request: &Request) -> Result<(), Problem> {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(());
     }
@@ -157,7 +157,7 @@ fn check_origin(app: &App, request: &Request) -> Result<(), Problem> {
 }
 
 /// Reads the whole body of an authorised request within the limits of size, time and memory.
-pub(crate) async fn body(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn body(State(app): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     let access = request.extensions().get::<Access>();
     let key = access.map(|access| access.principal.key.clone().unwrap_or_default());
     let takes_none = matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE);
@@ -187,7 +187,7 @@ fn unexpected_body() -> Problem {
     Problem::bad_request("this request takes no body").code("GS0608").hint("send it without a body")
 }
 
-async fn with_body(app: &App, request: Request, share: &mut BodyShare) -> Result<Request, Problem> {
+async fn with_body(app: &ServerState, request: Request, share: &mut BodyShare) -> Result<Request, Problem> {
     let max = body_bytes_max(app, &request);
     let (parts, body) = request.into_parts();
     if parts.headers.contains_key(header::CONTENT_ENCODING) {
@@ -203,7 +203,7 @@ async fn with_body(app: &App, request: Request, share: &mut BodyShare) -> Result
 }
 
 /// Returns the size limit of a body. The body of a callback is a payload from a sender that is not authenticated yet.
-fn body_bytes_max(app: &App, request: &Request) -> u64 {
+fn body_bytes_max(app: &ServerState, request: &Request) -> u64 {
     let max = app.config.body_bytes_max;
     match request.extensions().get::<PresentedPass>().map(|pass| pass.proves) {
         Some(Need::Signature) => max.min(app.config.payload_bytes_max as u64),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use goldseam_api::Problem;
 
-use crate::app::App;
+use crate::app::ServerState;
 use crate::principal::unauthenticated;
 use crate::spawn::spawn;
 
@@ -14,14 +14,14 @@ use crate::spawn::spawn;
 const INTERVAL: Duration = Duration::from_millis(400);
 
 /// Checks the keys of waiting requests and workers until the server shuts down. Reads nothing otherwise.
-pub(crate) async fn run(app: Arc<App>) {
+pub(crate) async fn run(app: Arc<ServerState>) {
     while tokio::time::timeout(INTERVAL, app.shutdown_started()).await.is_err() {
         check_all(&app).await;
     }
 }
 
-async fn check_all(app: &Arc<App>) {
-    let workers = app.namespaces().filter_map(|namespace| namespace.existing_workers());
+async fn check_all(app: &Arc<ServerState>) {
+    let workers = app.namespaces().map(|namespace| namespace.api.remote_workers());
     let keys: BTreeSet<_> =
         app.waits.keys().into_iter().chain(workers.flat_map(|workers| workers.holders())).collect();
     for key in keys {
@@ -31,7 +31,7 @@ async fn check_all(app: &Arc<App>) {
         if problem.status == unauthenticated().status {
             let app = Arc::clone(app);
             spawn(async move {
-                for workers in app.namespaces().filter_map(|namespace| namespace.existing_workers()) {
+                for workers in app.namespaces().map(|namespace| namespace.api.remote_workers()) {
                     workers.dismiss(key.as_deref()).await;
                 }
             });
@@ -40,7 +40,7 @@ async fn check_all(app: &Arc<App>) {
 }
 
 /// Returns the reason why requests with this key must end, if any.
-async fn check(app: &App, key: Option<&str>) -> Option<Problem> {
+async fn check(app: &ServerState, key: Option<&str>) -> Option<Problem> {
     let valid = match key {
         Some(key) => app.keyring.is_still_valid(key).await,
         None => app.is_open().await,

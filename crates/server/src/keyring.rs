@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use goldseam::Millis;
 use goldseam::engine::Clock;
 use goldseam_api::Problem;
-
-use crate::cached_read::CachedRead;
-use crate::keys::{self, Keys, Stored};
+use goldseam_api::credentials::cached_read::CachedRead;
+use goldseam_api::credentials::keys::{self, KeyStore, StoredKey};
 
 /// Maximum age of the cache for a new request: a key revoked elsewhere is refused after this time.
 const FRESH: Duration = Duration::from_secs(1);
@@ -21,22 +19,22 @@ const UNKNOWN: Duration = Duration::from_millis(100);
 /// The server's cached keys.
 #[derive(Debug)]
 pub(crate) struct Keyring {
-    pub(crate) keys: Keys,
+    keys: KeyStore,
     clock: Arc<dyn Clock>,
-    known: CachedRead<Arc<Known>>,
+    known: CachedRead<Arc<KeysById>>,
     /// Time of the last reload for an unknown key.
     sought_at: Mutex<Option<Duration>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KeysById {
     /// Unreadable keys grant nothing but still make authentication mandatory.
     is_empty: bool,
-    by_id: HashMap<String, Arc<Stored>>,
+    by_id: HashMap<String, Arc<StoredKey>>,
 }
 
 impl Keyring {
-    pub(crate) fn new(keys: Keys, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(keys: KeyStore, clock: Arc<dyn Clock>) -> Self {
         let known = CachedRead::new(Arc::clone(&clock));
         Self { keys, clock, known, sought_at: Mutex::default() }
     }
@@ -47,7 +45,7 @@ impl Keyring {
     }
 
     /// Returns the key of a credential if the credential is valid now.
-    pub(crate) async fn check(&self, credential: &str) -> Result<Option<Arc<Stored>>, Problem> {
+    pub(crate) async fn check(&self, credential: &str) -> Result<Option<Arc<StoredKey>>, Problem> {
         let Some((id, secret)) = keys::parse(credential) else { return Ok(None) };
         let found = self.find(id).await?;
         let now = self.clock.now();
@@ -79,12 +77,7 @@ impl Keyring {
         Ok(found.is_some_and(|stored| stored.key.is_valid(now)))
     }
 
-    /// Returns the expiry of a key, if it has one.
-    pub(crate) async fn expiry(&self, id: &str) -> Result<Option<Millis>, Problem> {
-        Ok(self.find(id).await?.and_then(|stored| stored.key.expires_at))
-    }
-
-    async fn find(&self, id: &str) -> Result<Option<Arc<Stored>>, Problem> {
+    async fn find(&self, id: &str) -> Result<Option<Arc<StoredKey>>, Problem> {
         let found = self.known(FRESH).await?.by_id.get(id).cloned();
         match found.is_none() && self.may_reload() {
             true => Ok(self.known(Duration::ZERO).await?.by_id.get(id).cloned()),
@@ -97,12 +90,12 @@ impl Keyring {
         self.known.forget().await;
     }
 
-    async fn known(&self, fresh: Duration) -> Result<Arc<Known>, Problem> {
+    async fn known(&self, fresh: Duration) -> Result<Arc<KeysById>, Problem> {
         let read = async {
             let found = self.keys.stored().await?;
             let is_empty = found.readable.is_empty() && found.unreadable == 0;
             let by_id = found.readable.into_iter().map(|s| (s.key.id.clone(), Arc::new(s))).collect();
-            Ok(Arc::new(Known { is_empty, by_id }))
+            Ok(Arc::new(KeysById { is_empty, by_id }))
         };
         self.known.get(fresh, read).await
     }

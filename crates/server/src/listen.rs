@@ -26,9 +26,9 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::address_slots::{AddressSlot, AddressSlots};
-use crate::app::App;
-use crate::config::Config;
-use crate::connection::{Activity, Limits, RequestBody, ResponseBody, Timed};
+use crate::app::ServerState;
+use crate::config::ServerConfig;
+use crate::connection::{Activity, ConnectionTimeouts, RequestBody, ResponseBody, Timed};
 use crate::principal::Peer;
 use crate::spawn::spawn;
 use crate::write_timeout::WriteTimeout;
@@ -54,7 +54,7 @@ pub struct Running {
     pub asks_for_keys: bool,
     /// The address of the health listener, if configured.
     pub health_address: Option<SocketAddr>,
-    app: Arc<App>,
+    app: Arc<ServerState>,
     accepting: JoinHandle<()>,
     health: Option<Health>,
 }
@@ -107,7 +107,7 @@ async fn bind(address: &str, setting: &str) -> Result<(TcpListener, SocketAddr),
 }
 
 /// Opens the stores and starts the server.
-pub async fn serve(config: Config) -> Result<Running, Problem> {
+pub async fn serve(config: ServerConfig) -> Result<Running, Problem> {
     meter::install();
     let (listener, address) = bind(&config.listen, "--listen").await?;
     let health_listener = match &config.health_listen {
@@ -117,7 +117,7 @@ pub async fn serve(config: Config) -> Result<Running, Problem> {
     let tls = config.tls.as_ref().map(|(chain, key)| tls::acceptor(chain, key)).transpose()?;
     let main_limits =
         ConnectionLimits { all: config.connections_max, per_address: config.connections_per_address };
-    let app = Arc::new(App::open(config, address.ip().is_loopback()).await?);
+    let app = Arc::new(ServerState::open(config, address.ip().is_loopback()).await?);
     let asks_for_keys = !app.is_open().await?;
     let acceptor_of = |router, address: SocketAddr, limits: ConnectionLimits| Acceptor {
         service: routes::layered(router, Arc::clone(&app)),
@@ -148,7 +148,7 @@ struct ConnectionLimits {
 
 struct Acceptor {
     service: Router,
-    app: Arc<App>,
+    app: Arc<ServerState>,
     tls: Option<TlsAcceptor>,
     /// Whether only this machine can reach the listener.
     is_loopback: bool,
@@ -160,7 +160,7 @@ impl Acceptor {
     async fn run(self, listener: TcpListener, mut leaving: watch::Receiver<bool>) {
         let graceful = GracefulShutdown::new();
         let slots = Arc::new(Semaphore::new(self.connections_max));
-        let limits = Limits {
+        let limits = ConnectionTimeouts {
             headers: self.app.config.header_timeout,
             idle: self.app.config.keep_alive,
             free_slots: Arc::clone(&slots),
@@ -179,7 +179,7 @@ impl Acceptor {
             match accepted {
                 Ok((stream, peer)) => match self.address_slot(peer.ip()) {
                     Ok(address_slot) => {
-                        let connection = Connection {
+                        let connection = AcceptedConnection {
                             peer: peer.ip(),
                             activity: Arc::default(),
                             limits: limits.clone(),
@@ -226,7 +226,7 @@ impl Acceptor {
     }
 
     /// Serves one connection until it ends.
-    fn serve(&self, stream: TcpStream, connection: Connection) {
+    fn serve(&self, stream: TcpStream, connection: AcceptedConnection) {
         let _ = stream.set_nodelay(true);
         let service = Service {
             router: self.service.clone(),
@@ -256,10 +256,10 @@ impl Acceptor {
 }
 
 /// An accepted connection.
-struct Connection {
+struct AcceptedConnection {
     peer: IpAddr,
     activity: Arc<Activity>,
-    limits: Limits,
+    limits: ConnectionTimeouts,
     watcher: Watcher,
     leaving: watch::Receiver<bool>,
     /// Freed when the connection ends.
@@ -270,7 +270,7 @@ struct Connection {
 #[derive(Debug, Clone)]
 struct Service {
     router: Router,
-    app: Arc<App>,
+    app: Arc<ServerState>,
     peer: IpAddr,
     is_loopback: bool,
     activity: Arc<Activity>,
@@ -303,7 +303,7 @@ impl tower::Service<Request<Incoming>> for Service {
     }
 }
 
-async fn serve_http<T>(stream: T, service: Service, connection: Connection)
+async fn serve_http<T>(stream: T, service: Service, connection: AcceptedConnection)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

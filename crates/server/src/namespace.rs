@@ -1,17 +1,19 @@
 //! A namespace: its store, its engine and the limits of its requests.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam::engine::remote::{self, RemoteOptions, RemoteWorkers};
 use goldseam::retention::Archive;
 use goldseam::{Client, Engine, Redactor};
-use goldseam_api::Local;
+use goldseam_api::credentials::keys::KeyStore;
+use goldseam_api::credentials::passes::Passes;
+use goldseam_api::credentials::token::TokenSigner;
+use goldseam_api::{LocalApi, ServedNamespace};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::fan_out::FanOut;
 use crate::slots::RequestSlots;
-use crate::token::Tokens;
 
 /// Minimum interval between two counts of the queues.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -25,7 +27,7 @@ const EXECUTION: &str = "execution";
 pub(crate) struct Namespace {
     pub(crate) name: String,
     /// The operations on its store.
-    pub(crate) api: Local,
+    pub(crate) api: LocalApi,
     /// The archive of pruned logs; prunes are refused without it.
     pub(crate) archive: Option<Box<dyn Archive>>,
     pub(crate) fan_out: Arc<FanOut>,
@@ -34,9 +36,6 @@ pub(crate) struct Namespace {
     last_count: AsyncMutex<Option<LastCount>>,
     /// The node that heals the store and has no workflows; `None` after shutdown.
     engine: Mutex<Option<Engine>>,
-    /// The remote workers of this server, created with the first worker request.
-    workers: OnceLock<RemoteWorkers>,
-    workers_per_key: usize,
 }
 
 /// The options of a namespace.
@@ -45,6 +44,10 @@ pub(crate) struct NamespaceOptions<'a> {
     pub(crate) request_slots: RequestSlots,
     pub(crate) redactor: &'a Redactor,
     pub(crate) workers_per_key: usize,
+    pub(crate) keys: KeyStore,
+    pub(crate) passes: Arc<Passes>,
+    /// Signs the tokens of executions.
+    pub(crate) signer: TokenSigner,
 }
 
 /// The last count of the queues.
@@ -57,18 +60,18 @@ struct LastCount {
 /// The execution tokens of one namespace.
 #[derive(Debug)]
 struct ExecutionTokens {
-    tokens: Tokens,
+    signer: TokenSigner,
     namespace: String,
 }
 
 impl remote::Tokens for ExecutionTokens {
     fn seal(&self, text: &str) -> String {
         // A string always serialises to JSON.
-        self.tokens.seal(EXECUTION, &self.namespace, &text).unwrap_or_default()
+        self.signer.seal(EXECUTION, &self.namespace, &text).unwrap_or_default()
     }
 
     fn open(&self, token: &str) -> Option<String> {
-        self.tokens.open(EXECUTION, &self.namespace, token)
+        self.signer.open(EXECUTION, &self.namespace, token)
     }
 }
 
@@ -79,17 +82,23 @@ impl Namespace {
         let limits = goldseam::Limits::clone(&own.ledger().limits);
         let client = Client::new(Arc::clone(own.store())).with_limits(limits);
         let client = client.counted_as(&name).hiding(options.redactor.clone());
+        let tokens = ExecutionTokens { signer: options.signer, namespace: name.clone() };
+        let remote = RemoteOptions { workers_per_key: options.workers_per_key, ..RemoteOptions::default() };
+        let served = ServedNamespace {
+            name: name.clone(),
+            keys: options.keys,
+            passes: options.passes,
+            workers: RemoteWorkers::new(&client, remote, Arc::new(tokens)),
+        };
         Self {
             name,
-            api: Local::new(client.clone()),
+            api: LocalApi::new(client.clone()).serving(served),
             archive: options.archive,
             fan_out: FanOut::new(client.clone()),
             request_slots: options.request_slots,
             client,
             last_count: AsyncMutex::default(),
             engine: Mutex::new(Some(engine)),
-            workers: OnceLock::new(),
-            workers_per_key: options.workers_per_key,
         }
     }
 
@@ -114,25 +123,9 @@ impl Namespace {
         *last = Some(LastCount { at: now, took: clock.elapsed().saturating_sub(began) });
     }
 
-    /// Returns the remote workers of this server.
-    pub(crate) fn workers(&self, tokens: &Tokens) -> &RemoteWorkers {
-        self.workers.get_or_init(|| {
-            let tokens = ExecutionTokens { tokens: tokens.clone(), namespace: self.name.clone() };
-            let options = RemoteOptions { workers_per_key: self.workers_per_key, ..RemoteOptions::default() };
-            RemoteWorkers::new(&self.client, options, Arc::new(tokens))
-        })
-    }
-
-    /// Returns the remote workers if a worker request was ever served.
-    pub(crate) fn existing_workers(&self) -> Option<&RemoteWorkers> {
-        self.workers.get()
-    }
-
     /// Closes the store. Releases the executions of remote workers, which can no longer reach this process.
     pub(crate) async fn close(&self) {
-        if let Some(workers) = self.workers.get() {
-            workers.shutdown(Duration::ZERO).await;
-        }
+        self.api.remote_workers().shutdown(Duration::ZERO).await;
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(engine) = engine {
             engine.shutdown().await;

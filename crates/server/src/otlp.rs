@@ -14,13 +14,12 @@ use goldseam::core::{Event, LockName, Recorded, version};
 use goldseam::store::{Expect, Feed, FeedEvent, LockFilter, Store, StoreError, Written};
 use goldseam::{Client, EngineError, Millis, Redactor, RunId, Status};
 use goldseam_api::Problem;
+use goldseam_api::credentials::{hex, keys};
 use goldseam_api::view::log;
-use goldseam_api::view::timeline::{self, Row, State};
+use goldseam_api::view::timeline::{self, OperationDoc, OperationState};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
-
-use crate::{hex, keys};
 
 /// The lock that holds the feed position up to which traces were sent.
 const NAME: &str = "goldseam.otlp";
@@ -37,7 +36,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const UNKNOWN_POSITION: &str = "GS0612";
 
 /// The stored progress: the lock and the feed position in it.
-struct Progress {
+struct TraceProgress {
     lock: Option<Lock>,
     position: Option<String>,
 }
@@ -87,7 +86,9 @@ impl Tracer {
     async fn send_page(&self) -> Result<bool, Problem> {
         let store = Arc::clone(self.client.store());
         let Some(feed) = store.feed() else { return Err(no_feed()) };
-        let Some(Progress { lock, position }) = self.progress(&*store, feed).await? else { return Ok(false) };
+        let Some(TraceProgress { lock, position }) = self.progress(&*store, feed).await? else {
+            return Ok(false);
+        };
         let page = match feed.events_after(position.as_deref(), PAGE).await {
             Err(StoreError::Refused { code: UNKNOWN_POSITION, .. }) => {
                 return self.skip_to_latest(&*store, feed, lock).await;
@@ -131,14 +132,16 @@ impl Tracer {
     }
 
     /// Reads the stored progress. Returns `None` on the first start and skips the existing events.
-    async fn progress(&self, store: &dyn Store, feed: &dyn Feed) -> Result<Option<Progress>, Problem> {
+    async fn progress(&self, store: &dyn Store, feed: &dyn Feed) -> Result<Option<TraceProgress>, Problem> {
         let filter = LockFilter { name: Some(LockName::new(NAME)?), limit: 1, ..LockFilter::default() };
         let lock = store.locks(filter).await?.into_iter().next();
         let position = lock.as_ref().and_then(|lock| lock.holder.clone());
         if position.is_some() {
-            return Ok(Some(Progress { lock, position }));
+            return Ok(Some(TraceProgress { lock, position }));
         }
-        let Some(latest) = feed.latest().await? else { return Ok(Some(Progress { lock, position: None })) };
+        let Some(latest) = feed.latest().await? else {
+            return Ok(Some(TraceProgress { lock, position: None }));
+        };
         self.save(store, lock, &latest).await?;
         Ok(None)
     }
@@ -175,7 +178,7 @@ impl Tracer {
                 attribute("goldseam.recoveries", &summary.recoveries.to_string()),
             ];
             spans.push(
-                Span {
+                OtlpSpan {
                     trace: &trace,
                     id: &root,
                     parent: None,
@@ -253,7 +256,7 @@ fn nanos(at: Millis) -> String {
 }
 
 /// A span in the OTLP data model.
-struct Span<'a> {
+struct OtlpSpan<'a> {
     trace: &'a str,
     id: &'a str,
     parent: Option<&'a str>,
@@ -264,7 +267,7 @@ struct Span<'a> {
     failed: bool,
 }
 
-impl Span<'_> {
+impl OtlpSpan<'_> {
     fn to_json(&self) -> Value {
         json!({
             "traceId": self.trace,
@@ -281,7 +284,7 @@ impl Span<'_> {
 }
 
 /// Returns the span of a finished step.
-fn step_span(trace: &str, root: &str, row: &Row) -> Value {
+fn step_span(trace: &str, root: &str, row: &OperationDoc) -> Value {
     let mut attributes = vec![
         attribute("goldseam.step", &row.path),
         attribute("goldseam.kind", row.kind.as_str()),
@@ -289,7 +292,7 @@ fn step_span(trace: &str, root: &str, row: &Row) -> Value {
     ];
     attributes.extend(row.note.as_deref().map(|note| attribute("goldseam.note", note)));
     let id = span_id(trace, &format!("{}/{}/{}", row.kind.as_str(), row.path, row.began.0));
-    let span = Span {
+    let span = OtlpSpan {
         trace,
         id: &id,
         parent: Some(root),
@@ -297,7 +300,7 @@ fn step_span(trace: &str, root: &str, row: &Row) -> Value {
         start: row.began,
         end: row.ended.unwrap_or(row.began),
         attributes: &attributes,
-        failed: row.state == State::Failed,
+        failed: row.state == OperationState::Failed,
     };
     span.to_json()
 }
@@ -309,7 +312,7 @@ fn recovery_span(trace: &str, root: &str, recorded: &Recorded) -> Option<Value> 
         [attribute("goldseam.rule", &recovered.rule), attribute("goldseam.evidence", &recovered.evidence)];
     let id = span_id(trace, &format!("recovered/{}", recorded.seq));
     let name = format!("recovered by {}", recovered.rule);
-    let span = Span {
+    let span = OtlpSpan {
         trace,
         id: &id,
         parent: Some(root),

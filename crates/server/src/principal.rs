@@ -8,9 +8,9 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use goldseam::core::QueueName;
 use goldseam_api::Problem;
+use goldseam_api::credentials::passes::OpenedPass;
 use goldseam_api::doc::key::Scope;
 
-use crate::pass::OpenedPass;
 use crate::reply::ProblemResponse;
 use crate::route_table::Need;
 

@@ -36,7 +36,7 @@ impl Rate {
 
 /// A kind of request with its own rate limit, so that frequent polls do not use up the rate of starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum RateKind {
     /// Starts a run.
     Start,
     /// Sends a signal or an answer.
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-impl Kind {
+impl RateKind {
     fn plural(self) -> &'static str {
         match self {
             Self::Start => "starts",
@@ -72,12 +72,12 @@ pub struct KeyRates {
 }
 
 impl KeyRates {
-    fn get(&self, kind: Kind) -> Rate {
+    fn get(&self, kind: RateKind) -> Rate {
         match kind {
-            Kind::Start => self.starts,
-            Kind::Signal => self.signals,
-            Kind::Poll => self.polls,
-            Kind::Other => self.others,
+            RateKind::Start => self.starts,
+            RateKind::Signal => self.signals,
+            RateKind::Poll => self.polls,
+            RateKind::Other => self.others,
         }
     }
 }
@@ -88,8 +88,8 @@ pub(crate) struct Rates {
     clock: Arc<dyn Clock>,
     rates: KeyRates,
     failure: Rate,
-    by_key: Buckets<(String, Kind)>,
-    by_namespace: Buckets<(String, Kind)>,
+    by_key: Buckets<(String, RateKind)>,
+    by_namespace: Buckets<(String, RateKind)>,
     failures: Buckets<IpAddr>,
 }
 
@@ -106,7 +106,7 @@ impl Rates {
     }
 
     /// Counts an authenticated request.
-    pub(crate) fn request(&self, key: &str, namespace: &str, kind: Kind) -> Result<(), Problem> {
+    pub(crate) fn request(&self, key: &str, namespace: &str, kind: RateKind) -> Result<(), Problem> {
         let now = self.clock.elapsed();
         let rate = self.rates.get(kind);
         if !self.by_key.take((key.to_owned(), kind), rate, now) {
@@ -137,13 +137,13 @@ fn too_many(who: &str, what: &str, rate: Rate) -> Problem {
 
 /// A token bucket.
 #[derive(Debug, Clone, Copy)]
-struct Bucket {
+struct TokenBucket {
     rate: Rate,
     left: f64,
     at: Duration,
 }
 
-impl Bucket {
+impl TokenBucket {
     fn filled(self, now: Duration) -> Self {
         let gained = now.saturating_sub(self.at).as_secs_f64() * self.rate.per_second;
         Self { left: (self.left + gained).min(self.rate.burst), at: now, ..self }
@@ -151,7 +151,7 @@ impl Bucket {
 }
 
 #[derive(Debug)]
-struct Buckets<K>(Mutex<HashMap<K, Bucket>>);
+struct Buckets<K>(Mutex<HashMap<K, TokenBucket>>);
 
 impl<K> Default for Buckets<K> {
     fn default() -> Self {
@@ -166,7 +166,7 @@ impl<K: Hash + Eq> Buckets<K> {
         if all.len() >= BUCKETS_MAX && !all.contains_key(&key) {
             all.retain(|_, bucket| bucket.filled(now).left < bucket.rate.burst);
         }
-        let bucket = all.entry(key).or_insert(Bucket { rate, left: rate.burst, at: now });
+        let bucket = all.entry(key).or_insert(TokenBucket { rate, left: rate.burst, at: now });
         *bucket = bucket.filled(now);
         let allowed = bucket.left >= 1.0;
         if allowed {

@@ -6,7 +6,7 @@
 use axum::http::Method;
 use goldseam_api::doc::key::Scope;
 
-use crate::rate::Kind;
+use crate::rate::RateKind;
 
 /// The credential that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) struct Route {
     /// Whether an idempotency key identifies a repeated request.
     pub(crate) is_idempotent: bool,
     /// The rate limit that counts its requests.
-    pub(crate) rate: Kind,
+    pub(crate) rate: RateKind,
 }
 
 const READ: Option<Need> = Some(Need::Scope(Scope::Read));
@@ -153,12 +153,12 @@ const fn route(method: Method, path: &'static str, operation: &'static str, need
     Route { method, path, operation, need, waits: Waits::No, redacts: true, is_idempotent: false, rate }
 }
 
-const fn rate_of(need: Option<Need>) -> Kind {
+const fn rate_of(need: Option<Need>) -> RateKind {
     match need {
-        Some(Need::Scope(Scope::Start)) => Kind::Start,
-        Some(Need::Scope(Scope::Signal) | Need::Pass | Need::Signature) => Kind::Signal,
-        Some(Need::Scope(Scope::Worker)) => Kind::Poll,
-        Some(Need::Scope(Scope::Read | Scope::Operate | Scope::Admin)) | None => Kind::Other,
+        Some(Need::Scope(Scope::Start)) => RateKind::Start,
+        Some(Need::Scope(Scope::Signal) | Need::Pass | Need::Signature) => RateKind::Signal,
+        Some(Need::Scope(Scope::Worker)) => RateKind::Poll,
+        Some(Need::Scope(Scope::Read | Scope::Operate | Scope::Admin)) | None => RateKind::Other,
     }
 }
 

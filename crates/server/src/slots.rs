@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-type Taken<K> = Arc<Mutex<HashMap<K, usize>>>;
+type TakenSlots<K> = Arc<Mutex<HashMap<K, usize>>>;
 
 /// The slots of every name. Each name has the same limit.
 #[derive(Debug)]
 pub(crate) struct Slots<K> {
     max: usize,
-    taken: Taken<K>,
+    taken: TakenSlots<K>,
 }
 
 /// A slot of a name, freed when dropped.
 #[derive(Debug)]
 pub(crate) struct Slot<K: Eq + Hash> {
     name: K,
-    taken: Taken<K>,
+    taken: TakenSlots<K>,
 }
 
 impl<K: Eq + Hash + Clone> Slots<K> {

@@ -29,12 +29,12 @@ struct Strict<T>(T);
 /// A visitor and the check for the value it visits.
 struct Watched<V> {
     visitor: V,
-    asked: Asked,
+    asked: ExpectedValue,
 }
 
 /// The kind of value that a document expects.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum ExpectedValue {
     /// An object with known fields.
     Object,
     /// A map with free, unique names.
@@ -43,7 +43,7 @@ enum Asked {
     Other,
 }
 
-fn watched<V>(visitor: V, asked: Asked) -> Watched<V> {
+fn watched<V>(visitor: V, asked: ExpectedValue) -> Watched<V> {
     Watched { visitor, asked }
 }
 
@@ -51,7 +51,7 @@ fn watched<V>(visitor: V, asked: Asked) -> Watched<V> {
 macro_rules! delegate {
     ($($name:ident)*) => {
         $(fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$name(watched(visitor, Asked::Other))
+            self.0.$name(watched(visitor, ExpectedValue::Other))
         })*
     };
 }
@@ -82,7 +82,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
     ) -> Result<V::Value, D::Error> {
         match name {
             RAW => self.0.deserialize_newtype_struct(name, visitor),
-            _ => self.0.deserialize_newtype_struct(name, watched(visitor, Asked::Other)),
+            _ => self.0.deserialize_newtype_struct(name, watched(visitor, ExpectedValue::Other)),
         }
     }
 
@@ -91,11 +91,11 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_unit_struct(name, watched(visitor, Asked::Other))
+        self.0.deserialize_unit_struct(name, watched(visitor, ExpectedValue::Other))
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple(len, watched(visitor, Asked::Other))
+        self.0.deserialize_tuple(len, watched(visitor, ExpectedValue::Other))
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -104,11 +104,11 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         len: usize,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple_struct(name, len, watched(visitor, Asked::Other))
+        self.0.deserialize_tuple_struct(name, len, watched(visitor, ExpectedValue::Other))
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_map(watched(visitor, Asked::Map))
+        self.0.deserialize_map(watched(visitor, ExpectedValue::Map))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -117,7 +117,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_struct(name, fields, watched(visitor, Asked::Object))
+        self.0.deserialize_struct(name, fields, watched(visitor, ExpectedValue::Object))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -126,7 +126,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_enum(name, variants, watched(visitor, Asked::Other))
+        self.0.deserialize_enum(name, variants, watched(visitor, ExpectedValue::Other))
     }
 
     fn is_human_readable(&self) -> bool {
@@ -174,15 +174,15 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Watched<V> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<V::Value, A::Error> {
         match self.asked {
-            Asked::Object => Err(A::Error::custom("found an array, expected an object")),
-            Asked::Map | Asked::Other => self.visitor.visit_seq(Strict(items)),
+            ExpectedValue::Object => Err(A::Error::custom("found an array, expected an object")),
+            ExpectedValue::Map | ExpectedValue::Other => self.visitor.visit_seq(Strict(items)),
         }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<V::Value, A::Error> {
         match self.asked {
-            Asked::Map => self.visitor.visit_map(Unique { entries, seen: BTreeSet::new() }),
-            Asked::Object | Asked::Other => self.visitor.visit_map(Strict(entries)),
+            ExpectedValue::Map => self.visitor.visit_map(Unique { entries, seen: BTreeSet::new() }),
+            ExpectedValue::Object | ExpectedValue::Other => self.visitor.visit_map(Strict(entries)),
         }
     }
 
@@ -265,7 +265,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, A::Error> {
-        self.0.tuple_variant(len, watched(visitor, Asked::Other))
+        self.0.tuple_variant(len, watched(visitor, ExpectedValue::Other))
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -273,7 +273,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        self.0.struct_variant(fields, watched(visitor, Asked::Object))
+        self.0.struct_variant(fields, watched(visitor, ExpectedValue::Object))
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct WaitSlots {
 
 /// A waiting request. Its slots are freed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Wait {
+pub(crate) struct WaitingRequest {
     _slots: (Slot<Option<String>>, Slot<String>),
     ended: watch::Receiver<Option<Problem>>,
 }
@@ -33,7 +33,7 @@ impl WaitSlots {
     }
 
     /// Takes a slot of the key and of the namespace if both are free.
-    pub(crate) fn take(&self, key: Option<String>, namespace: String) -> Result<Wait, Problem> {
+    pub(crate) fn take(&self, key: Option<String>, namespace: String) -> Result<WaitingRequest, Problem> {
         let of_namespace = self.namespaces.take(namespace);
         let of_namespace = of_namespace.ok_or_else(|| too_many("this namespace", self.namespaces.max()))?;
         let of_key = self.keys.take(key.clone());
@@ -44,7 +44,7 @@ impl WaitSlots {
             // The store failed to answer for a while and has recovered.
             *end = watch::Sender::new(None);
         }
-        Ok(Wait { _slots: (of_key, of_namespace), ended: end.subscribe() })
+        Ok(WaitingRequest { _slots: (of_key, of_namespace), ended: end.subscribe() })
     }
 
     /// Returns the keys of all waiting requests.
@@ -62,7 +62,7 @@ impl WaitSlots {
     }
 }
 
-impl Wait {
+impl WaitingRequest {
     /// Waits until the request must end, and returns the reason.
     pub(crate) async fn ended(&self) -> Problem {
         let mut ended = self.ended.clone();
@@ -90,7 +90,7 @@ fn too_many(whose: &str, max: usize) -> Problem {
 mod tests {
     use super::*;
 
-    fn take(waits: &WaitSlots, key: &str, namespace: &str) -> Result<Wait, u64> {
+    fn take(waits: &WaitSlots, key: &str, namespace: &str) -> Result<WaitingRequest, u64> {
         waits.take(Some(key.to_owned()), namespace.to_owned()).map_err(|problem| {
             assert_eq!(problem.status, 429);
             problem.limit.unwrap()

@@ -5,9 +5,9 @@ use goldseam_store::{Expect, Unreadable, Written};
 
 use super::Copier;
 use super::concurrent::each;
-use super::report::{CopyFinding, CopyReport, Fate, Progress, Stage, Subject};
+use super::report::{CopyFinding, CopyProgress, CopyReport, CopyStage, RecordFate, RecordName};
 use super::session::Session;
-use super::side::{Locks, count};
+use super::side::{LockPages, count};
 use goldseam_engine::ledger::error::EngineError;
 
 /// How a lock that both stores have is merged.
@@ -44,25 +44,25 @@ impl Copier {
         report: &mut CopyReport,
     ) -> Result<(), EngineError> {
         self.must_be_ours(session).await?;
-        let (total, mut done) = (count(Locks::of(&self.from)).await?, 0);
+        let (total, mut done) = (count(LockPages::of(&self.from)).await?, 0);
         let carry = |lock: Lock| {
             let (copier, session) = (self.clone(), session.clone());
             async move { copier.carry_lock(&session, &lock).await }
         };
-        each(Locks::of(&self.from), carry, |fate: Fate| {
+        each(LockPages::of(&self.from), carry, |fate: RecordFate| {
             if let Some(finding) = fate.count(&mut report.locks) {
                 report.find(finding);
             }
             done += 1;
-            self.report_progress(Progress { stage: Stage::Locks, done, total });
+            self.report_progress(CopyProgress { stage: CopyStage::Locks, done, total });
         })
         .await
     }
 
-    async fn carry_lock(&self, session: &Session, lock: &Lock) -> Result<Fate, EngineError> {
+    async fn carry_lock(&self, session: &Session, lock: &Lock) -> Result<RecordFate, EngineError> {
         if Unreadable::is_lock(lock) {
             let what = "the record is unreadable".to_owned();
-            return Ok(Fate::LeftBehind(CopyFinding::new("U1", Subject::lock(&lock.name), what)));
+            return Ok(RecordFate::LeftBehind(CopyFinding::new("U1", RecordName::lock(&lock.name), what)));
         }
         let found = match session.is_dry() {
             true => self.to.lock(&lock.name).await?,
@@ -71,14 +71,14 @@ impl Copier {
                 Written::Lost(found) => found,
             },
         };
-        let Some(found) = found else { return Ok(Fate::Copied) };
+        let Some(found) = found else { return Ok(RecordFate::Copied) };
         let expect = Expect::Version(found.version);
         match merge(lock, found, session.merges()) {
-            LockMerge::Fits => Ok(Fate::There),
-            LockMerge::Write(_) if session.is_dry() => Ok(Fate::Copied),
+            LockMerge::Fits => Ok(RecordFate::There),
+            LockMerge::Write(_) if session.is_dry() => Ok(RecordFate::Copied),
             LockMerge::Write(next) => match self.put_lock(&next, expect).await? {
                 Written::Lost(found) if found.as_ref() != Some(&next) => Ok(conflict(lock)),
-                _ => Ok(Fate::Copied),
+                _ => Ok(RecordFate::Copied),
             },
             LockMerge::Conflict => Ok(conflict(lock)),
         }
@@ -95,9 +95,9 @@ impl Copier {
     }
 }
 
-fn conflict(lock: &Lock) -> Fate {
+fn conflict(lock: &Lock) -> RecordFate {
     let what = "both stores have it, and it is held".to_owned();
-    Fate::LeftBehind(CopyFinding::new("GS0403", Subject::lock(&lock.name), what))
+    RecordFate::LeftBehind(CopyFinding::new("GS0403", RecordName::lock(&lock.name), what))
 }
 
 #[cfg(test)]

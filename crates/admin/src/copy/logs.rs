@@ -7,9 +7,9 @@ use goldseam_store::{Append, Expect, Row, StoreError, TaskChange, TaskFilter, Wr
 
 use super::Copier;
 use super::concurrent::each;
-use super::report::{CopyFinding, CopyReport, Fate, Progress, Stage, Subject};
+use super::report::{CopyFinding, CopyProgress, CopyReport, CopyStage, RecordFate, RecordName};
 use super::session::Session;
-use super::side::{Listed, Pages, Runs, count};
+use super::side::{ListedRun, Pages, Runs, count};
 use super::survey::{Print, Survey};
 use super::tasks::carried;
 use goldseam_engine::ledger::error::EngineError;
@@ -21,7 +21,7 @@ const CONFLICTS_MAX: u32 = 100;
 /// The result of copying a run.
 #[derive(Debug)]
 struct CopiedRun {
-    fate: Fate,
+    fate: RecordFate,
     /// Number of events in the source, and how many of them were already at the destination.
     events: (u64, u64),
     in_flight: bool,
@@ -46,9 +46,9 @@ struct Ours<'a> {
 }
 
 impl Pages for Ours<'_> {
-    type Item = Listed;
+    type Item = ListedRun;
 
-    async fn next(&mut self) -> Result<Option<Vec<Listed>>, EngineError> {
+    async fn next(&mut self) -> Result<Option<Vec<ListedRun>>, EngineError> {
         self.copier.must_be_ours(self.session).await?;
         self.runs.next().await
     }
@@ -60,23 +60,23 @@ impl Copier {
         session: &Session,
         report: &mut CopyReport,
     ) -> Result<(), EngineError> {
-        self.report_progress(Progress { stage: Stage::Counting, done: 0, total: 0 });
+        self.report_progress(CopyProgress { stage: CopyStage::Counting, done: 0, total: 0 });
         let total = count(Runs::of(&self.from)).await?;
         let runs = Ours { copier: self, session, runs: Runs::of(&self.from) };
         let mut done = 0;
-        let carry = |listed: Listed| {
+        let carry = |listed: ListedRun| {
             let (copier, session) = (self.clone(), session.clone());
             async move { copier.carry_log(&session, &listed).await }
         };
         each(runs, carry, |carried: CopiedRun| {
             carried.count(report);
             done += 1;
-            self.report_progress(Progress { stage: Stage::Logs, done, total });
+            self.report_progress(CopyProgress { stage: CopyStage::Logs, done, total });
         })
         .await
     }
 
-    async fn carry_log(&self, session: &Session, listed: &Listed) -> Result<CopiedRun, EngineError> {
+    async fn carry_log(&self, session: &Session, listed: &ListedRun) -> Result<CopiedRun, EngineError> {
         let log = match self.survey(listed).await {
             Ok(log) => log,
             // Too many lost events.
@@ -111,7 +111,7 @@ impl Copier {
     async fn own_task(
         &self,
         session: &Session,
-        listed: &Listed,
+        listed: &ListedRun,
         log: &Survey,
     ) -> Result<Option<Task>, EngineError> {
         if log.row.as_ref().is_some_and(|row| row.status.is_terminal()) {
@@ -269,9 +269,9 @@ impl CopiedRun {
         let end = log.end().0;
         let damage = log.corrupt.as_ref().map(|corrupt| {
             let what = format!("{corrupt}; copied unchanged");
-            CopyFinding::new("K1", Subject::run(&log.run), what)
+            CopyFinding::new("K1", RecordName::run(&log.run), what)
         });
-        let fate = if there == end { Fate::There } else { Fate::Copied };
+        let fate = if there == end { RecordFate::There } else { RecordFate::Copied };
         let moves = log.row.as_ref().is_some_and(|row| row.status.is_active());
         let in_flight = moves && log.corrupt.is_none();
         let with_task = there < end && own.is_some();
@@ -279,23 +279,23 @@ impl CopiedRun {
     }
 
     fn left(events: u64, finding: CopyFinding) -> Self {
-        let fate = Fate::LeftBehind(finding);
+        let fate = RecordFate::LeftBehind(finding);
         Self { fate, events: (events, 0), in_flight: false, damage: None, with_task: false }
     }
 
     fn other(log: &Survey, what: String) -> Self {
-        Self::left(log.end().0, CopyFinding::new("GS0403", Subject::run(&log.run), what))
+        Self::left(log.end().0, CopyFinding::new("GS0403", RecordName::run(&log.run), what))
     }
 
     fn lost(run: &RunId, corrupt: &Corrupt) -> Self {
-        Self::left(0, CopyFinding::new("K1", Subject::run(run), format!("left behind: {corrupt}")))
+        Self::left(0, CopyFinding::new("K1", RecordName::run(run), format!("left behind: {corrupt}")))
     }
 
     fn count(self, report: &mut CopyReport) {
         let Self { fate, events: (end, there), in_flight, damage, with_task } = self;
         match &fate {
-            Fate::LeftBehind(_) => report.events.left_behind += end,
-            Fate::Copied | Fate::There => {
+            RecordFate::LeftBehind(_) => report.events.left_behind += end,
+            RecordFate::Copied | RecordFate::There => {
                 report.events.there += there;
                 report.events.copied += end - there;
             }

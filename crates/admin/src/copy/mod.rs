@@ -36,7 +36,7 @@ use goldseam_engine::ledger::error::EngineError;
 
 pub use goldseam_engine::ledger::copy_mark::{Mark, Role, closed_by_copy, mark_of};
 pub use goldseam_engine::ledger::refusal::CopyRefusal;
-pub use report::{CopyFinding, CopyReport, Counts, Digest, Digests, Progress, Stage};
+pub use report::{CopyCounts, CopyFinding, CopyProgress, CopyReport, CopyStage, Digest, Digests};
 pub use session::reopen;
 
 use session::Session;
@@ -56,7 +56,7 @@ pub struct Copier {
     from: Side,
     to: Side,
     options: CopyOptions,
-    watcher: Arc<dyn Fn(Progress) + Send + Sync>,
+    watcher: Arc<dyn Fn(CopyProgress) + Send + Sync>,
     /// Held while deriving a state, which needs a whole history in memory.
     deriving: Arc<Mutex<()>>,
 }
@@ -83,7 +83,7 @@ impl Copier {
 
     /// Sets a callback for progress.
     #[must_use]
-    pub fn watched_by(mut self, watcher: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+    pub fn watched_by(mut self, watcher: impl Fn(CopyProgress) + Send + Sync + 'static) -> Self {
         self.watcher = Arc::new(watcher);
         self
     }
@@ -124,7 +124,7 @@ impl Copier {
         self.carry_locks(session, report).await
     }
 
-    fn report_progress(&self, progress: Progress) {
+    fn report_progress(&self, progress: CopyProgress) {
         (self.watcher)(progress);
     }
 }

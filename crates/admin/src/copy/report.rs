@@ -14,7 +14,7 @@ const FINDINGS_MAX: usize = 1_000;
 
 /// The stage of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum CopyStage {
     /// Counting the records.
     Counting,
     /// Copying logs.
@@ -29,9 +29,9 @@ pub enum Stage {
 
 /// The progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct CopyProgress {
     /// The stage.
-    pub stage: Stage,
+    pub stage: CopyStage,
     /// Records done in this stage.
     pub done: u64,
     /// Records in this stage.
@@ -40,7 +40,7 @@ pub struct Progress {
 
 /// Numbers of one kind of record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Counts {
+pub struct CopyCounts {
     /// Copied, or to be copied by a dry run.
     pub copied: u64,
     /// Already at the destination.
@@ -51,7 +51,7 @@ pub struct Counts {
     pub verified: u64,
 }
 
-impl Counts {
+impl CopyCounts {
     /// Number of records in the source.
     pub fn all(&self) -> u64 {
         self.copied + self.there + self.left_behind
@@ -60,7 +60,7 @@ impl Counts {
 
 /// What happened to one run, task or lock.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum RecordFate {
     /// Copied, or to be copied by a dry run.
     Copied,
     /// Already at the destination.
@@ -84,12 +84,12 @@ pub struct CopyFinding {
 
 /// The record that a finding is about.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Subject<'a> {
+pub(super) struct RecordName<'a> {
     kind: &'static str,
     name: &'a str,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> RecordName<'a> {
     pub(super) fn run(run: &'a RunId) -> Self {
         Self { kind: "run", name: run.as_str() }
     }
@@ -104,12 +104,12 @@ impl<'a> Subject<'a> {
 }
 
 impl CopyFinding {
-    pub(super) fn new(code: &'static str, subject: Subject<'_>, what: impl Into<String>) -> Self {
+    pub(super) fn new(code: &'static str, subject: RecordName<'_>, what: impl Into<String>) -> Self {
         Self { code, kind: subject.kind, name: subject.name.to_owned(), what: what.into() }
     }
 
     pub(super) fn of_store(name: &str, error: &EngineError) -> Self {
-        Self::new(error.code(), Subject { kind: "store", name }, error.to_string())
+        Self::new(error.code(), RecordName { kind: "store", name }, error.to_string())
     }
 }
 
@@ -161,13 +161,13 @@ pub struct CopyReport {
     /// Why a copy would be refused now; only for a dry run.
     pub refused: Option<CopyFinding>,
     /// Runs.
-    pub runs: Counts,
+    pub runs: CopyCounts,
     /// Events.
-    pub events: Counts,
+    pub events: CopyCounts,
     /// Tasks.
-    pub tasks: Counts,
+    pub tasks: CopyCounts,
     /// Locks.
-    pub locks: Counts,
+    pub locks: CopyCounts,
     /// Active runs, which continue at the destination.
     pub in_flight: u64,
     /// Damaged logs, copied unchanged.
@@ -190,7 +190,7 @@ pub struct CopyReport {
 impl CopyReport {
     /// Whether the final comparison found everything of the source at the destination.
     pub fn is_verified(&self) -> bool {
-        let all = |counts: &Counts| counts.verified == counts.all();
+        let all = |counts: &CopyCounts| counts.verified == counts.all();
         let same = self.digests.is_some_and(|digests| digests.from == digests.to);
         self.finished && same && [&self.runs, &self.events, &self.tasks, &self.locks].into_iter().all(all)
     }
@@ -202,7 +202,7 @@ impl CopyReport {
 
     /// Whether the final comparison found everything except records with a finding.
     pub(super) fn may_be_handed_over(&self) -> bool {
-        let settled = |counts: &Counts| counts.verified + counts.left_behind >= counts.all();
+        let settled = |counts: &CopyCounts| counts.verified + counts.left_behind >= counts.all();
         [&self.runs, &self.tasks, &self.locks].into_iter().all(settled)
     }
 
@@ -214,7 +214,7 @@ impl CopyReport {
     }
 
     /// Whether the record has a finding.
-    pub(super) fn has_finding(&self, subject: Subject<'_>) -> bool {
+    pub(super) fn has_finding(&self, subject: RecordName<'_>) -> bool {
         self.findings.iter().any(|found| found.kind == subject.kind && found.name == subject.name)
     }
 
@@ -227,9 +227,9 @@ impl CopyReport {
     }
 }
 
-impl Fate {
+impl RecordFate {
     /// Counts the record, and returns its finding.
-    pub(super) fn count(self, counts: &mut Counts) -> Option<CopyFinding> {
+    pub(super) fn count(self, counts: &mut CopyCounts) -> Option<CopyFinding> {
         match self {
             Self::Copied => counts.copied += 1,
             Self::There => counts.there += 1,

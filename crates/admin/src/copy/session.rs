@@ -10,7 +10,7 @@ use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, Store, StoreError, Writ
 
 use super::Copier;
 use super::report::CopyFinding;
-use super::side::{Locks, Pages, Runs, Side, Tasks};
+use super::side::{LockPages, Pages, Runs, Side, TaskPages};
 use goldseam_engine::is_node_name;
 use goldseam_engine::ledger::copy_mark::{Mark, Marked, Role};
 use goldseam_engine::ledger::error::EngineError;
@@ -180,8 +180,8 @@ impl Copier {
     async fn must_be_empty(&self) -> Result<(), EngineError> {
         let to = &self.to;
         let any = Runs::of(to).next().await?.is_some()
-            || Tasks::of(to).next().await?.is_some()
-            || Locks::of(to).next().await?.is_some();
+            || TaskPages::of(to).next().await?.is_some()
+            || LockPages::of(to).next().await?.is_some();
         match any {
             true => Err(CopyRefusal::NotEmpty { store: to.name.to_string() }.into()),
             false => Ok(()),

@@ -27,7 +27,7 @@ pub(super) struct Side {
 
 /// A listed run.
 #[derive(Debug, Clone)]
-pub(super) struct Listed {
+pub(super) struct ListedRun {
     pub(super) run: RunId,
     /// Its cached row; none if it is lost.
     pub(super) row: Option<Box<Row>>,
@@ -125,27 +125,28 @@ impl<'a> Runs<'a> {
 }
 
 impl Pages for Runs<'_> {
-    type Item = Listed;
+    type Item = ListedRun;
 
-    async fn next(&mut self) -> Result<Option<Vec<Listed>>, EngineError> {
+    async fn next(&mut self) -> Result<Option<Vec<ListedRun>>, EngineError> {
         let store = self.side.store();
         loop {
-            let page: Vec<Listed> = match &self.at {
+            let page: Vec<ListedRun> = match &self.at {
                 At::Rowless(after) => {
                     let ask = || store.rowless(after.as_ref(), PAGE);
                     let lost = self.side.ask("listing runs without a row", ask).await?;
                     self.at = lost.last().map_or(At::Rows(None), |last| At::Rowless(Some(last.clone())));
-                    lost.into_iter().map(|run| Listed { run, row: None }).collect()
+                    lost.into_iter().map(|run| ListedRun { run, row: None }).collect()
                 }
                 At::Rows(after) => {
                     let (order, after, limit) = (RunOrder::Oldest, after.clone(), PAGE);
                     let filter = RunFilter { order, after, limit, ..RunFilter::default() };
                     let page = self.side.ask("listing runs", || store.runs(filter.clone())).await?;
                     self.at = page.next.map_or(At::End, |next| At::Rows(Some(next)));
-                    let listed = |row: Row| Listed { run: row.summary.run.clone(), row: Some(Box::new(row)) };
+                    let listed =
+                        |row: Row| ListedRun { run: row.summary.run.clone(), row: Some(Box::new(row)) };
                     let unreadable = page.unreadable.iter().filter_map(Unreadable::run);
                     let unreadable: Vec<RunId> = unreadable.collect();
-                    let lost = unreadable.into_iter().map(|run| Listed { run, row: None });
+                    let lost = unreadable.into_iter().map(|run| ListedRun { run, row: None });
                     page.items.into_iter().map(listed).chain(lost).collect()
                 }
                 At::End => return Ok(None),
@@ -159,18 +160,18 @@ impl Pages for Runs<'_> {
 
 /// All tasks, ordered by id.
 #[derive(Debug)]
-pub(super) struct Tasks<'a> {
+pub(super) struct TaskPages<'a> {
     side: &'a Side,
     after: Option<TaskId>,
 }
 
-impl<'a> Tasks<'a> {
+impl<'a> TaskPages<'a> {
     pub(super) fn of(side: &'a Side) -> Self {
         Self { side, after: None }
     }
 }
 
-impl Pages for Tasks<'_> {
+impl Pages for TaskPages<'_> {
     type Item = Task;
 
     async fn next(&mut self) -> Result<Option<Vec<Task>>, EngineError> {
@@ -183,18 +184,18 @@ impl Pages for Tasks<'_> {
 
 /// All locks except the copy mark, ordered by name.
 #[derive(Debug)]
-pub(super) struct Locks<'a> {
+pub(super) struct LockPages<'a> {
     side: &'a Side,
     after: Option<LockName>,
 }
 
-impl<'a> Locks<'a> {
+impl<'a> LockPages<'a> {
     pub(super) fn of(side: &'a Side) -> Self {
         Self { side, after: None }
     }
 }
 
-impl Pages for Locks<'_> {
+impl Pages for LockPages<'_> {
     type Item = Lock;
 
     async fn next(&mut self) -> Result<Option<Vec<Lock>>, EngineError> {

@@ -11,7 +11,7 @@ use goldseam_core::summary::Stuck;
 use goldseam_core::{Corrupt, Event, Hash, Recorded, RunId, Seq, Summary, derive};
 
 use super::Copier;
-use super::side::{Listed, Side};
+use super::side::{ListedRun, Side};
 use goldseam_engine::ledger::commit::is_tombstone;
 use goldseam_engine::ledger::error::EngineError;
 
@@ -43,7 +43,7 @@ impl Segment {
 
 /// Reads a log segment by segment.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct LogReader<'a> {
     side: &'a Side,
     run: &'a RunId,
     after: Seq,
@@ -55,7 +55,7 @@ pub(super) struct Reader<'a> {
     over: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LogReader<'a> {
     pub(super) fn new(side: &'a Side, run: &'a RunId) -> Self {
         Self { side, run, after: Seq::ZERO, limit: FIRST_PAGE, lost: 0, tombstone: None, over: false }
     }
@@ -131,7 +131,7 @@ impl Print {
     }
 
     async fn read_all(side: &Side, run: &RunId) -> Result<Option<(Self, u64)>, EngineError> {
-        let (mut reader, mut print) = (Reader::new(side, run), Self::default());
+        let (mut reader, mut print) = (LogReader::new(side, run), Self::default());
         loop {
             match reader.next().await {
                 Ok(Some(segment)) => segment.texts.iter().for_each(|text| print.add(chain(text))),
@@ -167,7 +167,7 @@ impl Survey {
     pub(super) fn again<'a>(&'a self, side: &'a Side) -> Again<'a> {
         match &self.short {
             Some(all) => Again::Kept(Some(all)),
-            None => Again::Read(Reader::new(side, &self.run)),
+            None => Again::Read(LogReader::new(side, &self.run)),
         }
     }
 }
@@ -176,7 +176,7 @@ impl Survey {
 #[derive(Debug)]
 pub(super) enum Again<'a> {
     Kept(Option<&'a Segment>),
-    Read(Reader<'a>),
+    Read(LogReader<'a>),
 }
 
 impl Again<'_> {
@@ -269,9 +269,9 @@ impl Checks {
 
 impl Copier {
     /// Reads and checks the whole log of a run.
-    pub(super) async fn survey(&self, listed: &Listed) -> Result<Survey, EngineError> {
+    pub(super) async fn survey(&self, listed: &ListedRun) -> Result<Survey, EngineError> {
         let run = &listed.run;
-        let mut reader = Reader::new(&self.from, run);
+        let mut reader = LogReader::new(&self.from, run);
         let mut checks = Checks::default();
         let mut short = None;
         let mut first = true;
@@ -314,7 +314,7 @@ impl Copier {
     }
 }
 
-impl Listed {
+impl ListedRun {
     fn summary(&self) -> Option<Box<Summary>> {
         self.row.as_ref().map(|row| Box::new(row.summary.clone()))
     }

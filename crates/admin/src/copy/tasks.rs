@@ -5,9 +5,9 @@ use goldseam_store::{Expect, Written};
 
 use super::Copier;
 use super::concurrent::each;
-use super::report::{CopyFinding, CopyReport, Fate, Progress, Stage, Subject};
+use super::report::{CopyFinding, CopyProgress, CopyReport, CopyStage, RecordFate, RecordName};
 use super::session::Session;
-use super::side::{Tasks, count};
+use super::side::{TaskPages, count};
 use goldseam_engine::ledger::error::EngineError;
 
 /// The task as it starts at the destination. A task of a node is ready again, without a counted delivery, because
@@ -27,19 +27,19 @@ impl Copier {
         report: &mut CopyReport,
     ) -> Result<(), EngineError> {
         self.must_be_ours(session).await?;
-        let (total, mut done) = (count(Tasks::of(&self.from)).await?, 0);
+        let (total, mut done) = (count(TaskPages::of(&self.from)).await?, 0);
         // Only if runs were left behind can a task belong to a run that the destination lacks.
         let check_run = report.runs.left_behind > 0;
         let carry = |task: Task| {
             let (copier, session) = (self.clone(), session.clone());
             async move { copier.carry_task(&session, task, check_run).await }
         };
-        each(Tasks::of(&self.from), carry, |fate: Fate| {
+        each(TaskPages::of(&self.from), carry, |fate: RecordFate| {
             if let Some(finding) = fate.count(&mut report.tasks) {
                 report.find(finding);
             }
             done += 1;
-            self.report_progress(Progress { stage: Stage::Tasks, done, total });
+            self.report_progress(CopyProgress { stage: CopyStage::Tasks, done, total });
         })
         .await?;
         if !session.is_dry() {
@@ -51,7 +51,12 @@ impl Copier {
         Ok(())
     }
 
-    async fn carry_task(&self, session: &Session, task: Task, check_run: bool) -> Result<Fate, EngineError> {
+    async fn carry_task(
+        &self,
+        session: &Session,
+        task: Task,
+        check_run: bool,
+    ) -> Result<RecordFate, EngineError> {
         let task = carried(task, session);
         if check_run
             && let Some(run) = &task.run
@@ -62,26 +67,26 @@ impl Copier {
         let found = match session.is_dry() {
             true => self.to.task(&task.id).await?,
             false => match self.put_task(&task, Expect::Absent).await? {
-                Written::Done => return Ok(Fate::Copied),
+                Written::Done => return Ok(RecordFate::Copied),
                 Written::Lost(found) => found,
             },
         };
         match found {
-            Some(found) if found == task => Ok(Fate::There),
+            Some(found) if found == task => Ok(RecordFate::There),
             // Only this copy has written here, so it is an earlier version of the same task.
             Some(found) if !session.merges() && found.id == task.id && found.version < task.version => {
                 if session.is_dry() {
-                    return Ok(Fate::Copied);
+                    return Ok(RecordFate::Copied);
                 }
                 match self.put_task(&task, Expect::Version(found.version)).await? {
-                    Written::Done => Ok(Fate::Copied),
-                    Written::Lost(Some(found)) if found == task => Ok(Fate::There),
+                    Written::Done => Ok(RecordFate::Copied),
+                    Written::Lost(Some(found)) if found == task => Ok(RecordFate::There),
                     Written::Lost(_) => {
                         Ok(left(&task, "another process writes it at the destination".to_owned()))
                     }
                 }
             }
-            None if session.is_dry() => Ok(Fate::Copied),
+            None if session.is_dry() => Ok(RecordFate::Copied),
             None => Ok(left(&task, "it was removed again at the destination".to_owned())),
             Some(found) if found.id == task.id => {
                 Ok(left(&task, "another task at the destination has its id".to_owned()))
@@ -103,6 +108,6 @@ impl Copier {
     }
 }
 
-fn left(task: &Task, what: String) -> Fate {
-    Fate::LeftBehind(CopyFinding::new("GS0403", Subject::task(&task.id), what))
+fn left(task: &Task, what: String) -> RecordFate {
+    RecordFate::LeftBehind(CopyFinding::new("GS0403", RecordName::task(&task.id), what))
 }

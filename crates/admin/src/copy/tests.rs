@@ -9,7 +9,7 @@ use goldseam_store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam_store::{Expect, FaultyStore, MemoryStore, NodeRecord, NodeSeen, NodeState, Store, Written};
 use tokio::sync::Notify;
 
-use super::{Copier, CopyOptions, Role, Stage, mark_of};
+use super::{Copier, CopyOptions, CopyStage, Role, mark_of};
 use goldseam_engine::ledger::config::Config;
 use goldseam_engine::{Client, Clock, Context, Engine, Error, SystemClock};
 
@@ -33,7 +33,7 @@ async fn change_at_the_destination_is_found_and_prevents_handover() {
     let (to, there) = store_with(&[]).await;
     let (victim, once) = (Arc::clone(&to), AtomicBool::new(true));
     let harm = move |progress: super::Progress| {
-        if progress.stage == Stage::Tasks && once.swap(false, Ordering::SeqCst) {
+        if progress.stage == CopyStage::Tasks && once.swap(false, Ordering::SeqCst) {
             victim.corrupt(&RunId::new("a").unwrap(), Seq(1), "{}");
         }
     };

@@ -6,9 +6,9 @@ use goldseam_core::task::Task;
 
 use super::Copier;
 use super::concurrent::each;
-use super::report::{CopyFinding, CopyReport, Digests, Progress, Stage, Subject};
+use super::report::{CopyFinding, CopyProgress, CopyReport, CopyStage, Digests, RecordName};
 use super::session::Session;
-use super::side::{Listed, Locks, Runs, Tasks};
+use super::side::{ListedRun, LockPages, Runs, TaskPages};
 use super::survey::Print;
 use goldseam_engine::ledger::error::EngineError;
 
@@ -31,7 +31,7 @@ impl Copier {
         let mut digests = Digests::default();
         let total = report.runs.all();
         let mut done = 0;
-        let read = |listed: Listed| {
+        let read = |listed: ListedRun| {
             let copier = self.clone();
             async move { copier.pair(listed.run).await }
         };
@@ -47,10 +47,10 @@ impl Copier {
                     report.runs.verified += 1;
                     report.events.verified += print.end.0;
                 }
-                _ => report_difference(report, Subject::run(&run)),
+                _ => report_difference(report, RecordName::run(&run)),
             }
             done += 1;
-            self.report_progress(Progress { stage: Stage::Verifying, done, total });
+            self.report_progress(CopyProgress { stage: CopyStage::Verifying, done, total });
         })
         .await?;
         report.digests = Some(digests);
@@ -68,9 +68,9 @@ impl Copier {
             let (copier, session) = (self.clone(), session.clone());
             async move { Ok((task.id.clone(), copier.has_task(&session, task).await?)) }
         };
-        each(Tasks::of(&self.from), compare, |(id, fits)| match fits {
+        each(TaskPages::of(&self.from), compare, |(id, fits)| match fits {
             true => report.tasks.verified += 1,
-            false => report_difference(report, Subject::task(&id)),
+            false => report_difference(report, RecordName::task(&id)),
         })
         .await
     }
@@ -80,16 +80,16 @@ impl Copier {
             let (copier, session) = (self.clone(), session.clone());
             async move { Ok((lock.name.clone(), copier.has_lock(&session, &lock).await?)) }
         };
-        each(Locks::of(&self.from), compare, |(name, fits)| match fits {
+        each(LockPages::of(&self.from), compare, |(name, fits)| match fits {
             true => report.locks.verified += 1,
-            false => report_difference(report, Subject::lock(&name)),
+            false => report_difference(report, RecordName::lock(&name)),
         })
         .await
     }
 }
 
 /// Reports a difference, unless the record has a finding already.
-fn report_difference(report: &mut CopyReport, subject: Subject<'_>) {
+fn report_difference(report: &mut CopyReport, subject: RecordName<'_>) {
     if !report.has_finding(subject) {
         let what = "the two stores differ: another process writes to one of them";
         report.find(CopyFinding::new("GS0405", subject, what));

@@ -49,7 +49,7 @@ pub struct Retention {
 
 /// What a prune would do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct PrunePlan {
     /// Runs that ended before this time are pruned.
     pub before: Millis,
     /// Runs to archive and remove.
@@ -81,7 +81,7 @@ pub struct Candidate {
 
 /// The progress of a prune.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct PruneProgress {
     /// Runs done.
     pub done: u64,
     /// Runs in the plan.

@@ -6,7 +6,7 @@ use futures_util::future::try_join_all;
 use goldseam_core::{RunId, Seq, Status, Summary};
 use goldseam_store::{RunFilter, RunOrder, TaskFilter};
 
-use super::{Candidate, Plan, Pruner, Retention};
+use super::{Candidate, PrunePlan, Pruner, Retention};
 use goldseam_engine::ledger::error::EngineError;
 
 /// Rows or tasks per read of the store.
@@ -29,9 +29,9 @@ impl Unended {
 
 impl Pruner<'_> {
     /// Plans a prune. Changes nothing.
-    pub async fn plan(&self, retention: &Retention) -> Result<Plan, EngineError> {
+    pub async fn plan(&self, retention: &Retention) -> Result<PrunePlan, EngineError> {
         let now = self.client.store().now().await?;
-        let mut plan = Plan { before: now - retention.older_than, ..Plan::default() };
+        let mut plan = PrunePlan { before: now - retention.older_than, ..PrunePlan::default() };
         let unended = self.unended_runs().await?;
         let mut tombstones = Vec::new();
         let over: Vec<Status> = Status::ALL.into_iter().filter(|status| status.is_terminal()).collect();
@@ -94,7 +94,7 @@ impl Pruner<'_> {
     }
 
     /// Adds the tasks of the candidates, and removes candidates with an open or dead task.
-    async fn add_tasks(&self, plan: &mut Plan) -> Result<(), EngineError> {
+    async fn add_tasks(&self, plan: &mut PrunePlan) -> Result<(), EngineError> {
         let mut of: HashMap<RunId, usize> =
             plan.runs.iter().enumerate().map(|(at, candidate)| (candidate.run.clone(), at)).collect();
         let mut filter = TaskFilter { limit: PAGE, ..TaskFilter::default() };

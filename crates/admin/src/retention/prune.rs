@@ -8,7 +8,7 @@ use goldseam_store::{Archive, StoreError, TaskChange};
 
 use goldseam_engine::ledger::archive::{self as batch, Whole};
 
-use super::{Candidate, Plan, Progress, PruneReport, PrunedRun, Pruner};
+use super::{Candidate, PrunePlan, PruneProgress, PruneReport, PrunedRun, Pruner};
 use goldseam_engine::client::{By, Client};
 use goldseam_engine::ledger::commit::{With, is_tombstone};
 use goldseam_engine::ledger::error::EngineError;
@@ -24,7 +24,7 @@ const BATCH_RUNS: usize = 500;
 const CONCURRENCY: usize = 8;
 
 /// The result of reading a log.
-enum Look {
+enum LogReading {
     /// It can be archived.
     Whole(Box<Whole>),
     /// It ends with a tombstone: another prune was faster, or an earlier one did not finish.
@@ -38,7 +38,7 @@ struct Pruning<'a> {
     client: &'a Client,
     archive: &'a dyn Archive,
     by: &'a By,
-    plan: &'a Plan,
+    plan: &'a PrunePlan,
     report: PruneReport,
     batch: Vec<(&'a Candidate, Whole)>,
 }
@@ -48,10 +48,10 @@ impl Pruner<'_> {
     /// unchanged.
     pub async fn prune(
         &self,
-        plan: &Plan,
+        plan: &PrunePlan,
         archive: &dyn Archive,
         by: &By,
-        tell: &mut (dyn FnMut(Progress) + Send),
+        tell: &mut (dyn FnMut(PruneProgress) + Send),
     ) -> Result<PruneReport, EngineError> {
         let report = PruneReport::default();
         let batch = Vec::new();
@@ -64,21 +64,21 @@ impl Pruner<'_> {
         let total = plan.runs.len() as u64;
         for (done, candidate) in (1..).zip(&plan.runs) {
             match pruning.look(&candidate.run).await? {
-                Look::Whole(whole) => {
+                LogReading::Whole(whole) => {
                     bytes += whole.bytes();
                     pruning.batch.push((candidate, *whole));
                 }
-                Look::Buried(seq) => {
+                LogReading::Buried(seq) => {
                     pruning.trim(&candidate.run, seq).await?;
                     pruning.report.finished += 1;
                 }
-                Look::Stays(why) => pruning.report.left.push((candidate.run.clone(), why)),
+                LogReading::Stays(why) => pruning.report.left.push((candidate.run.clone(), why)),
             }
             if bytes >= BATCH_BYTES || pruning.batch.len() >= BATCH_RUNS {
                 pruning.flush().await?;
                 bytes = 0;
             }
-            tell(Progress { done, total });
+            tell(PruneProgress { done, total });
         }
         pruning.flush().await?;
         Ok(pruning.report)
@@ -87,16 +87,16 @@ impl Pruner<'_> {
 
 impl Pruning<'_> {
     /// Reads the whole current log.
-    async fn look(&self, run: &RunId) -> Result<Look, EngineError> {
+    async fn look(&self, run: &RunId) -> Result<LogReading, EngineError> {
         let (mut texts, mut after) = (Vec::new(), Seq::ZERO);
-        let damaged = |corrupt: &Corrupt| Ok(Look::Stays(format!("K1: {corrupt}")));
+        let damaged = |corrupt: &Corrupt| Ok(LogReading::Stays(format!("K1: {corrupt}")));
         loop {
             let read = || async { Ok(self.client.store().read(run, after, PAGE).await?) };
             let ledger = self.client.ledger();
             let page = RetryWindow::new(ledger, "reading a log").retry(ledger, read).await?;
             let Some(last) = page.last() else { break };
             if is_tombstone(last) {
-                return Ok(Look::Buried(last.seq));
+                return Ok(LogReading::Buried(last.seq));
             }
             for record in page {
                 if record.seq != after.next() {
@@ -112,9 +112,11 @@ impl Pruning<'_> {
         };
         let row = &whole.state.summary;
         match row.finished_at {
-            Some(at) if at < self.plan.before && row.status.is_terminal() => Ok(Look::Whole(Box::new(whole))),
-            Some(_) => Ok(Look::Stays("it ended again since the plan".to_owned())),
-            None => Ok(Look::Stays(format!("it is {}", row.status))),
+            Some(at) if at < self.plan.before && row.status.is_terminal() => {
+                Ok(LogReading::Whole(Box::new(whole)))
+            }
+            Some(_) => Ok(LogReading::Stays("it ended again since the plan".to_owned())),
+            None => Ok(LogReading::Stays(format!("it is {}", row.status))),
         }
     }
 

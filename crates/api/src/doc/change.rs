@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 /// The actor and the reason of a change, such as pause, resume or cancel.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Reason {
+#[schema(as = Reason)]
+pub struct NewNote {
     /// Who makes the change, as the caller names itself. A server adds the name of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -118,7 +119,8 @@ pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
 
 /// The result of a change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Done {
+#[schema(as = Done)]
+pub struct DoneDoc {
     /// The end of the run's log after the change.
     pub event: Seq,
     /// The run.
@@ -127,7 +129,8 @@ pub struct Done {
 
 /// The result of a change that opened a branch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Branched {
+#[schema(as = Branched)]
+pub struct BranchedDoc {
     /// The active branch after the change.
     pub branch: String,
     /// The end of the run's log after the change.
@@ -138,7 +141,8 @@ pub struct Branched {
 
 /// The result of a jump or of its dry run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Jumped {
+#[schema(as = Jumped)]
+pub struct JumpedDoc {
     /// The active branch after the jump; absent for a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
@@ -167,7 +171,8 @@ pub struct Jumped {
 
 /// The result of a recovery.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Recovery {
+#[schema(as = Recovery)]
+pub struct RecoveryDoc {
     /// Whether the remedy needs no operator; absent if nothing was wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub automatic: Option<bool>,
@@ -194,11 +199,12 @@ pub struct Recovery {
 
 /// The result of a resume. A resume recovers the run first if a rule applies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Resumed {
+#[schema(as = Resumed)]
+pub struct ResumedDoc {
     /// The end of the run's log after the change.
     pub event: Seq,
     /// The recovery that came first.
-    pub recovery: Recovery,
+    pub recovery: RecoveryDoc,
     /// The run.
     pub run: RunId,
     /// Why the run may park again immediately.
@@ -208,7 +214,8 @@ pub struct Resumed {
 
 /// The result of a signal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Signalled {
+#[schema(as = Signalled)]
+pub struct SignalledDoc {
     /// The end of the run's log after the change.
     pub event: Seq,
     /// The run.
@@ -222,7 +229,8 @@ pub struct Signalled {
 
 /// The result of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Answered {
+#[schema(as = Answered)]
+pub struct AnsweredDoc {
     /// The end of the run's log after the change.
     pub event: Seq,
     /// The question.

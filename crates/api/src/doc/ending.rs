@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 
 /// The result of a cancel request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Cancelled {
+#[schema(as = Cancelled)]
+pub struct CancelledDoc {
     /// Whether the run has ended; otherwise the request is pending.
     pub ended: bool,
     /// The end of the run's log after the change.
@@ -22,7 +23,7 @@ pub struct Cancelled {
 /// The result of a termination.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TerminatedRun)]
-pub struct Terminated {
+pub struct TerminatedDoc {
     /// The end of the run's log after the change.
     pub event: Seq,
     /// What was left standing.
@@ -48,7 +49,8 @@ pub struct NewWithdrawal {
 
 /// The result of a withdrawal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Withdrawn {
+#[schema(as = Withdrawn)]
+pub struct WithdrawnDoc {
     /// The end of the run's log after the change.
     pub event: Seq,
     /// The run.
@@ -74,7 +76,8 @@ pub struct NewRetry {
 
 /// A request that no worker has carried out yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Pending {
+#[schema(as = Pending)]
+pub struct PendingDoc {
     /// The operator, if the request named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,

@@ -8,7 +8,7 @@ use goldseam::{Millis, Payload, RunId, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::doc::Damage;
+use crate::doc::DamageDoc;
 use crate::timestamp::Timestamp;
 
 /// One event of a run's log.
@@ -35,7 +35,7 @@ pub struct EventDoc {
 
 /// Type and data of an event, as the log stores them.
 #[derive(Serialize, Deserialize)]
-struct Parts {
+struct EventParts {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,10 +44,10 @@ struct Parts {
 
 impl From<&Recorded> for EventDoc {
     fn from(recorded: &Recorded) -> Self {
-        let name = || Parts { kind: recorded.event.name().to_owned(), data: None };
+        let name = || EventParts { kind: recorded.event.name().to_owned(), data: None };
         // Through text, not through values, so that payloads keep their exact text.
         let parts = serde_json::to_string(&recorded.event).and_then(|text| serde_json::from_str(&text));
-        let Parts { kind, data } = parts.unwrap_or_else(|_| name());
+        let EventParts { kind, data } = parts.unwrap_or_else(|_| name());
         Self {
             seq: recorded.seq,
             at: Timestamp(recorded.at),
@@ -66,7 +66,7 @@ impl TryFrom<&EventDoc> for Recorded {
     /// Decodes the event. The document does not contain its write-id, its hash chain and its size.
     fn try_from(doc: &EventDoc) -> Result<Self, Corrupt> {
         let corrupt = |detail: String| Corrupt::new(doc.seq, detail);
-        let parts = Parts { kind: doc.kind.clone(), data: doc.data.clone() };
+        let parts = EventParts { kind: doc.kind.clone(), data: doc.data.clone() };
         let text = serde_json::to_string(&parts).map_err(|error| corrupt(error.to_string()))?;
         let event: Event = serde_json::from_str(&text).map_err(|error| corrupt(error.to_string()))?;
         let branch = doc.branch.parse().map_err(|error| corrupt(format!("{error}")))?;
@@ -85,7 +85,8 @@ impl TryFrom<&EventDoc> for Recorded {
 
 /// A page of a run's log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct History {
+#[schema(as = History)]
+pub struct HistoryDoc {
     /// Its events, oldest first.
     pub items: Vec<EventDoc>,
     /// Cursor of the next page: pass it as `after`. Absent on the last page.
@@ -95,7 +96,7 @@ pub struct History {
     pub run: RunId,
     /// Damage of the log within this page. Absent if the log is intact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub damage: Vec<Damage>,
+    pub damage: Vec<DamageDoc>,
 }
 
 /// Selects events.
@@ -121,16 +122,16 @@ pub struct HistoryQuery {
 /// An item that a follower of a run receives.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum News {
+pub enum NewsDoc {
     /// An event of the log.
     Event(Box<EventDoc>),
     /// The run is stalled. Sent once.
-    Stalled(StalledNews),
+    Stalled(StalledNewsDoc),
     /// The run moves again.
-    Moving(MovingNews),
+    Moving(MovingNewsDoc),
 }
 
-impl News {
+impl NewsDoc {
     /// The name in a stream: the event type, `stalled` or `moving`.
     pub fn name(&self) -> &str {
         match self {
@@ -158,14 +159,15 @@ impl News {
     }
 }
 
-/// The name of [`News::Stalled`] in a stream.
+/// The name of [`NewsDoc::Stalled`] in a stream.
 pub const STALLED: &str = "stalled";
-/// The name of [`News::Moving`] in a stream.
+/// The name of [`NewsDoc::Moving`] in a stream.
 pub const MOVING: &str = "moving";
 
 /// A run is stalled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct StalledNews {
+#[schema(as = StalledNews)]
+pub struct StalledNewsDoc {
     /// The end of the log that was examined.
     pub after: Seq,
     /// When it was diagnosed.
@@ -185,7 +187,8 @@ pub struct StalledNews {
 
 /// A run that was stalled moves again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct MovingNews {
+#[schema(as = MovingNews)]
+pub struct MovingNewsDoc {
     /// When it was noticed.
     pub at: Timestamp,
     /// The run.

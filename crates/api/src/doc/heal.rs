@@ -44,12 +44,13 @@ pub struct NewSweep {
 
 /// The result of a sweep or of one batch of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Sweep {
+#[schema(as = Sweep)]
+pub struct SweepDoc {
     /// When it was made.
     pub at: Timestamp,
     /// The result for foreign states; absent if they were not examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub foreign: Option<ForeignSweep>,
+    pub foreign: Option<ForeignSweepDoc>,
     /// Healed runs.
     pub healed: u64,
     /// Healthy runs.
@@ -62,12 +63,12 @@ pub struct Sweep {
     /// Examined runs.
     pub scanned: u64,
     /// Stalled runs with the diagnosis of each.
-    pub stalled: Vec<Finding>,
+    pub stalled: Vec<FindingDoc>,
     /// Runs that had ended.
     pub terminal: u64,
 }
 
-impl Sweep {
+impl SweepDoc {
     /// Adds the result of a later batch of the same sweep.
     pub fn add(&mut self, later: Self) {
         self.at = later.at;
@@ -94,7 +95,8 @@ impl Sweep {
 
 /// The result of a sweep for foreign states.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ForeignSweep {
+#[schema(as = ForeignSweep)]
+pub struct ForeignSweepDoc {
     /// States that got a new task.
     pub healed: u64,
     /// Healthy states.
@@ -104,7 +106,7 @@ pub struct ForeignSweep {
     /// States without a task, which sweeps ignore.
     pub skipped: u64,
     /// Stalled states with the diagnosis of each.
-    pub stalled: Vec<Finding>,
+    pub stalled: Vec<FindingDoc>,
     /// Names of states that are not valid run ids; these states were not examined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unnamed: Vec<String>,
@@ -129,12 +131,13 @@ pub struct NewCheckup {
 
 /// The result of an examination of the whole store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Checkup {
+#[schema(as = Checkup)]
+pub struct CheckupDoc {
     /// Counts of all findings by rule and fate, the most severe first.
     #[serde(default)]
-    pub counts: Vec<FindingCount>,
+    pub counts: Vec<FindingCountDoc>,
     /// Findings, the most severe first, up to the limit.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FindingDoc>,
     /// Healed findings.
     pub healed: u64,
     /// Whether no finding is left.
@@ -148,19 +151,19 @@ pub struct Checkup {
     pub total: u64,
 }
 
-impl Checkup {
+impl CheckupDoc {
     /// Sorts and counts the findings, and keeps at most `limit` of the most severe.
     #[must_use]
     pub fn counted(mut self, limit: Option<u32>) -> Self {
-        let rank = |finding: &Finding| (Reverse(finding.severity), finding.code, finding.fate);
+        let rank = |finding: &FindingDoc| (Reverse(finding.severity), finding.code, finding.fate);
         self.findings.sort_by_key(rank);
         self.total = self.findings.len() as u64;
         self.counts.clear();
         for finding in &self.findings {
-            let Finding { severity, code, fate, .. } = *finding;
+            let FindingDoc { severity, code, fate, .. } = *finding;
             match self.counts.last_mut().filter(|last| (last.code, last.fate) == (code, fate)) {
                 Some(last) => last.count += 1,
-                None => self.counts.push(FindingCount { code, count: 1, fate, severity }),
+                None => self.counts.push(FindingCountDoc { code, count: 1, fate, severity }),
             }
         }
         if let Some(limit) = limit {
@@ -172,21 +175,23 @@ impl Checkup {
 
 /// The number of findings with the same rule and fate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FindingCount {
+#[schema(as = FindingCount)]
+pub struct FindingCountDoc {
     /// The rule; absent for foreign states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
     /// The number of findings.
     pub count: u64,
     /// Their fate.
-    pub fate: Fate,
+    pub fate: FateDoc,
     /// Their severity.
     pub severity: Severity,
 }
 
 /// A diagnosis of a run, task, lock, node, other record or foreign state: exactly one of these fields is present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Finding {
+#[schema(as = Finding)]
+pub struct FindingDoc {
     /// The rule; absent for foreign states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
@@ -199,7 +204,7 @@ pub struct Finding {
     /// The evidence for the diagnosis.
     pub evidence: String,
     /// The fate of the finding.
-    pub fate: Fate,
+    pub fate: FateDoc,
     /// The lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<String>,
@@ -228,7 +233,7 @@ pub struct Finding {
     pub task: Option<String>,
 }
 
-impl Finding {
+impl FindingDoc {
     /// Returns the kind of the subject and its name.
     pub fn subject(&self) -> (&'static str, &str) {
         let kinds = [
@@ -263,13 +268,13 @@ pub enum Severity {
 
 impl Severity {
     /// Returns the severity of a finding with this rule and fate.
-    pub fn of(code: Option<Code>, fate: Fate) -> Self {
+    pub fn of(code: Option<Code>, fate: FateDoc) -> Self {
         match fate {
             _ if code == Some(Code::K1) => Self::Critical,
-            Fate::Stopped => Self::Critical,
-            Fate::NeedsHelp | Fate::Failed => Self::Error,
-            Fate::Reported | Fate::Young => Self::Warning,
-            Fate::Healed | Fate::Moved | Fate::Waits => Self::Info,
+            FateDoc::Stopped => Self::Critical,
+            FateDoc::NeedsHelp | FateDoc::Failed => Self::Error,
+            FateDoc::Reported | FateDoc::Young => Self::Warning,
+            FateDoc::Healed | FateDoc::Moved | FateDoc::Waits => Self::Info,
         }
     }
 
@@ -287,7 +292,8 @@ impl Severity {
 /// What happened to a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+#[schema(as = Fate)]
+pub enum FateDoc {
     /// The remedy was applied.
     Healed,
     /// The finding has not held for long enough yet.
@@ -325,7 +331,8 @@ pub struct RecoveriesQuery {
 
 /// One recovery of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Healing {
+#[schema(as = Healing)]
+pub struct HealingDoc {
     /// When it was made.
     pub at: Timestamp,
     /// The same in milliseconds since 1970.
@@ -377,7 +384,8 @@ pub struct HealingStatsQuery {
 
 /// Statistics of one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct HealingStats {
+#[schema(as = HealingStats)]
+pub struct HealingStatsDoc {
     /// The number of recoveries.
     pub count: u64,
     /// Whether the rule stopped the runs instead of healing them.

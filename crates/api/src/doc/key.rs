@@ -76,7 +76,8 @@ impl FromStr for Scope {
 
 /// A key, without its credential.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Key {
+#[schema(as = Key)]
+pub struct KeyDoc {
     /// The id, which is not secret.
     pub id: String,
     /// Who or what uses the key.
@@ -101,7 +102,7 @@ pub struct Key {
     pub revoked_at: Option<Millis>,
 }
 
-impl Key {
+impl KeyDoc {
     /// Whether the key is neither revoked nor expired.
     pub fn is_valid(&self, now: Millis) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
@@ -133,10 +134,11 @@ pub struct NewKey {
 
 /// A new key with its credential.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub struct MadeKey {
+#[schema(as = MadeKey)]
+pub struct CreatedKeyDoc {
     /// The key.
     #[serde(flatten)]
-    pub key: Key,
+    pub key: KeyDoc,
     /// The credential to send with requests. The server shows it only once.
     pub credential: String,
 }

@@ -35,7 +35,8 @@ pub struct NewHold {
 /// A held lock to extend.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Extension {
+#[schema(as = Extension)]
+pub struct NewExtension {
     /// The holder.
     pub holder: String,
     /// The fence from the acquire response.
@@ -63,7 +64,8 @@ pub struct NewRelease {
 
 /// The result of a release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Released {
+#[schema(as = Released)]
+pub struct ReleasedDoc {
     /// The lock.
     pub name: LockName,
     /// Whether the holder had the lock with this fence.

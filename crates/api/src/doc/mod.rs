@@ -13,6 +13,7 @@ pub mod pass;
 pub mod retention;
 pub mod run;
 pub mod task;
+pub mod worker;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -24,17 +25,18 @@ pub const WAIT_MS_MAX: u64 = 60_000;
 
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Page<T> {
+#[schema(as = Page)]
+pub struct PageDoc<T> {
     /// The items.
     pub items: Vec<T>,
     /// Cursor of the next page: pass it as `after`. Null on the last page.
     pub next: Option<String>,
     /// Unreadable records within this page, which `items` does not contain. Absent if every record is readable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unreadable: Vec<UnreadableItem>,
+    pub unreadable: Vec<UnreadableDoc>,
 }
 
-impl<T> Page<T> {
+impl<T> PageDoc<T> {
     /// Creates a page without unreadable records.
     pub fn new(items: Vec<T>, next: Option<String>) -> Self {
         Self { items, next, unreadable: Vec::new() }
@@ -43,7 +45,8 @@ impl<T> Page<T> {
 
 /// An unreadable record: damaged, or written by a later release. The row of a run is rebuilt from its log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct UnreadableItem {
+#[schema(as = UnreadableItem)]
+pub struct UnreadableDoc {
     /// Its name; in a list of runs, the run id.
     pub id: String,
     /// Why it cannot be read.
@@ -52,7 +55,7 @@ pub struct UnreadableItem {
     pub status: String,
 }
 
-impl UnreadableItem {
+impl UnreadableDoc {
     /// The status of unreadable records.
     pub const STATUS: &'static str = "unreadable";
 
@@ -64,7 +67,8 @@ impl UnreadableItem {
 
 /// A damaged position of a log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Damage {
+#[schema(as = Damage)]
+pub struct DamageDoc {
     /// The position.
     pub seq: goldseam::Seq,
     /// What is wrong.
@@ -73,7 +77,7 @@ pub struct Damage {
     pub newer: bool,
 }
 
-impl From<&goldseam::core::Corrupt> for Damage {
+impl From<&goldseam::core::Corrupt> for DamageDoc {
     fn from(corrupt: &goldseam::core::Corrupt) -> Self {
         Self { seq: corrupt.seq, reason: corrupt.detail.clone(), newer: corrupt.is_newer }
     }
@@ -81,15 +85,16 @@ impl From<&goldseam::core::Corrupt> for Damage {
 
 /// A complete list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Items<T> {
+#[schema(as = Items)]
+pub struct ItemsDoc<T> {
     /// The items.
     pub items: Vec<T>,
     /// Damage of the log that the items come from. Absent if the log is intact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub damage: Vec<Damage>,
+    pub damage: Vec<DamageDoc>,
 }
 
-impl<T> From<Vec<T>> for Items<T> {
+impl<T> From<Vec<T>> for ItemsDoc<T> {
     fn from(items: Vec<T>) -> Self {
         Self { items, damage: Vec::new() }
     }

@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 
 /// One incarnation of an engine process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Node {
+#[schema(as = Node)]
+pub struct NodeDoc {
     /// Whether the node is up and its process is not known to be gone.
     pub alive: bool,
     /// Its last beat, by the store's clock.
@@ -32,7 +33,8 @@ pub struct Node {
 
 /// A workflow that live nodes have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Workflow {
+#[schema(as = Workflow)]
+pub struct WorkflowDoc {
     /// Its name.
     pub name: WorkflowName,
     /// Live nodes that have a version of it.

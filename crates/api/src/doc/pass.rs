@@ -5,7 +5,7 @@ use goldseam::{Millis, Path, Payload, RunId, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::run::OpenQuestion;
+use super::run::OpenQuestionDoc;
 
 /// A pass to create. Set exactly one of `answer` and `signal`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -28,7 +28,8 @@ pub struct NewPass {
 
 /// A new pass. The server shows it only once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct MadePass {
+#[schema(as = MadePass)]
+pub struct CreatedPassDoc {
     /// The run.
     pub run: RunId,
     /// The pass that a web page sends to `/v1/pass`, as `authorization: Bearer PASS`.
@@ -43,12 +44,13 @@ pub struct MadePass {
 
 /// What a pass allows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ShownPass {
+#[schema(as = ShownPass)]
+pub struct ShownPassDoc {
     /// The run.
     pub run: RunId,
     /// The question that the pass allows answering.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub question: Option<OpenQuestion>,
+    pub question: Option<OpenQuestionDoc>,
     /// The signal that the pass allows sending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<SignalName>,
@@ -59,7 +61,8 @@ pub struct ShownPass {
 /// The use of a pass.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct UsePass {
+#[schema(as = UsePass)]
+pub struct NewPassUse {
     /// The answer, or the signal's payload.
     #[serde(default = "Payload::null")]
     pub payload: Payload,
@@ -70,7 +73,8 @@ pub struct UsePass {
 
 /// The result of using a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct UsedPass {
+#[schema(as = UsedPass)]
+pub struct UsedPassDoc {
     /// The end of the run's log after the use.
     pub event: Seq,
     /// The run.
@@ -79,7 +83,8 @@ pub struct UsedPass {
 
 /// The result of rotating the signing key of passes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Rotated {
+#[schema(as = Rotated)]
+pub struct RotatedPassesDoc {
     /// When it was rotated.
     pub rotated_at: Millis,
 }

@@ -74,7 +74,8 @@ impl NewPrune {
 
 /// The plan of a prune.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PrunePlan {
+#[schema(as = PrunePlan)]
+pub struct PrunePlanDoc {
     /// Runs that ended before this time are selected.
     pub before: Millis,
     /// Always true: nothing was changed.
@@ -82,14 +83,15 @@ pub struct PrunePlan {
     /// Runs that are old enough but have an active parent, child or task.
     pub held: u64,
     /// The runs that would be archived and removed.
-    pub runs: Vec<PrunableRun>,
+    pub runs: Vec<PrunableRunDoc>,
     /// Logs that an earlier prune archived but did not remove.
     pub unfinished: u64,
 }
 
 /// A run that would be pruned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PrunableRun {
+#[schema(as = PrunableRun)]
+pub struct PrunableRunDoc {
     /// The length of its log.
     pub events: u64,
     /// When it ended.
@@ -105,7 +107,7 @@ pub struct PrunableRun {
 /// The result of a prune.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = PruneReport)]
-pub struct Pruned {
+pub struct PrunedDoc {
     /// The new files of the archive.
     pub archives: Vec<String>,
     /// Their size in bytes.
@@ -117,15 +119,15 @@ pub struct Pruned {
     /// Runs that are old enough but have an active parent, child or task.
     pub held: u64,
     /// Runs that were not pruned.
-    pub left: Vec<LeftRun>,
+    pub left: Vec<LeftRunDoc>,
     /// Whether more runs match: prune again to continue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
     /// Runs that were archived and removed.
-    pub pruned: Vec<PrunedRun>,
+    pub pruned: Vec<PrunedRunDoc>,
 }
 
-impl Pruned {
+impl PrunedDoc {
     /// Adds the result of a later part of the same prune.
     pub fn add(&mut self, later: Self) {
         self.archives.extend(later.archives);
@@ -143,7 +145,8 @@ impl Pruned {
 
 /// A pruned run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PrunedRun {
+#[schema(as = PrunedRun)]
+pub struct PrunedRunDoc {
     /// The archive that holds its log.
     pub archive: String,
     /// The length of its log.
@@ -160,7 +163,8 @@ pub struct PrunedRun {
 
 /// A run that was not pruned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct LeftRun {
+#[schema(as = LeftRun)]
+pub struct LeftRunDoc {
     /// The run.
     pub run: RunId,
     /// Why.

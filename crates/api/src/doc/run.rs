@@ -14,10 +14,10 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{Object, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
-use crate::doc::Damage;
-use crate::doc::ending::Pending;
+use crate::doc::DamageDoc;
+use crate::doc::ending::PendingDoc;
 use crate::timestamp::Timestamp;
-use crate::view::timeline::{Row, Seam};
+use crate::view::timeline::{OperationDoc, Seam};
 
 /// A run to start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -48,7 +48,8 @@ pub struct NewRun {
 
 /// The result of a start, or of an earlier start of the same run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Started {
+#[schema(as = Started)]
+pub struct StartedDoc {
     /// The run.
     pub run: RunId,
     /// The status.
@@ -83,7 +84,7 @@ pub struct RunsQuery {
     /// The order; defaults to `newest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
-    pub order: Option<Order>,
+    pub order: Option<ListOrder>,
     /// Cursor: the previous page's `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
@@ -95,7 +96,8 @@ pub struct RunsQuery {
 /// Order of a list of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+#[schema(as = Order)]
+pub enum ListOrder {
     /// Latest queued first.
     Newest,
     /// Earliest queued first.
@@ -106,16 +108,17 @@ pub enum Order {
 
 /// Everything about one run: its summary, and details from its log.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Detail {
+pub struct RunDoc {
     /// The summary.
     pub summary: Summary,
     /// Details from the log.
-    pub more: More,
+    pub more: RunDocParts,
 }
 
 /// Details from a run's log, besides its summary.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct More {
+#[schema(as = More)]
+pub struct RunDocParts {
     /// The input of the workflow.
     pub input: Payload,
     /// The output, once the run is completed.
@@ -124,24 +127,24 @@ pub struct More {
     /// Why it failed or compensates.
     pub failure: Option<Failure>,
     /// Its operations, ordered by start.
-    pub steps: Vec<Row>,
+    pub steps: Vec<OperationDoc>,
     /// Completed leaf steps.
     pub steps_done: u32,
     /// The steps that the workflow declares.
-    pub plan: Vec<Planned>,
+    pub plan: Vec<PlannedDoc>,
     /// Its branches.
-    pub branches: Vec<BranchItem>,
+    pub branches: Vec<BranchDoc>,
     /// Its seams.
     pub seams: Vec<Seam>,
     /// Its open questions.
-    pub questions: Vec<OpenQuestion>,
+    pub questions: Vec<OpenQuestionDoc>,
     /// Damage of its log; the other fields cover the readable part. Absent if the log is intact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub damage: Vec<Damage>,
+    pub damage: Vec<DamageDoc>,
     /// Requests that no worker has carried out yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    pub pending: Vec<Pending>,
+    pub pending: Vec<PendingDoc>,
     /// What a termination left standing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_standing: Option<Terminated>,
@@ -150,48 +153,48 @@ pub struct More {
 /// In a summary, `steps` is a number. In the detail document, `steps` is the list and `steps_done` the number.
 const STEPS: &str = "steps";
 
-impl Serialize for Detail {
+impl Serialize for RunDoc {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Whole<'a> {
+        struct RunDocText<'a> {
             #[serde(flatten)]
             summary: Map<String, Value>,
             #[serde(flatten)]
-            more: &'a More,
+            more: &'a RunDocParts,
         }
         let Ok(Value::Object(mut summary)) = serde_json::to_value(&self.summary) else {
             return Err(serde::ser::Error::custom("a summary is an object"));
         };
         summary.remove(STEPS);
-        Whole { summary, more: &self.more }.serialize(serializer)
+        RunDocText { summary, more: &self.more }.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Detail {
+impl<'de> Deserialize<'de> for RunDoc {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Payloads are separate fields because flattened fields cannot hold raw text.
         #[derive(Deserialize)]
-        struct Whole {
+        struct RunDocFields {
             input: Payload,
             #[serde(default, deserialize_with = "none_if_null")]
             output: Option<Payload>,
             failure: Option<Failure>,
-            steps: Vec<Row>,
+            steps: Vec<OperationDoc>,
             steps_done: u32,
-            plan: Vec<Planned>,
-            branches: Vec<BranchItem>,
+            plan: Vec<PlannedDoc>,
+            branches: Vec<BranchDoc>,
             seams: Vec<Seam>,
-            questions: Vec<OpenQuestion>,
+            questions: Vec<OpenQuestionDoc>,
             #[serde(default)]
-            damage: Vec<Damage>,
+            damage: Vec<DamageDoc>,
             #[serde(default)]
-            pending: Vec<Pending>,
+            pending: Vec<PendingDoc>,
             #[serde(default)]
             left_standing: Option<Terminated>,
             #[serde(flatten)]
             summary: Map<String, Value>,
         }
-        let Whole {
+        let RunDocFields {
             input,
             output,
             failure,
@@ -205,12 +208,12 @@ impl<'de> Deserialize<'de> for Detail {
             pending,
             left_standing,
             mut summary,
-        } = Whole::deserialize(deserializer)?;
+        } = RunDocFields::deserialize(deserializer)?;
         summary.insert(STEPS.to_owned(), steps_done.into());
         let summary: Summary = serde_json::from_value(Value::Object(summary)).map_err(D::Error::custom)?;
         // A completed run without output returned null.
         let output = output.or_else(|| (summary.status == Status::Completed).then(Payload::null));
-        let more = More {
+        let more = RunDocParts {
             input,
             output,
             failure,
@@ -233,10 +236,10 @@ pub(crate) fn none_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     Ok((payload != Payload::null()).then_some(payload))
 }
 
-impl PartialSchema for Detail {
+impl PartialSchema for RunDoc {
     fn schema() -> RefOr<Schema> {
         let mut whole = object(Summary::schema());
-        let more = object(More::schema());
+        let more = object(RunDocParts::schema());
         whole.properties.extend(more.properties);
         whole.required.extend(more.required);
         whole.required.sort();
@@ -253,16 +256,17 @@ fn object(schema: RefOr<Schema>) -> Object {
     }
 }
 
-impl ToSchema for Detail {
+impl ToSchema for RunDoc {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         Summary::schemas(schemas);
-        More::schemas(schemas);
+        RunDocParts::schemas(schemas);
     }
 }
 
 /// A step that the workflow declares.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Planned {
+#[schema(as = Planned)]
+pub struct PlannedDoc {
     /// The step.
     pub step: StepName,
     /// Whether it is complete.
@@ -271,7 +275,8 @@ pub struct Planned {
 
 /// An open question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct OpenQuestion {
+#[schema(as = OpenQuestion)]
+pub struct OpenQuestionDoc {
     /// The question.
     #[serde(flatten)]
     pub input: OpenInput,
@@ -281,14 +286,15 @@ pub struct OpenQuestion {
 
 /// An open question with its run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Question {
+#[schema(as = Question)]
+pub struct QuestionDoc {
     /// The run.
     pub run: RunId,
     /// Its workflow.
     pub workflow: WorkflowName,
     /// The question.
     #[serde(flatten)]
-    pub open: OpenQuestion,
+    pub open: OpenQuestionDoc,
 }
 
 /// Selects questions.
@@ -310,7 +316,8 @@ pub struct QuestionsQuery {
 
 /// A branch of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct BranchItem {
+#[schema(as = BranchItem)]
+pub struct BranchDoc {
     /// The name, as in `b1`.
     pub branch: String,
     /// The parent branch.
@@ -340,9 +347,10 @@ pub struct DiffQuery {
 
 /// A comparison of two branches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Diff {
+#[schema(as = Diff)]
+pub struct DiffDoc {
     /// The operations that differ.
-    pub items: Vec<DiffItem>,
+    pub items: Vec<DiffItemDoc>,
     /// The left branch.
     pub left: String,
     /// The last event that both branches share.
@@ -353,14 +361,15 @@ pub struct Diff {
     pub run: RunId,
     /// Damage of the log. Absent if the log is intact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub damage: Vec<Damage>,
+    pub damage: Vec<DamageDoc>,
 }
 
 /// An operation that differs between two branches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct DiffItem {
+#[schema(as = DiffItem)]
+pub struct DiffItemDoc {
     /// On which branch it exists.
-    pub change: Change,
+    pub change: DiffKind,
     /// How it ended on the left branch.
     pub left: Option<String>,
     /// The path of the operation, or `run` for the run itself.
@@ -372,7 +381,8 @@ pub struct DiffItem {
 /// On which branch an operation exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+#[schema(as = Change)]
+pub enum DiffKind {
     /// On the left branch only.
     Left,
     /// On the right branch only.
@@ -393,7 +403,8 @@ pub struct WaitQuery {
 
 /// How a run ended, or its current status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Ending {
+#[schema(as = Ending)]
+pub struct EndingDoc {
     /// The end of its log.
     pub event: Seq,
     /// Why it failed or was cancelled.
@@ -432,20 +443,25 @@ pub struct ChangesQuery {
 
 /// A mark of the latest change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Mark {
+#[schema(as = Mark)]
+pub struct MarkDoc {
     /// Differs from the previous mark if something may have changed.
     pub mark: u64,
 }
 
 /// Why a run is in its state, and what would move it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Explanation {
+#[schema(as = Explanation)]
+pub struct ExplanationDoc {
     /// What is wrong.
-    pub findings: Vec<Wrong>,
+    pub findings: Vec<DiagnosisDoc>,
     /// What it waits for, and what that waits for.
-    pub links: Vec<Link>,
+    pub links: Vec<LinkDoc>,
     /// When it moves next, if time alone moves it.
     pub moves_at: Option<Timestamp>,
+    /// The quarantine in which the run waits. Absent if it waits in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<QuarantineDoc>,
     /// The run.
     pub run: RunId,
     /// Its status.
@@ -457,9 +473,22 @@ pub struct Explanation {
     pub you_can: Vec<String>,
 }
 
+/// A quarantine in which a run waits, because its process died while the run was executing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Quarantine)]
+pub struct QuarantineDoc {
+    /// The node, and the number of suspects before this one.
+    pub place: String,
+    /// When it began.
+    pub since: Timestamp,
+    /// When it ends at the latest, if the suspects before this one survive.
+    pub until: Timestamp,
+}
+
 /// One thing that a run waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Link {
+#[schema(as = Link)]
+pub struct LinkDoc {
     /// 0 for the run itself, 1 for a child, 2 for a child's child.
     pub depth: u32,
     /// When the wait began.
@@ -472,7 +501,8 @@ pub struct Link {
 
 /// A diagnosis of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Wrong {
+#[schema(as = Wrong)]
+pub struct DiagnosisDoc {
     /// Whether an engine applies the remedy automatically.
     pub automatic: bool,
     /// The rule.

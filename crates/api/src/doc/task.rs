@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 /// Counts of all queues.
-pub type QueueStats = Stats;
+pub type QueueStatsDoc = Stats;
 
 /// A task to submit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewTask {
+#[schema(as = NewTask)]
+pub struct NewUserTask {
     /// The kind of work.
     pub kind: String,
     /// The queue; defaults to `default`.
@@ -107,7 +108,8 @@ impl NewClaim {
 
 /// A claimed task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Claimed {
+#[schema(as = Claimed)]
+pub struct ClaimedTaskDoc {
     /// The task.
     pub task: Task,
     /// Replaces the fence; a server issues it, and it is valid only for the claimant.
@@ -210,7 +212,8 @@ pub struct NewReclaim {
 
 /// The result of a reclaim or of its dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Reclaimed {
+#[schema(as = Reclaimed)]
+pub struct ReclaimedDoc {
     /// Whether tasks were only counted.
     pub dry_run: bool,
     /// Tasks reclaimed from claimants that are gone or silent.

@@ -10,20 +10,21 @@ use goldseam::core::{Command, Event, QueueName, SignalName, State, WorkflowName}
 use goldseam::{EngineError, Path, RunId, Status, Summary};
 
 use super::healing::{earlier_recovery, recovery_document};
-use super::idempotency::{Applied, KeyedNote};
-use super::{Local, limit};
-use crate::api::{Answer, CommandsApi};
+use super::idempotency::{AppliedCommand, KeyedNote};
+use super::{LocalApi, limit};
+use crate::api::{ApiResult, CommandsApi};
 use crate::caller::Caller;
 use crate::doc::change::{
-    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewMigration, NewSignal, Reason, Resumed, Signalled,
+    AnsweredDoc, BranchedDoc, DoneDoc, JumpedDoc, NewAnswer, NewJump, NewMigration, NewNote, NewSignal,
+    ResumedDoc, SignalledDoc,
 };
-use crate::doc::ending::{Cancelled, NewRetry, NewWithdrawal, Terminated, Withdrawn};
-use crate::doc::run::{NewRun, Started};
+use crate::doc::ending::{CancelledDoc, NewRetry, NewWithdrawal, TerminatedDoc, WithdrawnDoc};
+use crate::doc::run::{NewRun, StartedDoc};
 use crate::problem::Problem;
 
 #[async_trait]
-impl CommandsApi for Local {
-    async fn start(&self, caller: &Caller, new: NewRun) -> Answer<Started> {
+impl CommandsApi for LocalApi {
+    async fn start(&self, caller: &Caller, new: NewRun) -> ApiResult<StartedDoc> {
         let workflow = WorkflowName::new(&new.workflow)?;
         let input = self.payload(&new.input)?;
         // Without an id, the run's id is derived from the idempotency key.
@@ -53,10 +54,10 @@ impl CommandsApi for Local {
             Some(_) => Status::Queued,
             None => self.client.get(&run).await?.status,
         };
-        Ok(Started { run, status, workflow })
+        Ok(StartedDoc { run, status, workflow })
     }
 
-    async fn signal(&self, caller: &Caller, run: &RunId, new: NewSignal) -> Answer<Signalled> {
+    async fn signal(&self, caller: &Caller, run: &RunId, new: NewSignal) -> ApiResult<SignalledDoc> {
         let name = SignalName::new(&new.name)?;
         let payload = self.payload(&new.payload)?;
         self.check_id(new.id.as_deref())?;
@@ -71,7 +72,7 @@ impl CommandsApi for Local {
         let unawaited = applied.state_before(run).map_or(applied.unawaited, |state| !expects(&state));
         let warning = unawaited
             .then(|| format!("no open wait of {run} expects signal {name}; the signal stays unread for now"));
-        Ok(Signalled { event: applied.end, run: run.clone(), signal: name, warning })
+        Ok(SignalledDoc { event: applied.end, run: run.clone(), signal: name, warning })
     }
 
     async fn answer(
@@ -80,7 +81,7 @@ impl CommandsApi for Local {
         run: &RunId,
         question: &Path,
         new: NewAnswer,
-    ) -> Answer<Answered> {
+    ) -> ApiResult<AnsweredDoc> {
         let answer = self.payload(&new.answer)?;
         self.check_id(new.id.as_deref())?;
         limit::open(Named::Command, new.id.as_deref().unwrap_or_default())?;
@@ -91,20 +92,20 @@ impl CommandsApi for Local {
         let by = self.who(caller, new.by)?;
         let command = Command::Answer { question: question.clone(), since: new.since, id, answer, by };
         let event = self.carry_out_once(run, keyed, command).await?.end;
-        Ok(Answered { event, question: question.clone(), run: run.clone() })
+        Ok(AnsweredDoc { event, question: question.clone(), run: run.clone() })
     }
 
-    async fn pause(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
+    async fn pause(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<DoneDoc> {
         let KeyedNote { note, keyed } = self.note(caller, "pause", run, reason)?;
         let event = self.carry_out_once(run, keyed, Command::Pause(note)).await?.end;
-        Ok(Done { event, run: run.clone() })
+        Ok(DoneDoc { event, run: run.clone() })
     }
 
-    async fn resume(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Resumed> {
+    async fn resume(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<ResumedDoc> {
         let KeyedNote { note, keyed } = self.note(caller, "resume", run, reason)?;
         if let Some(applied) = self.find_repeat(run, keyed, &Command::Resume(note.clone())).await? {
             let recovery = earlier_recovery(run, &applied);
-            return Ok(Resumed { event: applied.end, recovery, run: run.clone(), warning: None });
+            return Ok(ResumedDoc { event: applied.end, recovery, run: run.clone(), warning: None });
         }
         let warning = self.client.get(run).await.ok().and_then(|summary| may_park_again(&summary));
         let resumed = self.client.resume(run, by(note.clone())).await?;
@@ -113,18 +114,18 @@ impl CommandsApi for Local {
             // The run was only recovered, and the events of a recovery do not name the command.
             event = self.client.annotate(run, by(note)).await?;
         }
-        Ok(Resumed { event, recovery: recovery_document(&resumed.recovery), run: run.clone(), warning })
+        Ok(ResumedDoc { event, recovery: recovery_document(&resumed.recovery), run: run.clone(), warning })
     }
 
-    async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Cancelled> {
+    async fn cancel(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<CancelledDoc> {
         let KeyedNote { note, keyed } = self.note(caller, "cancel", run, reason)?;
         let command = self.client.cancel_command(run, note).await?;
         let event = self.carry_out_once(run, keyed, command).await?.end;
         let waits_for = self.client.cancel_waits_for(run).await?;
-        Ok(Cancelled { ended: waits_for.is_none(), event, run: run.clone(), waits_for })
+        Ok(CancelledDoc { ended: waits_for.is_none(), event, run: run.clone(), waits_for })
     }
 
-    async fn terminate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Terminated> {
+    async fn terminate(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<TerminatedDoc> {
         if reason.reason.trim().is_empty() {
             return Err(Problem::bad_request("a termination needs a reason")
                 .hint("say in `reason` (--reason) why the run ends without compensation"));
@@ -134,7 +135,7 @@ impl CommandsApi for Local {
             let done = self.client.termination(run).await?.filter(|done| done.left.note.id == note.id);
             match done {
                 Some(done) if done.left.note.reason == note.reason => {
-                    return Ok(Terminated { event: done.end, left: done.left, run: run.clone() });
+                    return Ok(TerminatedDoc { event: done.end, left: done.left, run: run.clone() });
                 }
                 Some(_) => return Err(Problem::key_reused(run)),
                 None => {}
@@ -146,12 +147,12 @@ impl CommandsApi for Local {
             }
         }
         let done = self.client.terminate(run, by(note)).await?;
-        Ok(Terminated { event: done.end, left: done.left, run: run.clone() })
+        Ok(TerminatedDoc { event: done.end, left: done.left, run: run.clone() })
     }
 
-    async fn withdraw(&self, caller: &Caller, run: &RunId, new: NewWithdrawal) -> Answer<Withdrawn> {
+    async fn withdraw(&self, caller: &Caller, run: &RunId, new: NewWithdrawal) -> ApiResult<WithdrawnDoc> {
         let NewWithdrawal { what, by, reason } = new;
-        let KeyedNote { note, keyed } = self.note(caller, "withdraw", run, Reason { by, reason })?;
+        let KeyedNote { note, keyed } = self.note(caller, "withdraw", run, NewNote { by, reason })?;
         let asked = what.unwrap_or(Request::Cancel);
         let probe = Command::Withdraw(Withdraw { note: note.clone(), what: asked, lost: None });
         if let Some(applied) = self.find_repeat(run, keyed, &probe).await? {
@@ -161,7 +162,7 @@ impl CommandsApi for Local {
             });
             return match withdrawn {
                 Some(withdrawn) if what.is_none_or(|what| what == withdrawn) => {
-                    Ok(Withdrawn { event: applied.end, run: run.clone(), what: withdrawn })
+                    Ok(WithdrawnDoc { event: applied.end, run: run.clone(), what: withdrawn })
                 }
                 _ => Err(Problem::key_reused(run)),
             };
@@ -169,14 +170,14 @@ impl CommandsApi for Local {
         let command = self.client.withdraw_command(run, what, note).await?;
         let what = command.what;
         let event = self.carry_out_once(run, keyed, Command::Withdraw(command)).await?.end;
-        Ok(Withdrawn { event, run: run.clone(), what })
+        Ok(WithdrawnDoc { event, run: run.clone(), what })
     }
 
-    async fn jump(&self, caller: &Caller, run: &RunId, new: NewJump) -> Answer<Jumped> {
+    async fn jump(&self, caller: &Caller, run: &RunId, new: NewJump) -> ApiResult<JumpedDoc> {
         let NewJump { to, input, drop_mail, compensate, dry_run, drop_cancel, by, reason } = new;
         let step = Path::new(&to)?;
         let input = input.as_ref().map(|input| self.payload(input)).transpose()?;
-        let KeyedNote { note, keyed } = self.note(caller, "jump", run, Reason { by, reason })?;
+        let KeyedNote { note, keyed } = self.note(caller, "jump", run, NewNote { by, reason })?;
         let jump = Command::Jump(JumpRequested { note, to: step.clone(), input, drop_mail, compensate });
         let command = dropping(drop_cancel, jump);
         if let Some(applied) = self.find_repeat(run, keyed && !dry_run, &command).await? {
@@ -188,7 +189,7 @@ impl CommandsApi for Local {
             true => Vec::new(),
             false => self.client.standing(run, &step).await?,
         };
-        let jumped = Jumped {
+        let jumped = JumpedDoc {
             branch: None,
             cancel_pending: summary.is_cancel_pending(),
             compensating: false,
@@ -212,58 +213,58 @@ impl CommandsApi for Local {
             true => Some(self.compensation_waits_for(run, needs_code).await?),
             false => None,
         };
-        Ok(Jumped { branch: Some(branch), compensating, event: Some(applied.end), waits_for, ..jumped })
+        Ok(JumpedDoc { branch: Some(branch), compensating, event: Some(applied.end), waits_for, ..jumped })
     }
 
-    async fn retry(&self, caller: &Caller, run: &RunId, new: NewRetry) -> Answer<Done> {
+    async fn retry(&self, caller: &Caller, run: &RunId, new: NewRetry) -> ApiResult<DoneDoc> {
         let NewRetry { drop_cancel, by, reason } = new;
-        let KeyedNote { note, keyed } = self.note(caller, "retry", run, Reason { by, reason })?;
+        let KeyedNote { note, keyed } = self.note(caller, "retry", run, NewNote { by, reason })?;
         let command = dropping(drop_cancel, Command::Retry(note));
         let event = self.carry_out_once(run, keyed, command).await?.end;
-        Ok(Done { event, run: run.clone() })
+        Ok(DoneDoc { event, run: run.clone() })
     }
 
-    async fn requeue(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
+    async fn requeue(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<DoneDoc> {
         let KeyedNote { note, keyed } = self.note(caller, "requeue", run, reason)?;
         if let Some(applied) = self.find_repeat(run, keyed, &Command::Requeue(note.clone())).await? {
-            return Ok(Done { event: applied.end, run: run.clone() });
+            return Ok(DoneDoc { event: applied.end, run: run.clone() });
         }
         let event = self.client.requeue(run, by(note)).await?;
-        Ok(Done { event, run: run.clone() })
+        Ok(DoneDoc { event, run: run.clone() })
     }
 
-    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done> {
+    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> ApiResult<DoneDoc> {
         let NewMigration { to_version: to, by: who, reason } = new;
-        let KeyedNote { note, keyed } = self.note(caller, "migrate", run, Reason { by: who, reason })?;
+        let KeyedNote { note, keyed } = self.note(caller, "migrate", run, NewNote { by: who, reason })?;
         let command = Command::Migrate(Migrate { note: note.clone(), to, lost: None });
         if let Some(applied) = self.find_repeat(run, keyed, &command).await? {
-            return Ok(Done { event: applied.end, run: run.clone() });
+            return Ok(DoneDoc { event: applied.end, run: run.clone() });
         }
         let event = self.client.migrate(run, to, by(note)).await?;
-        Ok(Done { event, run: run.clone() })
+        Ok(DoneDoc { event, run: run.clone() })
     }
 
-    async fn reset(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched> {
+    async fn reset(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<BranchedDoc> {
         let KeyedNote { note, keyed } = self.note(caller, "reset", run, reason)?;
         let applied = self.carry_out_once(run, keyed, Command::Reset(note)).await?;
         self.branched(run, &applied).await
     }
 
-    async fn annotate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
+    async fn note_run(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<DoneDoc> {
         let KeyedNote { note, keyed } = self.note(caller, "note", run, reason)?;
         let event = self.carry_out_once(run, keyed, Command::Annotate(note)).await?.end;
-        Ok(Done { event, run: run.clone() })
+        Ok(DoneDoc { event, run: run.clone() })
     }
 }
 
-impl Local {
+impl LocalApi {
     /// The response to a command that opened a branch.
-    pub(super) async fn branched(&self, run: &RunId, applied: &Applied) -> Answer<Branched> {
+    pub(super) async fn branched(&self, run: &RunId, applied: &AppliedCommand) -> ApiResult<BranchedDoc> {
         let branch = self.branch_of(run, applied).await?;
-        Ok(Branched { branch, event: applied.end, run: run.clone() })
+        Ok(BranchedDoc { branch, event: applied.end, run: run.clone() })
     }
 
-    async fn branch_of(&self, run: &RunId, applied: &Applied) -> Answer<String> {
+    async fn branch_of(&self, run: &RunId, applied: &AppliedCommand) -> ApiResult<String> {
         Ok(match applied.branch() {
             Some(branch) => branch.to_string(),
             None => self.client.get(run).await?.branch.to_string(),
@@ -271,7 +272,7 @@ impl Local {
     }
 
     /// What a jump waits for while it compensates.
-    async fn compensation_waits_for(&self, run: &RunId, needs_code: Option<String>) -> Answer<String> {
+    async fn compensation_waits_for(&self, run: &RunId, needs_code: Option<String>) -> ApiResult<String> {
         let waits_for = self.client.jump_waits_for(run).await?.unwrap_or_default();
         Ok(match needs_code {
             Some(condition) => format!("{waits_for}; {condition}"),
@@ -284,9 +285,9 @@ impl Local {
         &self,
         run: &RunId,
         step: Path,
-        applied: Applied,
+        applied: AppliedCommand,
         compensate: bool,
-    ) -> Answer<Jumped> {
+    ) -> ApiResult<JumpedDoc> {
         let state = applied.state_before(run);
         let over = state.as_ref().is_some_and(|state| state.summary.status.is_terminal());
         let standing = state.filter(|_| !compensate).and_then(|state| {
@@ -298,7 +299,7 @@ impl Local {
             true => Some(self.compensation_waits_for(run, None).await?),
             false => None,
         };
-        Ok(Jumped {
+        Ok(JumpedDoc {
             branch: Some(self.branch_of(run, &applied).await?),
             cancel_pending: false,
             compensating,
@@ -313,7 +314,7 @@ impl Local {
 }
 
 /// Whether a jump compensates first: then it has not opened its branch yet.
-fn is_compensating(applied: &Applied) -> bool {
+fn is_compensating(applied: &AppliedCommand) -> bool {
     !applied.records.iter().any(|recorded| matches!(recorded.event, Event::BranchOpened(_)))
 }
 

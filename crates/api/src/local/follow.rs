@@ -11,28 +11,29 @@ use goldseam::engine::heal::Found;
 use goldseam::{Client, RunId, Seq};
 use tokio::sync::{Semaphore, watch};
 
-use super::Local;
-use crate::api::{Answer, Following};
-use crate::doc::event::{EventDoc, MOVING, MovingNews, News, STALLED, StalledNews};
+use super::LocalApi;
+use crate::api::{ApiResult, Following};
+use crate::doc::event::{EventDoc, MOVING, MovingNewsDoc, NewsDoc, STALLED, StalledNewsDoc};
 use crate::problem::Problem;
 use crate::timestamp::Timestamp;
 
-impl Local {
+impl LocalApi {
     /// Follows a run as one of many followers: a shared watch wakes the follower ([`Follower::woken_by`]), and a permit
     /// limits concurrent reads ([`Follower::in_turn`]).
-    pub async fn follow_among(
+    pub async fn follow_shared(
         &self,
         run: &RunId,
         after: Seq,
-        (wake, turns): (watch::Receiver<Arc<[Recorded]>>, Arc<Semaphore>),
-    ) -> Answer<Following> {
-        let follower = self.client.follower(run.clone(), after).woken_by(wake).in_turn(turns);
+        wake: watch::Receiver<Arc<[Recorded]>>,
+        reads: Arc<Semaphore>,
+    ) -> ApiResult<Following> {
+        let follower = self.client.follower(run.clone(), after).woken_by(wake).in_turn(reads);
         self.stream(follower, run, after).await
     }
 
-    pub(super) async fn stream(&self, follower: Follower, run: &RunId, after: Seq) -> Answer<Following> {
+    pub(super) async fn stream(&self, follower: Follower, run: &RunId, after: Seq) -> ApiResult<Following> {
         self.client.get(run).await?;
-        let tail = Tail {
+        let tail = LocalTail {
             client: self.client.clone(),
             run: run.clone(),
             follower,
@@ -40,7 +41,7 @@ impl Local {
             news: VecDeque::new(),
             may_be_over: true,
         };
-        let next = |tail: Option<Tail>| async move {
+        let next = |tail: Option<LocalTail>| async move {
             let mut tail = tail?;
             match tail.next().await {
                 Ok(news) => news.map(|news| (Ok(news), Some(tail))),
@@ -52,31 +53,31 @@ impl Local {
 }
 
 /// The next item of a stream.
-enum Pending {
-    News(News),
+enum QueuedItem {
+    News(NewsDoc),
     /// Converted when it is sent, because a follower that does not read must not hold many documents.
     Event(Box<Recorded>),
 }
 
 /// A follower of one run.
-struct Tail {
+struct LocalTail {
     client: Client,
     run: RunId,
     follower: Follower,
     after: Seq,
-    news: VecDeque<Pending>,
+    news: VecDeque<QueuedItem>,
     /// True at first, and after an event that may have ended the run.
     may_be_over: bool,
 }
 
-impl Tail {
+impl LocalTail {
     /// Returns the next item, or `None` once the run is over and the follower has the whole log.
-    async fn next(&mut self) -> Result<Option<News>, Problem> {
+    async fn next(&mut self) -> Result<Option<NewsDoc>, Problem> {
         loop {
             if let Some(news) = self.news.pop_front() {
                 return Ok(Some(match news {
-                    Pending::News(news) => news,
-                    Pending::Event(event) => News::Event(Box::new(EventDoc::from(&*event))),
+                    QueuedItem::News(news) => news,
+                    QueuedItem::Event(event) => NewsDoc::Event(Box::new(EventDoc::from(&*event))),
                 }));
             }
             if self.may_be_over && self.is_over().await? {
@@ -84,19 +85,19 @@ impl Tail {
             }
             let was_stalled = self.follower.is_stalled();
             match self.follower.next().await? {
-                Followed::Stalled(found) => self.news.push_back(Pending::News(self.stalled(found))),
+                Followed::Stalled(found) => self.news.push_back(QueuedItem::News(self.stalled(found))),
                 Followed::Events(events) => {
                     self.after = events.last().map_or(self.after, |last| last.seq);
                     self.may_be_over = events.iter().any(|recorded| recorded.event.may_be_last());
                     if was_stalled {
-                        let moving = News::Moving(MovingNews {
+                        let moving = NewsDoc::Moving(MovingNewsDoc {
                             at: self.now(),
                             run: self.run.clone(),
                             kind: MOVING.to_owned(),
                         });
-                        self.news.push_back(Pending::News(moving));
+                        self.news.push_back(QueuedItem::News(moving));
                     }
-                    self.news.extend(events.into_iter().map(|event| Pending::Event(Box::new(event))));
+                    self.news.extend(events.into_iter().map(|event| QueuedItem::Event(Box::new(event))));
                 }
             }
         }
@@ -112,8 +113,8 @@ impl Tail {
         Timestamp(self.client.ledger().clock.now())
     }
 
-    fn stalled(&self, Found { run, at, diagnosis }: Found) -> News {
-        News::Stalled(StalledNews {
+    fn stalled(&self, Found { run, at, diagnosis }: Found) -> NewsDoc {
+        NewsDoc::Stalled(StalledNewsDoc {
             after: at,
             at: self.now(),
             evidence: diagnosis.evidence,

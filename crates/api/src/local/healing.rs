@@ -16,16 +16,16 @@ use goldseam::{Millis, RunId, Seq, Status};
 use tokio::sync::Mutex;
 
 use super::commands::by;
-use super::idempotency::{Applied, KeyedNote};
-use super::{Local, limit};
-use crate::api::{Answer, HealingApi, OnProgress};
+use super::idempotency::{AppliedCommand, KeyedNote};
+use super::{LocalApi, limit};
+use crate::api::{ApiResult, HealingApi, OnProgress};
 use crate::caller::Caller;
-use crate::doc::change::{Branched, NewRecovery, Reason, Recovery};
+use crate::doc::change::{BranchedDoc, NewNote, NewRecovery, RecoveryDoc};
 use crate::doc::heal::{
-    Checkup, Fate, Finding, ForeignSweep, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep,
-    RecoveriesQuery, STATS_MAX, Severity, Sweep,
+    CheckupDoc, FateDoc, FindingDoc, ForeignSweepDoc, HealingDoc, HealingStatsDoc, HealingStatsQuery,
+    NewCheckup, NewSweep, RecoveriesQuery, STATS_MAX, Severity, SweepDoc,
 };
-use crate::doc::{Items, Page};
+use crate::doc::{ItemsDoc, PageDoc};
 use crate::problem::Problem;
 use crate::timestamp::Timestamp;
 use crate::view::percentiles::Percentiles;
@@ -41,11 +41,11 @@ const SWEEPERS_MAX: usize = 8;
 pub(super) struct Sweepers(Mutex<Vec<(NewSweep, Sweeper)>>);
 
 #[async_trait]
-impl HealingApi for Local {
-    async fn recover(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> Answer<Recovery> {
+impl HealingApi for LocalApi {
+    async fn recover(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> ApiResult<RecoveryDoc> {
         let NewRecovery { rule, dry_run, compensate, by: who, reason } = new;
         let has_reason = !reason.is_empty();
-        let KeyedNote { note, keyed } = self.note(caller, "recover", run, Reason { by: who, reason })?;
+        let KeyedNote { note, keyed } = self.note(caller, "recover", run, NewNote { by: who, reason })?;
         let earlier = self.find_repeat(run, keyed && !dry_run, &Command::Annotate(note.clone())).await?;
         let recovery = match earlier {
             Some(applied) => {
@@ -63,16 +63,16 @@ impl HealingApi for Local {
                 recovery_document(&recovery)
             }
         };
-        Ok(Recovery { run: Some(run.clone()), ..recovery })
+        Ok(RecoveryDoc { run: Some(run.clone()), ..recovery })
     }
 
-    async fn undo_recovery(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched> {
+    async fn undo_recovery(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<BranchedDoc> {
         let KeyedNote { note, keyed } = self.note(caller, "undo-recovery", run, reason)?;
         let applied = self.carry_out_once(run, keyed, Command::UndoSeam(note)).await?;
         self.branched(run, &applied).await
     }
 
-    async fn sweep(&self, _: &Caller, new: NewSweep) -> Answer<Sweep> {
+    async fn sweep(&self, _: &Caller, new: NewSweep) -> ApiResult<SweepDoc> {
         let mut sweepers = self.sweepers.0.lock().await;
         let at = match sweepers.iter().position(|(known, _)| *known == new) {
             Some(at) => at,
@@ -96,14 +96,14 @@ impl HealingApi for Local {
         Ok(sweep_document(self.client.ledger().clock.now(), report))
     }
 
-    async fn doctor(&self, _: &Caller, new: NewCheckup, progress: OnProgress<'_>) -> Answer<Checkup> {
+    async fn doctor(&self, _: &Caller, new: NewCheckup, progress: OnProgress<'_>) -> ApiResult<CheckupDoc> {
         let options = DoctorOptions { fix: new.fix, rule: new.rule, deep: new.deep };
         let mut checkup = self.client.doctor_telling(options, progress).await?;
         checkup.findings.retain(|found| {
             found.code == Code::U1
                 || !matches!(&found.subject, Subject::Lock(name) if limit::is_reserved(name))
         });
-        let document = Checkup {
+        let document = CheckupDoc {
             counts: Vec::new(),
             healthy: checkup.is_healthy(),
             findings: checkup.findings.into_iter().map(finding_document).collect(),
@@ -115,7 +115,7 @@ impl HealingApi for Local {
         Ok(document.counted(new.limit))
     }
 
-    async fn recoveries(&self, query: RecoveriesQuery) -> Answer<Page<Healing>> {
+    async fn recoveries(&self, query: RecoveriesQuery) -> ApiResult<PageDoc<HealingDoc>> {
         let most = usize::try_from(limit::page(query.limit, RECOVERIES_DEFAULT)?).unwrap_or(usize::MAX);
         let place = query.after.as_deref().map(place).transpose()?;
         let since = query.since_ms.map(Millis);
@@ -124,23 +124,23 @@ impl HealingApi for Local {
         healings.truncate(most);
         let cursor = |last: &EngineHealing| format!("{}:{}:{}", last.at.0, last.seq, last.run);
         let next = healings.last().map(cursor).filter(|_| more);
-        Ok(Page::new(healings.into_iter().map(healing_document).collect(), next))
+        Ok(PageDoc::new(healings.into_iter().map(healing_document).collect(), next))
     }
 
-    async fn recovery_stats(&self, query: HealingStatsQuery) -> Answer<Items<HealingStats>> {
+    async fn recovery_stats(&self, query: HealingStatsQuery) -> ApiResult<ItemsDoc<HealingStatsDoc>> {
         let most = query.latest.unwrap_or(STATS_MAX);
         if most == 0 || most > STATS_MAX {
             let detail = format!("`latest` must be between 1 and {STATS_MAX}, not {most}");
             return Err(Problem::bad_request(detail).limit(u64::from(STATS_MAX)));
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let mut rules: BTreeMap<(bool, String), Vec<Healing>> = BTreeMap::new();
+        let mut rules: BTreeMap<(bool, String), Vec<HealingDoc>> = BTreeMap::new();
         for healing in self.client.recoveries(query.since_ms.map(Millis), most).await? {
             let healing = healing_document(healing);
             rules.entry((healing.ended.is_some(), healing.rule.clone())).or_default().push(healing);
         }
-        let stalled = |one: &Healing| i64::try_from(one.stalled_ms).unwrap_or(i64::MAX);
-        let item = |((ended, rule), of): ((bool, String), Vec<Healing>)| HealingStats {
+        let stalled = |one: &HealingDoc| i64::try_from(one.stalled_ms).unwrap_or(i64::MAX);
+        let item = |((ended, rule), of): ((bool, String), Vec<HealingDoc>)| HealingStatsDoc {
             count: of.len() as u64,
             ended,
             heal_ms: Percentiles::of(of.iter().filter_map(|one| one.heal_ms).collect()),
@@ -151,9 +151,9 @@ impl HealingApi for Local {
     }
 }
 
-impl Local {
+impl LocalApi {
     /// How a sweep heals foreign states, if the request asks for it.
-    fn foreign_options(&self, new: &NewSweep) -> Answer<Option<ForeignOptions>> {
+    fn foreign_options(&self, new: &NewSweep) -> ApiResult<Option<ForeignOptions>> {
         let NewSweep { foreign, foreign_queue, foreign_kind, .. } = new;
         if !foreign {
             return match foreign_queue.is_some() || foreign_kind.is_some() {
@@ -190,10 +190,10 @@ fn place(cursor: &str) -> Result<Place, Problem> {
     Ok((Millis(at), run, Seq(seq)))
 }
 
-fn healing_document(healing: EngineHealing) -> Healing {
+fn healing_document(healing: EngineHealing) -> HealingDoc {
     let EngineHealing { run, workflow, seq, at, recovered, moved_at, ended } = healing;
     let heal = moved_at.map(|moved| i64::try_from(moved.since(at).as_millis()).unwrap_or(i64::MAX));
-    Healing {
+    HealingDoc {
         at: Timestamp(at),
         at_ms: at,
         attempt: recovered.attempt,
@@ -213,9 +213,9 @@ fn healing_document(healing: EngineHealing) -> Healing {
     }
 }
 
-pub(super) fn recovery_document(recovery: &EngineRecovery) -> Recovery {
+pub(super) fn recovery_document(recovery: &EngineRecovery) -> RecoveryDoc {
     let diagnosis = recovery.found.as_ref().map(|found| &found.diagnosis);
-    Recovery {
+    RecoveryDoc {
         automatic: diagnosis.map(|diagnosis| diagnosis.remedy.is_automatic()),
         branch: recovery.branch().map(|branch| branch.to_string()),
         evidence: diagnosis.map(|diagnosis| diagnosis.evidence.clone()),
@@ -231,8 +231,8 @@ pub(super) fn recovery_document(recovery: &EngineRecovery) -> Recovery {
 
 /// Rebuilds the response to an earlier request from the log: the recovery is the write right before the request's note.
 /// The log keeps the description of a remedy only if the remedy opened a branch.
-pub(super) fn earlier_recovery(run: &RunId, applied: &Applied) -> Recovery {
-    let nothing = |status| Recovery {
+pub(super) fn earlier_recovery(run: &RunId, applied: &AppliedCommand) -> RecoveryDoc {
+    let nothing = |status| RecoveryDoc {
         automatic: None,
         branch: None,
         evidence: None,
@@ -257,7 +257,7 @@ pub(super) fn earlier_recovery(run: &RunId, applied: &Applied) -> Recovery {
     let Some(recovered) = recovered else { return nothing(at_note.summary.status) };
     let state = goldseam::core::derive(run, before, goldseam::core::hash::Hash::ZERO).ok();
     let standing = recovered.cutoff.zip(state.as_ref()).map(|(cutoff, state)| state.to_undo(cutoff));
-    Recovery {
+    RecoveryDoc {
         automatic: Some(true),
         branch: recovered.new_branch.map(|branch| branch.to_string()),
         evidence: Some(recovered.evidence.clone()),
@@ -276,22 +276,22 @@ fn without_subject(
     evidence: String,
     remedy: String,
     engine_fate: &EngineFate,
-) -> Finding {
+) -> FindingDoc {
     let fate = match engine_fate {
-        EngineFate::Healed => Fate::Healed,
-        EngineFate::Young => Fate::Young,
-        EngineFate::Reported => Fate::Reported,
-        EngineFate::Moved => Fate::Moved,
-        EngineFate::NeedsHelp => Fate::NeedsHelp,
-        EngineFate::Waits => Fate::Waits,
-        EngineFate::Stopped => Fate::Stopped,
-        EngineFate::Failed(_) => Fate::Failed,
+        EngineFate::Healed => FateDoc::Healed,
+        EngineFate::Young => FateDoc::Young,
+        EngineFate::Reported => FateDoc::Reported,
+        EngineFate::Moved => FateDoc::Moved,
+        EngineFate::NeedsHelp => FateDoc::NeedsHelp,
+        EngineFate::Waits => FateDoc::Waits,
+        EngineFate::Stopped => FateDoc::Stopped,
+        EngineFate::Failed(_) => FateDoc::Failed,
     };
     let error = match engine_fate {
         EngineFate::Failed(error) => Some(error.clone()),
         _ => None,
     };
-    Finding {
+    FindingDoc {
         code,
         error,
         event: None,
@@ -309,20 +309,20 @@ fn without_subject(
     }
 }
 
-fn finding_document(finding: EngineFinding) -> Finding {
+fn finding_document(finding: EngineFinding) -> FindingDoc {
     let blank = without_subject(Some(finding.code), finding.evidence, finding.remedy, &finding.fate);
     match finding.subject {
-        Subject::Run(run) => Finding { run: Some(run), ..blank },
-        Subject::Task(task) => Finding { task: Some(task), ..blank },
-        Subject::Lock(lock) => Finding { lock: Some(lock), ..blank },
-        Subject::Node(node) => Finding { node: Some(node), ..blank },
-        Subject::Record(record) => Finding { record: Some(record), ..blank },
+        Subject::Run(run) => FindingDoc { run: Some(run), ..blank },
+        Subject::Task(task) => FindingDoc { task: Some(task), ..blank },
+        Subject::Lock(lock) => FindingDoc { lock: Some(lock), ..blank },
+        Subject::Node(node) => FindingDoc { node: Some(node), ..blank },
+        Subject::Record(record) => FindingDoc { record: Some(record), ..blank },
     }
 }
 
-fn stalled_run(stalled: Stalled) -> Finding {
+fn stalled_run(stalled: Stalled) -> FindingDoc {
     let diagnosis = stalled.found.diagnosis;
-    Finding {
+    FindingDoc {
         event: Some(stalled.found.at),
         run: Some(stalled.found.run.to_string()),
         since: Some(Timestamp(stalled.since)),
@@ -335,23 +335,21 @@ fn stalled_run(stalled: Stalled) -> Finding {
     }
 }
 
-fn stalled_state(stalled: ForeignStalled) -> Finding {
+fn stalled_state(stalled: ForeignStalled) -> FindingDoc {
     let remedy = match stalled.fate {
-        EngineFate::NeedsHelp if stalled.evidence.starts_with("it cannot be read") => {
-            "repair or remove the object; sweeps skip it until then"
-        }
+        _ if stalled.is_unreadable => "repair or remove the object; sweeps skip it until then",
         EngineFate::NeedsHelp => "find out why its task crashes its workers",
         _ => "give it a new task",
     };
-    Finding {
+    FindingDoc {
         since: Some(Timestamp(stalled.since)),
         state: Some(stalled.id.to_string()),
         ..without_subject(None, stalled.evidence, remedy.to_owned(), &stalled.fate)
     }
 }
 
-fn sweep_document(at: Millis, report: SweepReport) -> Sweep {
-    let foreign = |foreign: ForeignReport| ForeignSweep {
+fn sweep_document(at: Millis, report: SweepReport) -> SweepDoc {
+    let foreign = |foreign: ForeignReport| ForeignSweepDoc {
         healed: foreign.healed,
         healthy: foreign.healthy,
         scanned: foreign.scanned,
@@ -359,7 +357,7 @@ fn sweep_document(at: Millis, report: SweepReport) -> Sweep {
         stalled: foreign.stalled.into_iter().map(stalled_state).collect(),
         unnamed: foreign.unnamed,
     };
-    Sweep {
+    SweepDoc {
         at: Timestamp(at),
         foreign: report.foreign.map(foreign),
         healed: report.healed,
@@ -383,6 +381,7 @@ mod tests {
         let stalled = |name: &str, evidence: &str, fate: EngineFate| ForeignStalled {
             id: RunId::new(name).unwrap(),
             evidence: evidence.to_owned(),
+            is_unreadable: false,
             since: Millis(1_700_000_000_000),
             fate,
         };

@@ -10,15 +10,15 @@ use goldseam::core::summary::command_id;
 use goldseam::core::{BranchId, Command, Event, Recorded, State, derive};
 use goldseam::{RunId, Seq};
 
-use super::Local;
+use super::LocalApi;
 use crate::caller::{Caller, KEY_MARK};
-use crate::doc::change::Reason;
+use crate::doc::change::NewNote;
 use crate::doc::run::NewRun;
 use crate::problem::Problem;
 
 /// The append that carried a command out, by this request or by an earlier one.
 #[derive(Debug)]
-pub(super) struct Applied {
+pub(super) struct AppliedCommand {
     /// The end of the log after the append.
     pub(super) end: Seq,
     /// The events of the append.
@@ -29,7 +29,7 @@ pub(super) struct Applied {
     pub(super) unawaited: bool,
 }
 
-impl Applied {
+impl AppliedCommand {
     /// The active branch after the append.
     pub(super) fn branch(&self) -> Option<BranchId> {
         let opened = self.records.iter().find_map(|recorded| match &recorded.event {
@@ -45,14 +45,14 @@ impl Applied {
     }
 }
 
-impl Local {
+impl LocalApi {
     /// Builds the note of a command for the run's log.
     pub(super) fn note(
         &self,
         caller: &Caller,
         operation: &str,
         run: &RunId,
-        reason: Reason,
+        reason: NewNote,
     ) -> Result<KeyedNote, Problem> {
         self.check_text("the reason", &reason.reason)?;
         let mut by = caller.by(operation, run.as_str(), &reason.reason);
@@ -67,7 +67,7 @@ impl Local {
         run: &RunId,
         keyed: bool,
         command: Command,
-    ) -> Result<Applied, Problem> {
+    ) -> Result<AppliedCommand, Problem> {
         let committed = self.client.carry_out(run, &command).await?;
         if keyed
             && committed.records.is_empty()
@@ -75,7 +75,7 @@ impl Local {
         {
             return Ok(applied);
         }
-        Ok(Applied {
+        Ok(AppliedCommand {
             end: committed.end,
             records: committed.records,
             before: None,
@@ -89,7 +89,7 @@ impl Local {
         run: &RunId,
         keyed: bool,
         command: &Command,
-    ) -> Result<Option<Applied>, Problem> {
+    ) -> Result<Option<AppliedCommand>, Problem> {
         let Some(id) = command.outside_id().filter(|_| keyed) else { return Ok(None) };
         match self.client.get(run).await?.has_seen(id) {
             Some(false) => Ok(None),
@@ -97,7 +97,7 @@ impl Local {
         }
     }
 
-    async fn find_in_log(&self, run: &RunId, command: &Command) -> Result<Option<Applied>, Problem> {
+    async fn find_in_log(&self, run: &RunId, command: &Command) -> Result<Option<AppliedCommand>, Problem> {
         let Some(id) = command.outside_id() else { return Ok(None) };
         let history = self.client.history(run).await?;
         let Some(first) = history.iter().find(|recorded| command_id(&recorded.event).as_deref() == Some(id))
@@ -114,7 +114,7 @@ impl Local {
         let rest = before.split_off(start);
         let records: Vec<Recorded> = rest.into_iter().filter(|recorded| recorded.write == write).collect();
         let end = records.last().map_or(Seq::ZERO, |last| last.seq);
-        Ok(Some(Applied { end, records, before: Some(before), unawaited: false }))
+        Ok(Some(AppliedCommand { end, records, before: Some(before), unawaited: false }))
     }
 
     /// Whether the existing run has the version, queue, priority and tags of a start request.

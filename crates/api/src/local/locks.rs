@@ -9,11 +9,11 @@ use goldseam::core::reserved::Named;
 use goldseam::core::{LockName, argument};
 use goldseam::engine::claims::StaleLock;
 
-use super::{Local, limit};
-use crate::api::{Answer, LocksApi};
+use super::{LocalApi, limit};
+use crate::api::{ApiResult, LocksApi};
 use crate::caller::Caller;
-use crate::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
-use crate::doc::{Items, Page};
+use crate::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease, ReleasedDoc};
+use crate::doc::{ItemsDoc, PageDoc};
 use crate::problem::Problem;
 
 /// Default number of locks in a page.
@@ -25,8 +25,8 @@ fn ttl(ttl_ms: Option<u64>) -> Result<Duration, Problem> {
 }
 
 #[async_trait]
-impl LocksApi for Local {
-    async fn locks(&self, query: LocksQuery) -> Answer<Page<Lock>> {
+impl LocksApi for LocalApi {
+    async fn locks(&self, query: LocksQuery) -> ApiResult<PageDoc<Lock>> {
         let most = limit::page(query.limit, LOCKS_DEFAULT)?;
         let mut after = query.after.map(LockName::new).transpose()?;
         let mut items: Vec<Lock> = Vec::new();
@@ -43,23 +43,23 @@ impl LocksApi for Local {
         let more = items.len() > wanted;
         items.truncate(wanted);
         let next = items.last().map(|lock| lock.name.to_string()).filter(|_| more);
-        Ok(Page::new(items, next))
+        Ok(PageDoc::new(items, next))
     }
 
-    async fn lock(&self, name: &LockName) -> Answer<Lock> {
+    async fn lock(&self, name: &LockName) -> ApiResult<Lock> {
         limit::open(Named::Id, name.as_str())?;
         let missing =
             || Problem::not_found(format!("lock {name} does not exist")).hint("goldseam lock ls lists them");
         self.client.locks().get(name).await?.ok_or_else(missing)
     }
 
-    async fn stale_locks(&self) -> Answer<Items<StaleLock>> {
+    async fn stale_locks(&self) -> ApiResult<ItemsDoc<StaleLock>> {
         let stale = self.client.claims().stale_locks().await?;
         let open = stale.into_iter().filter(|stale| !limit::is_reserved(stale.lock.name.as_str()));
         Ok(open.collect::<Vec<_>>().into())
     }
 
-    async fn acquire_lock(&self, caller: &Caller, name: &LockName, new: NewHold) -> Answer<Lock> {
+    async fn acquire_lock(&self, caller: &Caller, name: &LockName, new: NewHold) -> ApiResult<Lock> {
         limit::open(Named::Id, name.as_str())?;
         self.check_text("the holder", &new.holder)?;
         let id = caller.command_id("acquire", name.as_str());
@@ -80,14 +80,14 @@ impl LocksApi for Local {
         }
     }
 
-    async fn extend_lock(&self, _: &Caller, name: &LockName, new: Extension) -> Answer<Lock> {
+    async fn extend_lock(&self, _: &Caller, name: &LockName, new: NewExtension) -> ApiResult<Lock> {
         limit::open(Named::Id, name.as_str())?;
         Ok(self.client.locks().extend(name, &new.holder, new.fence, ttl(new.ttl_ms)?).await?)
     }
 
-    async fn release_lock(&self, _: &Caller, name: &LockName, new: NewRelease) -> Answer<Released> {
+    async fn release_lock(&self, _: &Caller, name: &LockName, new: NewRelease) -> ApiResult<ReleasedDoc> {
         limit::open(Named::Id, name.as_str())?;
         let released = self.client.locks().release(name, &new.holder, new.fence).await?;
-        Ok(Released { name: name.clone(), released })
+        Ok(ReleasedDoc { name: name.clone(), released })
     }
 }

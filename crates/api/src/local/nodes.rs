@@ -6,17 +6,17 @@ use async_trait::async_trait;
 use goldseam::core::WorkflowName;
 use goldseam::store::{NodeSeen, NodeState, Pulse};
 
-use super::{Local, limit};
-use crate::api::{Answer, NodesApi};
-use crate::doc::Items;
-use crate::doc::node::{Node, Workflow};
-use crate::doc::run::{ChangesQuery, Mark};
+use super::{LocalApi, limit};
+use crate::api::{ApiResult, NodesApi};
+use crate::doc::ItemsDoc;
+use crate::doc::node::{NodeDoc, WorkflowDoc};
+use crate::doc::run::{ChangesQuery, MarkDoc};
 
 fn is_alive(seen: &NodeSeen) -> bool {
     seen.record.state == NodeState::Up && seen.pulse != Pulse::Dropped
 }
 
-fn node(seen: NodeSeen) -> Node {
+fn node(seen: NodeSeen) -> NodeDoc {
     let state = match seen.record.state {
         NodeState::Up => "up",
         NodeState::Leaving => "leaving",
@@ -29,7 +29,7 @@ fn node(seen: NodeSeen) -> Node {
         Pulse::Suspect => "suspect",
         Pulse::Unknown => "unknown",
     };
-    Node {
+    NodeDoc {
         alive: is_alive(&seen),
         beat_at: seen.beat_at,
         beats: seen.beats,
@@ -44,13 +44,13 @@ fn node(seen: NodeSeen) -> Node {
 }
 
 #[async_trait]
-impl NodesApi for Local {
-    async fn nodes(&self) -> Answer<Items<Node>> {
+impl NodesApi for LocalApi {
+    async fn nodes(&self) -> ApiResult<ItemsDoc<NodeDoc>> {
         let nodes = self.client.store().nodes().await?;
         Ok(nodes.into_iter().map(node).collect::<Vec<_>>().into())
     }
 
-    async fn workflows(&self) -> Answer<Items<Workflow>> {
+    async fn workflows(&self) -> ApiResult<ItemsDoc<WorkflowDoc>> {
         let mut found: BTreeMap<WorkflowName, (u32, BTreeSet<u32>)> = BTreeMap::new();
         for seen in self.client.store().nodes().await?.iter().filter(|seen| is_alive(seen)) {
             let mut names = BTreeSet::new();
@@ -62,7 +62,7 @@ impl NodesApi for Local {
                 *nodes += u32::from(names.insert(name));
             }
         }
-        let item = |(name, (nodes, versions)): (_, (u32, BTreeSet<u32>))| Workflow {
+        let item = |(name, (nodes, versions)): (_, (u32, BTreeSet<u32>))| WorkflowDoc {
             name,
             nodes,
             versions: versions.into_iter().collect(),
@@ -70,7 +70,7 @@ impl NodesApi for Local {
         Ok(found.into_iter().map(item).collect::<Vec<_>>().into())
     }
 
-    async fn changed(&self, query: ChangesQuery) -> Answer<Mark> {
+    async fn changed(&self, query: ChangesQuery) -> ApiResult<MarkDoc> {
         let after = query.after.unwrap_or(0);
         let wait = limit::wait(query.wait_ms)?;
         let clock = &self.client.ledger().clock;
@@ -78,7 +78,7 @@ impl NodesApi for Local {
         loop {
             let mark = self.client.wait_for_change(after).await?;
             if mark != after || clock.elapsed() >= until {
-                return Ok(Mark { mark });
+                return Ok(MarkDoc { mark });
             }
         }
     }

@@ -5,15 +5,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use goldseam::Status;
 use goldseam::core::WorkflowName;
-use goldseam::retention::{Archive, Candidate, Progress, PruneReport, Pruner, Retention};
+use goldseam::retention::{Archive, Candidate, PruneProgress, PruneReport, Pruner, Retention};
 
-use super::Local;
-use crate::api::{Answer, RetentionApi};
+use super::LocalApi;
+use crate::api::{ApiResult, RetentionApi};
 use crate::caller::Caller;
-use crate::doc::retention::{LeftRun, NewPrune, PrunableRun, PrunePlan, PruneQuery, Pruned, PrunedRun};
+use crate::doc::retention::{
+    LeftRunDoc, NewPrune, PrunableRunDoc, PrunePlanDoc, PruneQuery, PrunedDoc, PrunedRunDoc,
+};
 use crate::problem::Problem;
 
-fn retention(query: PruneQuery) -> Answer<Retention> {
+fn retention(query: PruneQuery) -> ApiResult<Retention> {
     let words = query.status.iter().flat_map(|words| words.split(',')).filter(|word| !word.is_empty());
     let statuses: Result<Vec<Status>, _> = words.map(str::parse).collect();
     let statuses = statuses.map_err(|error| Problem::bad_request(format!("{error}")))?;
@@ -30,17 +32,17 @@ fn retention(query: PruneQuery) -> Answer<Retention> {
 }
 
 #[async_trait]
-impl RetentionApi for Local {
-    async fn plan_prune(&self, query: PruneQuery) -> Answer<PrunePlan> {
+impl RetentionApi for LocalApi {
+    async fn plan_prune(&self, query: PruneQuery) -> ApiResult<PrunePlanDoc> {
         let plan = Pruner::new(&self.client).plan(&retention(query)?).await?;
-        let item = |candidate: Candidate| PrunableRun {
+        let item = |candidate: Candidate| PrunableRunDoc {
             events: candidate.events,
             finished_at: candidate.finished_at,
             run: candidate.run,
             status: candidate.status,
             workflow: candidate.workflow,
         };
-        Ok(PrunePlan {
+        Ok(PrunePlanDoc {
             before: plan.before,
             dry_run: true,
             held: plan.held,
@@ -50,7 +52,7 @@ impl RetentionApi for Local {
     }
 }
 
-impl Local {
+impl LocalApi {
     /// Archives runs that ended long ago and replaces each log by a tombstone; reports progress. A repeat is harmless,
     /// because pruned runs are not pruned again.
     pub async fn prune(
@@ -58,21 +60,21 @@ impl Local {
         caller: &Caller,
         new: NewPrune,
         archive: &dyn Archive,
-        progress: &mut (dyn FnMut(Progress) + Send),
-    ) -> Answer<Pruned> {
+        progress: &mut (dyn FnMut(PruneProgress) + Send),
+    ) -> ApiResult<PrunedDoc> {
         let wanted = retention(new.query())?;
         self.check_text("the reason", &new.reason)?;
         let mut by = caller.by("prune", "", &new.reason);
         by.who = self.who(caller, new.by)?;
         let plan = Pruner::new(&self.client).plan(&wanted).await?;
         let report = Pruner::new(&self.client).prune(&plan, archive, &by, progress).await?;
-        Ok(Pruned { held: plan.held, more: plan.more, ..Pruned::from(report) })
+        Ok(PrunedDoc { held: plan.held, more: plan.more, ..PrunedDoc::from(report) })
     }
 }
 
-impl From<PruneReport> for Pruned {
+impl From<PruneReport> for PrunedDoc {
     fn from(report: PruneReport) -> Self {
-        let item = |run: goldseam::retention::PrunedRun| PrunedRun {
+        let item = |run: goldseam::retention::PrunedRun| PrunedRunDoc {
             archive: run.archive,
             events: run.events,
             finished_at: run.finished_at,
@@ -86,7 +88,7 @@ impl From<PruneReport> for Pruned {
             bytes: report.bytes,
             finished: report.finished,
             held: 0,
-            left: report.left.into_iter().map(|(run, why)| LeftRun { run, why }).collect(),
+            left: report.left.into_iter().map(|(run, why)| LeftRunDoc { run, why }).collect(),
             more: false,
             pruned: report.pruned.into_iter().map(item).collect(),
         }

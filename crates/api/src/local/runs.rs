@@ -6,23 +6,25 @@ use goldseam::core::codec::{decode, decode_all};
 use goldseam::core::decide::Refusal;
 use goldseam::core::hash::Hash;
 use goldseam::core::state::Outcome;
+use goldseam::core::task::Quarantined;
 use goldseam::core::{Event, Recorded, TagKey, WorkflowName};
 use goldseam::engine::heal::Found;
 use goldseam::engine::page::{Most, Piece};
-use goldseam::store::{Cursor, Record, RunFilter, RunOrder};
+use goldseam::healer::Found;
+use goldseam::store::{Cursor, Record, RunFilter, RunOrder, TaskFilter};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 
-use super::{Local, limit};
-use crate::api::{Answer, Following, RunsApi};
-use crate::doc::event::{EventDoc, History, HistoryQuery};
+use super::{LocalApi, limit};
+use crate::api::{ApiResult, Following, RunsApi};
+use crate::doc::event::{EventDoc, HistoryDoc, HistoryQuery};
 use crate::doc::run::{
-    BranchItem, Detail, Diff, DiffQuery, Ending, Explanation, Link, OpenQuestion, Order, Question,
-    QuestionsQuery, RunsQuery, WaitQuery, Wrong,
+    BranchDoc, DiagnosisDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, LinkDoc, ListOrder,
+    OpenQuestionDoc, QuarantineDoc, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
 };
-use crate::doc::{Damage, Items, PAGE_MAX, Page, UnreadableItem};
+use crate::doc::{DamageDoc, ItemsDoc, PAGE_MAX, PageDoc, UnreadableDoc};
 use crate::problem::Problem;
 use crate::timestamp::Timestamp;
-use crate::view::describe::Much;
+use crate::view::describe::PayloadLength;
 use crate::view::text::answer_line;
 use crate::view::{branches, detail, diff, log};
 
@@ -59,43 +61,42 @@ fn filter(query: RunsQuery) -> Result<RunFilter, Problem> {
         cause: query.cause,
         owner: None,
         parent: query.parent.map(RunId::new).transpose()?,
-        order: match query.order.unwrap_or(Order::Newest) {
-            Order::Newest => RunOrder::Newest,
-            Order::Oldest => RunOrder::Oldest,
-            Order::Recovered => RunOrder::Recovered,
+        order: match query.order.unwrap_or(ListOrder::Newest) {
+            ListOrder::Newest => RunOrder::Newest,
+            ListOrder::Oldest => RunOrder::Oldest,
+            ListOrder::Recovered => RunOrder::Recovered,
         },
         after: query.after,
         limit: limit::page(query.limit, RUNS_DEFAULT)?,
     })
 }
 
-fn open_questions(summary: &Summary) -> Vec<Question> {
-    let question = |input: &goldseam::core::summary::OpenInput| Question {
+fn open_questions(summary: &Summary) -> Vec<QuestionDoc> {
+    let question = |input: &goldseam::core::summary::OpenInput| QuestionDoc {
         run: summary.run.clone(),
         workflow: summary.workflow.clone(),
-        open: OpenQuestion { input: input.clone(), command: answer_line(&summary.run, input) },
+        open: OpenQuestionDoc { input: input.clone(), command: answer_line(&summary.run, input) },
     };
     summary.inputs.iter().map(question).collect()
 }
 
 #[async_trait]
-impl RunsApi for Local {
-    async fn runs(&self, query: RunsQuery) -> Answer<Page<Summary>> {
+impl RunsApi for LocalApi {
+    async fn runs(&self, query: RunsQuery) -> ApiResult<PageDoc<Summary>> {
         let filter = filter(query)?;
         let lost = self.lost_rows(&filter).await?;
         let page = self.client.list(filter).await?;
-        let unreadable =
-            page.unreadable.into_iter().map(|found| UnreadableItem::new(found.key, found.reason));
-        let mut runs = Page::new(page.items.into_iter().map(|row| row.summary).collect(), page.next);
+        let unreadable = page.unreadable.into_iter().map(|found| UnreadableDoc::new(found.key, found.reason));
+        let mut runs = PageDoc::new(page.items.into_iter().map(|row| row.summary).collect(), page.next);
         runs.unreadable = unreadable.collect();
         let known = |run: &RunId| runs.unreadable.iter().any(|item| item.id == run.as_str());
         let lost: Vec<RunId> = lost.into_iter().filter(|run| !known(run)).collect();
-        let item = |run: RunId| UnreadableItem::new(run.as_str(), "its cached row is lost");
+        let item = |run: RunId| UnreadableDoc::new(run.as_str(), "its cached row is lost");
         runs.unreadable.extend(lost.into_iter().map(item));
         Ok(runs)
     }
 
-    async fn detail(&self, run: &RunId) -> Answer<Detail> {
+    async fn detail(&self, run: &RunId) -> ApiResult<RunDoc> {
         let log = self.client.log(run).await?;
         if log.damage.is_empty() {
             return Ok(detail::detail(self.client.state(run).await?, &log.events));
@@ -109,11 +110,11 @@ impl RunsApi for Local {
             state.summary = row.summary;
         }
         let mut shown = detail::detail(state, &log.events);
-        shown.more.damage = log.damage.iter().map(Damage::from).collect();
+        shown.more.damage = log.damage.iter().map(DamageDoc::from).collect();
         Ok(shown)
     }
 
-    async fn history(&self, run: &RunId, query: HistoryQuery) -> Answer<History> {
+    async fn history(&self, run: &RunId, query: HistoryQuery) -> ApiResult<HistoryDoc> {
         let most = usize::try_from(limit::page(query.limit, PAGE_MAX)?).unwrap_or(usize::MAX);
         let after = Seq(query.after.unwrap_or(0));
         let whole = match &query.branch {
@@ -141,11 +142,11 @@ impl RunsApi for Local {
         let next = events.last().map(|last| last.seq).filter(|_| more);
         let to = next.unwrap_or(Seq(u64::MAX));
         let here = damage.iter().filter(|damage| damage.seq > after && damage.seq <= to);
-        let damage = here.map(Damage::from).collect();
-        Ok(History { items: events.iter().map(EventDoc::from).collect(), next, run: run.clone(), damage })
+        let damage = here.map(DamageDoc::from).collect();
+        Ok(HistoryDoc { items: events.iter().map(EventDoc::from).collect(), next, run: run.clone(), damage })
     }
 
-    async fn result(&self, run: &RunId, query: WaitQuery) -> Answer<Ending> {
+    async fn result(&self, run: &RunId, query: WaitQuery) -> ApiResult<EndingDoc> {
         let wait = limit::wait(query.wait_ms)?;
         let mut summary = self.client.get(run).await?;
         if !summary.status.is_terminal() && !wait.is_zero() {
@@ -156,7 +157,7 @@ impl RunsApi for Local {
         }
         let status = summary.status;
         let mut ending =
-            Ending { event: summary.as_of, failure: None, output: None, run: run.clone(), status };
+            EndingDoc { event: summary.as_of, failure: None, output: None, run: run.clone(), status };
         if status.is_terminal() {
             match self.client.state(run).await?.outcome {
                 Some(Outcome::Completed(output)) => ending.output = Some(output),
@@ -170,29 +171,30 @@ impl RunsApi for Local {
         Ok(ending)
     }
 
-    async fn follow(&self, run: &RunId, after: Seq) -> Answer<Following> {
+    async fn follow(&self, run: &RunId, after: Seq) -> ApiResult<Following> {
         self.stream(self.client.follower(run.clone(), after), run, after).await
     }
 
-    async fn why(&self, run: &RunId) -> Answer<Explanation> {
+    async fn why(&self, run: &RunId) -> ApiResult<ExplanationDoc> {
         let explained = self.client.why(run).await?;
-        let wrong = |Found { at, diagnosis, .. }: Found| Wrong {
+        let wrong = |Found { at, diagnosis, .. }: Found| DiagnosisDoc {
             automatic: diagnosis.remedy.is_automatic(),
             code: diagnosis.rule,
             event: at,
             remedy: diagnosis.remedy.describe(),
             evidence: diagnosis.evidence,
         };
-        let link = |link: goldseam::client::why::Link| Link {
+        let link = |link: goldseam::client::why::Link| LinkDoc {
             depth: link.depth,
             since: link.since.map(Timestamp),
             until: link.until.map(Timestamp),
             what: link.what,
         };
-        Ok(Explanation {
+        Ok(ExplanationDoc {
             findings: explained.found.into_iter().map(wrong).collect(),
             links: explained.links.into_iter().map(link).collect(),
             moves_at: explained.moves_at.map(Timestamp),
+            quarantine: if explained.status.is_active() { self.quarantine(run).await? } else { None },
             run: explained.run,
             status: explained.status,
             verdict: explained.verdict,
@@ -200,20 +202,20 @@ impl RunsApi for Local {
         })
     }
 
-    async fn branches(&self, run: &RunId) -> Answer<Items<BranchItem>> {
+    async fn branches(&self, run: &RunId) -> ApiResult<ItemsDoc<BranchDoc>> {
         let log = self.client.log(run).await?;
         let items = branches::items(&log.events, &Branches::of(&log.events));
-        Ok(Items { items, damage: log.damage.iter().map(Damage::from).collect() })
+        Ok(ItemsDoc { items, damage: log.damage.iter().map(DamageDoc::from).collect() })
     }
 
-    async fn diff(&self, run: &RunId, query: DiffQuery) -> Answer<Diff> {
+    async fn diff(&self, run: &RunId, query: DiffQuery) -> ApiResult<DiffDoc> {
         let log = self.client.log(run).await?;
-        let mut diff = diff::diff(run, &log.events, &query.left, &query.right, Much::All)?;
-        diff.damage = log.damage.iter().map(Damage::from).collect();
+        let mut diff = diff::diff(run, &log.events, &query.left, &query.right, PayloadLength::Full)?;
+        diff.damage = log.damage.iter().map(DamageDoc::from).collect();
         Ok(diff)
     }
 
-    async fn questions(&self, query: QuestionsQuery) -> Answer<Page<Question>> {
+    async fn questions(&self, query: QuestionsQuery) -> ApiResult<PageDoc<QuestionDoc>> {
         let wanted = usize::try_from(limit::page(query.limit, ASKERS_DEFAULT)?).unwrap_or(usize::MAX);
         let mut filter = RunFilter {
             statuses: MAY_ASK.to_vec(),
@@ -223,7 +225,7 @@ impl RunsApi for Local {
             limit: PAGE_MAX,
             ..RunFilter::default()
         };
-        let mut questions = Page::new(Vec::new(), None);
+        let mut questions = PageDoc::new(Vec::new(), None);
         let mut askers = 0;
         // Only the last page may be empty, so this skips runs without questions until the page has some.
         loop {
@@ -247,14 +249,30 @@ impl RunsApi for Local {
         Ok(questions)
     }
 
-    async fn questions_of(&self, run: &RunId) -> Answer<Items<Question>> {
+    async fn questions_of(&self, run: &RunId) -> ApiResult<ItemsDoc<QuestionDoc>> {
         Ok(open_questions(&self.client.get(run).await?).into())
     }
 }
 
-impl Local {
+impl LocalApi {
+    /// Returns the quarantine that the task of an owned run records.
+    async fn quarantine(&self, run: &RunId) -> ApiResult<Option<QuarantineDoc>> {
+        let store = self.client.store();
+        let row = store.head(run).await?.and_then(|head| head.row);
+        let Some(id) = row.filter(|row| row.summary.owner.is_some()).and_then(|row| row.task) else {
+            return Ok(None);
+        };
+        let tasks = store.tasks(TaskFilter { id: Some(id), limit: 1, ..TaskFilter::default() }).await?;
+        let quarantine = tasks.first().and_then(|task| task.quarantine());
+        Ok(quarantine.map(|Quarantined { place, since, until }| QuarantineDoc {
+            place: place.to_owned(),
+            since: Timestamp(since),
+            until: Timestamp(until),
+        }))
+    }
+
     /// Lists runs without a cached row, for the first page of an unfiltered list. Skips stores that charge per request.
-    async fn lost_rows(&self, filter: &RunFilter) -> Answer<Vec<RunId>> {
+    async fn lost_rows(&self, filter: &RunFilter) -> ApiResult<Vec<RunId>> {
         let everything = RunFilter { order: filter.order, limit: filter.limit, ..RunFilter::default() };
         if *filter != everything || !self.client.store().pace().sweep.is_zero() {
             return Ok(Vec::new());
@@ -264,7 +282,7 @@ impl Local {
 
     /// Reads events after a position and checks that each follows the one before it, including the event at that
     /// position. Returns `None` if the check fails; the flag says whether the size limit cut the page.
-    async fn events(&self, run: &RunId, after: Seq, most: usize) -> Answer<Option<(Vec<Recorded>, bool)>> {
+    async fn events(&self, run: &RunId, after: Seq, most: usize) -> ApiResult<Option<(Vec<Recorded>, bool)>> {
         let store = self.client.store();
         let from = after.before();
         let mut page: Vec<Record> = match from == after {

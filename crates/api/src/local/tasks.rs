@@ -10,14 +10,14 @@ use goldseam::core::{LaneName, Payload, QueueName, TaskId, argument};
 use goldseam::engine::config::QUEUE_DEFAULT;
 use goldseam::engine::queue::Want;
 
-use super::{Local, limit};
-use crate::api::{Answer, TasksApi};
+use super::{LocalApi, limit};
+use crate::api::{ApiResult, TasksApi};
 use crate::caller::Caller;
 use crate::doc::task::{
-    Claimed, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed,
-    TasksQuery,
+    ClaimedTaskDoc, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewUserTask,
+    QueueStatsDoc, ReclaimedDoc, TasksQuery,
 };
-use crate::doc::{Items, Page};
+use crate::doc::{ItemsDoc, PageDoc};
 use crate::problem::Problem;
 
 /// Default number of tasks in a page.
@@ -39,8 +39,8 @@ fn is_same(task: &Task, new: &Submission) -> bool {
 }
 
 #[async_trait]
-impl TasksApi for Local {
-    async fn submit(&self, caller: &Caller, new: NewTask) -> Answer<Task> {
+impl TasksApi for LocalApi {
+    async fn submit(&self, caller: &Caller, new: NewUserTask) -> ApiResult<Task> {
         let payload = self.payload(&new.payload)?;
         argument::positive("attempts_max", new.attempts_max.into())?;
         for (what, text) in [("the kind", Some(&new.kind)), ("the key", new.key.as_ref())] {
@@ -79,7 +79,7 @@ impl TasksApi for Local {
         Ok(task)
     }
 
-    async fn tasks(&self, query: TasksQuery) -> Answer<Page<Task>> {
+    async fn tasks(&self, query: TasksQuery) -> ApiResult<PageDoc<Task>> {
         let most = limit::page(query.limit, TASKS_DEFAULT)?;
         let queue = query.queue.map(QueueName::new).transpose()?;
         let after = query.after.map(TaskId::new).transpose()?;
@@ -88,14 +88,14 @@ impl TasksApi for Local {
         let more = items.len() > wanted;
         items.truncate(wanted);
         let next = items.last().map(|task| task.id.to_string()).filter(|_| more);
-        Ok(Page::new(items, next))
+        Ok(PageDoc::new(items, next))
     }
 
-    async fn task(&self, task: &TaskId) -> Answer<Task> {
+    async fn task(&self, task: &TaskId) -> ApiResult<Task> {
         Ok(self.client.queue().get(task).await?)
     }
 
-    async fn claim(&self, _: &Caller, new: NewClaim) -> Answer<Items<Claimed>> {
+    async fn claim(&self, _: &Caller, new: NewClaim) -> ApiResult<ItemsDoc<ClaimedTaskDoc>> {
         self.check_text("the owner", &new.owner)?;
         self.check_text("the kind", new.kind.as_deref().unwrap_or_default())?;
         limit::claimant(&new.owner)?;
@@ -112,7 +112,7 @@ impl TasksApi for Local {
                 let mut claimed = Vec::with_capacity(tasks.len());
                 for task in tasks {
                     let last_heartbeat = self.heartbeat_details(&task).await;
-                    claimed.push(Claimed { task, token: None, last_heartbeat });
+                    claimed.push(ClaimedTaskDoc { task, token: None, last_heartbeat });
                 }
                 return Ok(claimed.into());
             }
@@ -124,7 +124,7 @@ impl TasksApi for Local {
         }
     }
 
-    async fn heartbeat(&self, _: &Caller, task: &TaskId, new: NewHeartbeat) -> Answer<Task> {
+    async fn heartbeat(&self, _: &Caller, task: &TaskId, new: NewHeartbeat) -> ApiResult<Task> {
         let queue = self.client.queue();
         let fence = fence(new.fence)?;
         Ok(match &new.details {
@@ -133,29 +133,29 @@ impl TasksApi for Local {
         })
     }
 
-    async fn complete(&self, _: &Caller, task: &TaskId, new: NewResult) -> Answer<Task> {
+    async fn complete(&self, _: &Caller, task: &TaskId, new: NewResult) -> ApiResult<Task> {
         let result = self.payload(&new.result)?;
         Ok(self.client.queue().complete(task, fence(new.fence)?, result).await?)
     }
 
-    async fn fail(&self, _: &Caller, task: &TaskId, new: NewFailure) -> Answer<Task> {
+    async fn fail(&self, _: &Caller, task: &TaskId, new: NewFailure) -> ApiResult<Task> {
         self.check_text("the failure", &new.failure.message)?;
         let fence = fence(new.fence)?;
         Ok(self.client.queue().fail(task, fence, new.failure).await?)
     }
 
-    async fn release(&self, caller: &Caller, task: &TaskId, hold: Hold) -> Answer<Task> {
+    async fn release(&self, caller: &Caller, task: &TaskId, hold: Hold) -> ApiResult<Task> {
         let fence = fence(hold.fence)?;
         let released = self.client.queue().release(task, fence).await;
         self.unless_repeated(caller, released, |now| now.was_released_under(fence)).await
     }
 
-    async fn cancel_task(&self, caller: &Caller, task: &TaskId) -> Answer<Task> {
+    async fn cancel_task(&self, caller: &Caller, task: &TaskId) -> ApiResult<Task> {
         let cancelled = self.client.queue().cancel(task).await;
         self.unless_repeated(caller, cancelled, |now| now.state == TaskState::Cancelled).await
     }
 
-    async fn reclaim(&self, _: &Caller, new: NewReclaim) -> Answer<Reclaimed> {
+    async fn reclaim(&self, _: &Caller, new: NewReclaim) -> ApiResult<ReclaimedDoc> {
         let claims = self.client.claims();
         let dry_run = new.dry_run;
         if let Some(ms) = new.older_than_ms {
@@ -164,7 +164,7 @@ impl TasksApi for Local {
                 true => claims.count_stale(span).await?,
                 false => claims.reclaim_stale(span).await?,
             };
-            return Ok(Reclaimed {
+            return Ok(ReclaimedDoc {
                 dry_run,
                 entries_reclaimed,
                 locks_cleaned: None,
@@ -175,7 +175,7 @@ impl TasksApi for Local {
             true => claims.recovery_stats().await?,
             false => claims.detect_and_recover_stale().await?,
         };
-        Ok(Reclaimed {
+        Ok(ReclaimedDoc {
             dry_run,
             entries_reclaimed: stats.entries_reclaimed,
             locks_cleaned: Some(stats.locks_cleaned),
@@ -183,12 +183,12 @@ impl TasksApi for Local {
         })
     }
 
-    async fn queues(&self) -> Answer<QueueStats> {
+    async fn queues(&self) -> ApiResult<QueueStatsDoc> {
         Ok(self.client.queue().stats().await?)
     }
 }
 
-impl Local {
+impl LocalApi {
     /// Reads the heartbeat details of an earlier claim. Details are optional: if the read fails, the claim goes on
     /// without them.
     async fn heartbeat_details(&self, task: &Task) -> Option<Payload> {
@@ -207,7 +207,7 @@ impl Local {
         caller: &Caller,
         done: Result<Task, EngineError>,
         same: impl Fn(&Task) -> bool,
-    ) -> Answer<Task> {
+    ) -> ApiResult<Task> {
         let refused = match done {
             Err(EngineError::Task(refused)) if caller.key.is_some() => refused,
             done => return Ok(done?),

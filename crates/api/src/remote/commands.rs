@@ -3,23 +3,24 @@
 use async_trait::async_trait;
 use goldseam::{Path, RunId};
 
-use super::Remote;
+use super::RemoteApi;
 use super::http::{run_path, segment};
-use crate::api::{Answer, CommandsApi};
+use crate::api::{ApiResult, CommandsApi};
 use crate::caller::Caller;
 use crate::doc::change::{
-    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewMigration, NewSignal, Reason, Resumed, Signalled,
+    AnsweredDoc, BranchedDoc, DoneDoc, JumpedDoc, NewAnswer, NewJump, NewMigration, NewNote, NewSignal,
+    ResumedDoc, SignalledDoc,
 };
-use crate::doc::ending::{Cancelled, NewRetry, NewWithdrawal, Terminated, Withdrawn};
-use crate::doc::run::{NewRun, Started};
+use crate::doc::ending::{CancelledDoc, NewRetry, NewWithdrawal, TerminatedDoc, WithdrawnDoc};
+use crate::doc::run::{NewRun, StartedDoc};
 
 #[async_trait]
-impl CommandsApi for Remote {
-    async fn start(&self, caller: &Caller, new: NewRun) -> Answer<Started> {
+impl CommandsApi for RemoteApi {
+    async fn start(&self, caller: &Caller, new: NewRun) -> ApiResult<StartedDoc> {
         self.post(caller, "/v1/runs", &new).await
     }
 
-    async fn signal(&self, caller: &Caller, run: &RunId, new: NewSignal) -> Answer<Signalled> {
+    async fn signal(&self, caller: &Caller, run: &RunId, new: NewSignal) -> ApiResult<SignalledDoc> {
         self.post(caller, run_path(run, "signal"), &new).await
     }
 
@@ -29,57 +30,57 @@ impl CommandsApi for Remote {
         run: &RunId,
         question: &Path,
         new: NewAnswer,
-    ) -> Answer<Answered> {
+    ) -> ApiResult<AnsweredDoc> {
         let new = NewAnswer { by: new.by.or_else(|| caller.who.clone()), ..new };
         let verb = format!("questions/{}/answer", segment(question.as_str()));
         self.post(caller, run_path(run, &verb), &new).await
     }
 
-    async fn pause(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
+    async fn pause(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<DoneDoc> {
         self.post_reason(caller, run, "pause", reason).await
     }
 
-    async fn resume(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Resumed> {
+    async fn resume(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<ResumedDoc> {
         self.post_reason(caller, run, "resume", reason).await
     }
 
-    async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Cancelled> {
+    async fn cancel(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<CancelledDoc> {
         self.post_reason(caller, run, "cancel", reason).await
     }
 
-    async fn terminate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Terminated> {
+    async fn terminate(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<TerminatedDoc> {
         self.post_reason(caller, run, "terminate", reason).await
     }
 
-    async fn withdraw(&self, caller: &Caller, run: &RunId, new: NewWithdrawal) -> Answer<Withdrawn> {
+    async fn withdraw(&self, caller: &Caller, run: &RunId, new: NewWithdrawal) -> ApiResult<WithdrawnDoc> {
         let new = NewWithdrawal { by: new.by.or_else(|| caller.who.clone()), ..new };
         self.post(caller, run_path(run, "withdraw"), &new).await
     }
 
-    async fn jump(&self, caller: &Caller, run: &RunId, new: NewJump) -> Answer<Jumped> {
+    async fn jump(&self, caller: &Caller, run: &RunId, new: NewJump) -> ApiResult<JumpedDoc> {
         let new = NewJump { by: new.by.or_else(|| caller.who.clone()), ..new };
         self.post(caller, run_path(run, "jump"), &new).await
     }
 
-    async fn retry(&self, caller: &Caller, run: &RunId, new: NewRetry) -> Answer<Done> {
+    async fn retry(&self, caller: &Caller, run: &RunId, new: NewRetry) -> ApiResult<DoneDoc> {
         let new = NewRetry { by: new.by.or_else(|| caller.who.clone()), ..new };
         self.post(caller, run_path(run, "retry"), &new).await
     }
 
-    async fn requeue(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
+    async fn requeue(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<DoneDoc> {
         self.post_reason(caller, run, "requeue", reason).await
     }
 
-    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done> {
+    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> ApiResult<DoneDoc> {
         let new = NewMigration { by: new.by.or_else(|| caller.who.clone()), ..new };
         self.post(caller, run_path(run, "migrate"), &new).await
     }
 
-    async fn reset(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched> {
+    async fn reset(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<BranchedDoc> {
         self.post_reason(caller, run, "reset", reason).await
     }
 
-    async fn annotate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
+    async fn note_run(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<DoneDoc> {
         self.post_reason(caller, run, "note", reason).await
     }
 }

@@ -9,11 +9,11 @@ use goldseam::{RunId, Seq};
 use reqwest::header::ACCEPT;
 use reqwest::{Method, Response};
 
-use super::http::{Remote, Request, SendError, problem, run_path};
+use super::http::{HttpRequest, RemoteApi, SendError, problem, run_path};
 use super::sse::Parser;
-use crate::api::{Answer, Following};
-use crate::doc::event::News;
-use crate::doc::run::{Ending, WaitQuery};
+use crate::api::{ApiResult, Following};
+use crate::doc::event::NewsDoc;
+use crate::doc::run::{EndingDoc, WaitQuery};
 use crate::problem::Problem;
 
 /// A server sends something at least this often; a silent connection counts as broken.
@@ -27,9 +27,9 @@ const DOUBLINGS_MAX: u32 = 6;
 /// The name of the stream event that carries a problem.
 const PROBLEM: &str = "problem";
 
-impl Remote {
-    pub(super) async fn stream(&self, run: &RunId, after: Seq) -> Answer<Following> {
-        let mut tail = Tail {
+impl RemoteApi {
+    pub(super) async fn stream(&self, run: &RunId, after: Seq) -> ApiResult<Following> {
+        let mut tail = RemoteTail {
             remote: self.clone(),
             run: run.clone(),
             after,
@@ -40,7 +40,7 @@ impl Remote {
         };
         // Connect now, so that a missing run is an error of this call.
         tail.open = tail.connect().await?;
-        let next = |tail: Option<Tail>| async move {
+        let next = |tail: Option<RemoteTail>| async move {
             let mut tail = tail?;
             match tail.next().await {
                 Ok(news) => news.map(|news| (Ok(news), Some(tail))),
@@ -52,21 +52,21 @@ impl Remote {
 }
 
 /// A follower of one run.
-struct Tail {
-    remote: Remote,
+struct RemoteTail {
+    remote: RemoteApi,
     run: RunId,
     /// The last event that the follower received.
     after: Seq,
     open: Option<Response>,
     parser: Parser,
-    news: VecDeque<News>,
+    news: VecDeque<NewsDoc>,
     /// Consecutive connections without an event.
     empty: u32,
 }
 
-impl Tail {
+impl RemoteTail {
     /// Returns the next item, or `None` once the run is over and the follower has the whole log.
-    async fn next(&mut self) -> Answer<Option<News>> {
+    async fn next(&mut self) -> ApiResult<Option<NewsDoc>> {
         loop {
             while let Some(news) = self.news.pop_front() {
                 match news.seq() {
@@ -84,7 +84,7 @@ impl Tail {
     }
 
     /// Reads the next chunk, connecting first if necessary. Returns whether the connection is still open.
-    async fn read(&mut self) -> Answer<bool> {
+    async fn read(&mut self) -> ApiResult<bool> {
         let open = match self.open.take() {
             Some(response) => Some(response),
             None => self.connect().await?,
@@ -100,7 +100,7 @@ impl Tail {
                 // A busy store becomes available again.
                 return if matches!(problem.status, 503 | 504) { self.broken().await } else { Err(problem) };
             }
-            let Ok(news) = News::parse(&frame.name, &frame.data) else { return self.broken().await };
+            let Ok(news) = NewsDoc::parse(&frame.name, &frame.data) else { return self.broken().await };
             self.news.push_back(news);
             self.empty = 0;
         }
@@ -109,7 +109,7 @@ impl Tail {
     }
 
     /// Drops the connection and keeps the events that it delivered.
-    async fn broken(&mut self) -> Answer<bool> {
+    async fn broken(&mut self) -> ApiResult<bool> {
         self.parser = Parser::default();
         self.empty += 1;
         if self.empty > EMPTY_MAX {
@@ -124,17 +124,17 @@ impl Tail {
     }
 
     /// The end of a stream does not mean the end of the run, so this asks for the result.
-    async fn is_over(&self) -> Answer<bool> {
+    async fn is_over(&self) -> ApiResult<bool> {
         if !self.news.is_empty() {
             return Ok(false);
         }
-        let request = Request::get(run_path(&self.run, "result"), &WaitQuery::default())?;
-        let ending: Ending = self.remote.send(request).await?;
+        let request = HttpRequest::get(run_path(&self.run, "result"), &WaitQuery::default())?;
+        let ending: EndingDoc = self.remote.send(request).await?;
         Ok(ending.status.is_terminal() && ending.event <= self.after)
     }
 
     /// Opens a new stream, or returns `None` if the run has ended.
-    async fn connect(&self) -> Answer<Option<Response>> {
+    async fn connect(&self) -> ApiResult<Option<Response>> {
         let mut tries = 0;
         loop {
             let error = match self.connect_once().await {

@@ -11,7 +11,7 @@ use reqwest::{Method, Response, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::api::Answer;
+use crate::api::ApiResult;
 use crate::caller::Caller;
 use crate::problem::Problem;
 
@@ -41,13 +41,13 @@ pub(super) struct EmptyBody {}
 
 /// A server, reached over HTTP. Cheap to clone.
 #[derive(Clone)]
-pub struct Remote {
+pub struct RemoteApi {
     http: reqwest::Client,
     base: String,
     key: Option<HeaderValue>,
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for RemoteApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Leaves the key out.
         f.debug_struct("Remote").field("base", &self.base).finish_non_exhaustive()
@@ -65,7 +65,7 @@ pub(super) fn run_path(run: &RunId, verb: &str) -> String {
 }
 
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct HttpRequest {
     method: Method,
     path: String,
     body: Option<String>,
@@ -76,14 +76,19 @@ pub(super) struct Request {
     repeatable: bool,
 }
 
-impl Request {
-    pub(super) fn get(path: impl Into<String>, query: &impl Serialize) -> Answer<Self> {
+impl HttpRequest {
+    pub(super) fn get(path: impl Into<String>, query: &impl Serialize) -> ApiResult<Self> {
         let mut path = path.into();
         let query = serde_urlencoded::to_string(query).map_err(|error| cannot_encode(&error))?;
         if !query.is_empty() {
             path = format!("{path}?{query}");
         }
         Ok(Self { method: Method::GET, path, body: None, key: None, timeout: RESPONSE_MAX, repeatable: true })
+    }
+
+    pub(super) fn delete(path: impl Into<String>) -> Self {
+        let path = path.into();
+        Self { method: Method::DELETE, path, body: None, key: None, timeout: RESPONSE_MAX, repeatable: false }
     }
 
     /// Allows the response to take longer.
@@ -102,7 +107,7 @@ fn cannot_encode(error: &impl fmt::Display) -> Problem {
     Problem::bad_request(format!("cannot encode the request: {error}"))
 }
 
-impl Remote {
+impl RemoteApi {
     /// Creates a client for a server at a URL such as `https://goldseam.example.com:7878`, with an optional key.
     pub fn new(url: &str, key: Option<String>) -> Result<Self, Problem> {
         let wrong = |why: &str| {
@@ -138,8 +143,8 @@ impl Remote {
         &self,
         path: impl Into<String>,
         query: &(impl Serialize + ?Sized),
-    ) -> Answer<T> {
-        self.send(Request::get(path, &query)?).await
+    ) -> ApiResult<T> {
+        self.send(HttpRequest::get(path, &query)?).await
     }
 
     pub(super) async fn post<T: DeserializeOwned>(
@@ -147,7 +152,7 @@ impl Remote {
         caller: &Caller,
         path: impl Into<String>,
         body: &impl Serialize,
-    ) -> Answer<T> {
+    ) -> ApiResult<T> {
         self.send(self.change(caller, path, body)?).await
     }
 
@@ -157,9 +162,9 @@ impl Remote {
         caller: &Caller,
         path: impl Into<String>,
         body: &impl Serialize,
-    ) -> Answer<Request> {
+    ) -> ApiResult<HttpRequest> {
         let random = || format!("{:016x}{:016x}", OsEntropy.next(), OsEntropy.next());
-        Ok(Request {
+        Ok(HttpRequest {
             method: Method::POST,
             path: path.into(),
             body: Some(serde_json::to_string(body).map_err(|error| cannot_encode(&error))?),
@@ -170,7 +175,7 @@ impl Remote {
     }
 
     /// Sends a request, repeats it if necessary, and decodes the response.
-    pub(super) async fn send<T: DeserializeOwned>(&self, request: Request) -> Answer<T> {
+    pub(super) async fn send<T: DeserializeOwned>(&self, request: HttpRequest) -> ApiResult<T> {
         let text = self.send_with_retries(&request).await?;
         serde_json::from_str(&text).map_err(|error| {
             let shown = excerpt(&text);
@@ -179,7 +184,7 @@ impl Remote {
         })
     }
 
-    async fn send_with_retries(&self, request: &Request) -> Answer<String> {
+    async fn send_with_retries(&self, request: &HttpRequest) -> ApiResult<String> {
         let mut pause = PAUSE;
         let mut tries = 1;
         loop {
@@ -197,7 +202,7 @@ impl Remote {
         }
     }
 
-    async fn send_once(&self, request: &Request) -> Result<String, SendError> {
+    async fn send_once(&self, request: &HttpRequest) -> Result<String, SendError> {
         let mut builder = self.request(request.method.clone(), &request.path).timeout(request.timeout);
         builder = builder.header(ACCEPT, "application/json");
         if let Some(key) = &request.key {

@@ -1,25 +1,26 @@
-//! The keys of a server.
+//! Keys over HTTP: those of the caller's namespace.
 
-use super::Remote;
+use async_trait::async_trait;
+
+use super::RemoteApi;
 use super::http::{NO_BODY, NO_QUERY, segment};
-use crate::api::Answer;
+use crate::api::{ApiResult, KeysApi};
 use crate::caller::Caller;
-use crate::doc::Items;
-use crate::doc::key::{Key, MadeKey, NewKey};
+use crate::doc::ItemsDoc;
+use crate::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
 
-impl Remote {
-    /// Lists the keys of the namespace.
-    pub async fn keys(&self) -> Answer<Items<Key>> {
+#[async_trait]
+impl KeysApi for RemoteApi {
+    async fn keys(&self) -> ApiResult<ItemsDoc<KeyDoc>> {
         self.get("/v1/keys", NO_QUERY).await
     }
 
-    /// Creates a key. Not repeated if the response is lost: the server shows the credential only once.
-    pub async fn create_key(&self, caller: &Caller, new: &NewKey) -> Answer<MadeKey> {
-        self.send(self.change(caller, "/v1/keys", new)?.not_repeatable()).await
+    async fn create_key(&self, caller: &Caller, new: NewKey) -> ApiResult<CreatedKeyDoc> {
+        // Not repeated if the response is lost: the server shows the credential only once.
+        self.send(self.change(caller, "/v1/keys", &new)?.not_repeatable()).await
     }
 
-    /// Revokes a key permanently.
-    pub async fn revoke_key(&self, caller: &Caller, id: &str) -> Answer<Key> {
+    async fn revoke_key(&self, caller: &Caller, id: &str) -> ApiResult<KeyDoc> {
         self.post(caller, format!("/v1/keys/{}/revoke", segment(id)), NO_BODY).await
     }
 }

@@ -5,40 +5,45 @@ use goldseam::core::LockName;
 use goldseam::core::lock::Lock;
 use goldseam::engine::claims::StaleLock;
 
-use super::Remote;
+use super::RemoteApi;
 use super::http::{NO_QUERY, segment};
-use crate::api::{Answer, LocksApi};
+use crate::api::{ApiResult, LocksApi};
 use crate::caller::Caller;
-use crate::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
-use crate::doc::{Items, Page};
+use crate::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease, ReleasedDoc};
+use crate::doc::{ItemsDoc, PageDoc};
 
 fn lock_path(lock: &LockName, verb: &str) -> String {
     format!("/v1/locks/{}/{verb}", segment(lock.as_str()))
 }
 
 #[async_trait]
-impl LocksApi for Remote {
-    async fn locks(&self, query: LocksQuery) -> Answer<Page<Lock>> {
+impl LocksApi for RemoteApi {
+    async fn locks(&self, query: LocksQuery) -> ApiResult<PageDoc<Lock>> {
         self.get("/v1/locks", &query).await
     }
 
-    async fn lock(&self, lock: &LockName) -> Answer<Lock> {
+    async fn lock(&self, lock: &LockName) -> ApiResult<Lock> {
         self.get(format!("/v1/locks/{}", segment(lock.as_str())), NO_QUERY).await
     }
 
-    async fn stale_locks(&self) -> Answer<Items<StaleLock>> {
+    async fn stale_locks(&self) -> ApiResult<ItemsDoc<StaleLock>> {
         self.get("/v1/locks/stale", NO_QUERY).await
     }
 
-    async fn acquire_lock(&self, caller: &Caller, lock: &LockName, new: NewHold) -> Answer<Lock> {
+    async fn acquire_lock(&self, caller: &Caller, lock: &LockName, new: NewHold) -> ApiResult<Lock> {
         self.post(caller, lock_path(lock, "acquire"), &new).await
     }
 
-    async fn extend_lock(&self, caller: &Caller, lock: &LockName, new: Extension) -> Answer<Lock> {
+    async fn extend_lock(&self, caller: &Caller, lock: &LockName, new: NewExtension) -> ApiResult<Lock> {
         self.post(caller, lock_path(lock, "extend"), &new).await
     }
 
-    async fn release_lock(&self, caller: &Caller, lock: &LockName, new: NewRelease) -> Answer<Released> {
+    async fn release_lock(
+        &self,
+        caller: &Caller,
+        lock: &LockName,
+        new: NewRelease,
+    ) -> ApiResult<ReleasedDoc> {
         self.post(caller, lock_path(lock, "release"), &new).await
     }
 }

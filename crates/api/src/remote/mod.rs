@@ -15,32 +15,33 @@ mod retention;
 mod runs;
 mod sse;
 mod tasks;
+mod workers;
 
 use std::time::Duration;
 
 use goldseam::RunId;
 use serde::de::DeserializeOwned;
 
-use crate::api::Answer;
+use crate::api::ApiResult;
 use crate::caller::Caller;
-use crate::doc::change::Reason;
+use crate::doc::change::NewNote;
 use http::run_path;
 
-pub use http::Remote;
+pub use http::RemoteApi;
 
 /// How long an examination of a whole store may take.
 const EXAMINATION_MAX: Duration = Duration::from_secs(3_600);
 
-impl Remote {
+impl RemoteApi {
     /// Posts a change of a run that carries only an actor and a reason.
     async fn post_reason<T: DeserializeOwned>(
         &self,
         caller: &Caller,
         run: &RunId,
         verb: &str,
-        reason: Reason,
-    ) -> Answer<T> {
-        let reason = Reason { by: reason.by.or_else(|| caller.who.clone()), ..reason };
+        reason: NewNote,
+    ) -> ApiResult<T> {
+        let reason = NewNote { by: reason.by.or_else(|| caller.who.clone()), ..reason };
         self.post(caller, run_path(run, verb), &reason).await
     }
 }

@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::Remote;
-use super::http::{NO_QUERY, Request};
-use crate::api::{Answer, NodesApi};
-use crate::doc::Items;
-use crate::doc::node::{Node, Workflow};
-use crate::doc::run::{ChangesQuery, Mark};
+use super::RemoteApi;
+use super::http::{HttpRequest, NO_QUERY};
+use crate::api::{ApiResult, NodesApi};
+use crate::doc::ItemsDoc;
+use crate::doc::node::{NodeDoc, WorkflowDoc};
+use crate::doc::run::{ChangesQuery, MarkDoc};
 
 #[async_trait]
-impl NodesApi for Remote {
-    async fn nodes(&self) -> Answer<Items<Node>> {
+impl NodesApi for RemoteApi {
+    async fn nodes(&self) -> ApiResult<ItemsDoc<NodeDoc>> {
         self.get("/v1/nodes", NO_QUERY).await
     }
 
-    async fn workflows(&self) -> Answer<Items<Workflow>> {
+    async fn workflows(&self) -> ApiResult<ItemsDoc<WorkflowDoc>> {
         self.get("/v1/workflows", NO_QUERY).await
     }
 
-    async fn changed(&self, query: ChangesQuery) -> Answer<Mark> {
+    async fn changed(&self, query: ChangesQuery) -> ApiResult<MarkDoc> {
         let wait = Duration::from_millis(query.wait_ms.unwrap_or(0));
-        self.send(Request::get("/v1/changes", &query)?.waiting(wait)).await
+        self.send(HttpRequest::get("/v1/changes", &query)?.waiting(wait)).await
     }
 }

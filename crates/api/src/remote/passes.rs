@@ -1,23 +1,23 @@
-//! Passes of a server.
+//! Passes over HTTP.
 
+use async_trait::async_trait;
 use goldseam::RunId;
 
-use super::Remote;
-use super::http::{NO_BODY, segment};
-use crate::api::Answer;
+use super::RemoteApi;
+use super::http::{NO_BODY, run_path};
+use crate::api::{ApiResult, PassesApi};
 use crate::caller::Caller;
-use crate::doc::pass::{MadePass, NewPass, Rotated};
+use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
 
-impl Remote {
-    /// Creates a pass. Not repeated if the response is lost: the server shows the pass only once.
-    pub async fn create_pass(&self, caller: &Caller, run: &RunId, new: &NewPass) -> Answer<MadePass> {
-        let path = format!("/v1/runs/{}/passes", segment(run.as_str()));
-        self.send(self.change(caller, path, new)?.not_repeatable()).await
+#[async_trait]
+impl PassesApi for RemoteApi {
+    async fn create_pass(&self, caller: &Caller, run: &RunId, new: NewPass) -> ApiResult<CreatedPassDoc> {
+        // Not repeated if the response is lost: the server shows the pass only once.
+        self.send(self.change(caller, run_path(run, "passes"), &new)?.not_repeatable()).await
     }
 
-    /// Rotates the signing key of passes; passes from before the previous rotation become invalid. Not repeated if the
-    /// response is lost: two rotations in a row invalidate every pass.
-    pub async fn rotate_passes(&self, caller: &Caller) -> Answer<Rotated> {
+    async fn rotate_passes(&self, caller: &Caller) -> ApiResult<RotatedPassesDoc> {
+        // Not repeated if the response is lost: two rotations in a row invalidate every pass.
         self.send(self.change(caller, "/v1/passes/rotate", NO_BODY)?.not_repeatable()).await
     }
 }

@@ -5,55 +5,56 @@ use std::time::Duration;
 use async_trait::async_trait;
 use goldseam::{RunId, Seq, Summary};
 
-use super::Remote;
-use super::http::{NO_QUERY, Request, run_path, segment};
-use crate::api::{Answer, Following, RunsApi};
-use crate::doc::event::{History, HistoryQuery};
+use super::RemoteApi;
+use super::http::{HttpRequest, NO_QUERY, run_path, segment};
+use crate::api::{ApiResult, Following, RunsApi};
+use crate::doc::event::{HistoryDoc, HistoryQuery};
 use crate::doc::run::{
-    BranchItem, Detail, Diff, DiffQuery, Ending, Explanation, Question, QuestionsQuery, RunsQuery, WaitQuery,
+    BranchDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery,
+    WaitQuery,
 };
-use crate::doc::{Items, Page};
+use crate::doc::{ItemsDoc, PageDoc};
 
 #[async_trait]
-impl RunsApi for Remote {
-    async fn runs(&self, query: RunsQuery) -> Answer<Page<Summary>> {
+impl RunsApi for RemoteApi {
+    async fn runs(&self, query: RunsQuery) -> ApiResult<PageDoc<Summary>> {
         self.get("/v1/runs", &query).await
     }
 
-    async fn detail(&self, run: &RunId) -> Answer<Detail> {
+    async fn detail(&self, run: &RunId) -> ApiResult<RunDoc> {
         self.get(format!("/v1/runs/{}", segment(run.as_str())), NO_QUERY).await
     }
 
-    async fn history(&self, run: &RunId, query: HistoryQuery) -> Answer<History> {
+    async fn history(&self, run: &RunId, query: HistoryQuery) -> ApiResult<HistoryDoc> {
         self.get(run_path(run, "history"), &query).await
     }
 
-    async fn result(&self, run: &RunId, query: WaitQuery) -> Answer<Ending> {
+    async fn result(&self, run: &RunId, query: WaitQuery) -> ApiResult<EndingDoc> {
         let wait = Duration::from_millis(query.wait_ms.unwrap_or(0));
-        self.send(Request::get(run_path(run, "result"), &query)?.waiting(wait)).await
+        self.send(HttpRequest::get(run_path(run, "result"), &query)?.waiting(wait)).await
     }
 
-    async fn follow(&self, run: &RunId, after: Seq) -> Answer<Following> {
+    async fn follow(&self, run: &RunId, after: Seq) -> ApiResult<Following> {
         self.stream(run, after).await
     }
 
-    async fn why(&self, run: &RunId) -> Answer<Explanation> {
+    async fn why(&self, run: &RunId) -> ApiResult<ExplanationDoc> {
         self.get(run_path(run, "why"), NO_QUERY).await
     }
 
-    async fn branches(&self, run: &RunId) -> Answer<Items<BranchItem>> {
+    async fn branches(&self, run: &RunId) -> ApiResult<ItemsDoc<BranchDoc>> {
         self.get(run_path(run, "branches"), NO_QUERY).await
     }
 
-    async fn diff(&self, run: &RunId, query: DiffQuery) -> Answer<Diff> {
+    async fn diff(&self, run: &RunId, query: DiffQuery) -> ApiResult<DiffDoc> {
         self.get(run_path(run, "diff"), &query).await
     }
 
-    async fn questions(&self, query: QuestionsQuery) -> Answer<Page<Question>> {
+    async fn questions(&self, query: QuestionsQuery) -> ApiResult<PageDoc<QuestionDoc>> {
         self.get("/v1/questions", &query).await
     }
 
-    async fn questions_of(&self, run: &RunId) -> Answer<Items<Question>> {
+    async fn questions_of(&self, run: &RunId) -> ApiResult<ItemsDoc<QuestionDoc>> {
         self.get(run_path(run, "questions"), NO_QUERY).await
     }
 }

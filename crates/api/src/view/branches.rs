@@ -4,12 +4,12 @@ use goldseam::core::Recorded;
 use goldseam::core::branch::{Branch, Branches};
 
 use super::describe;
-use crate::doc::run::BranchItem;
+use crate::doc::run::BranchDoc;
 
 /// Lists every branch of a run, in the order of opening.
-pub fn items(history: &[Recorded], branches: &Branches) -> Vec<BranchItem> {
+pub fn items(history: &[Recorded], branches: &Branches) -> Vec<BranchDoc> {
     let active = branches.active().id;
-    let item = |branch: &Branch| BranchItem {
+    let item = |branch: &Branch| BranchDoc {
         branch: branch.id.to_string(),
         parent: branch.parent.map(|parent| parent.to_string()),
         cutoff: branch.cutoff,

@@ -10,18 +10,18 @@ use crate::timestamp;
 
 /// How much of a payload a description shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Much {
+pub enum PayloadLength {
     /// The beginning, for a terminal.
-    Some,
+    Short,
     /// All, for a program.
-    All,
+    Full,
 }
 
-/// Characters of a payload that [`Much::Some`] shows.
+/// Characters of a payload that [`PayloadLength::Short`] shows.
 const PAYLOAD_SHOWN: usize = 60;
 
 /// Describes an event, without its name.
-pub fn describe(event: &Event, much: Much) -> String {
+pub fn describe(event: &Event, much: PayloadLength) -> String {
     let short = |payload: &Payload| short(payload, much);
     match event {
         Event::RunQueued(run) => {
@@ -75,7 +75,7 @@ pub fn describe(event: &Event, much: Much) -> String {
 }
 
 /// Describes an event of a step, wait, timer, question or child.
-fn operation(event: &Event, much: Much) -> String {
+fn operation(event: &Event, much: PayloadLength) -> String {
     let short = |payload: &Payload| short(payload, much);
     match event {
         Event::StepStarted(step) => match &step.remote {
@@ -177,9 +177,9 @@ fn actor_and_reason(note: &Note) -> String {
 }
 
 /// Returns a payload as text, or its beginning.
-pub fn short(payload: &Payload, much: Much) -> String {
+pub fn short(payload: &Payload, much: PayloadLength) -> String {
     match much {
-        Much::Some => cut(&one_line(payload.as_str()), PAYLOAD_SHOWN),
-        Much::All => payload.as_str().to_owned(),
+        PayloadLength::Short => cut(&one_line(payload.as_str()), PAYLOAD_SHOWN),
+        PayloadLength::Full => payload.as_str().to_owned(),
     }
 }

@@ -6,13 +6,13 @@ use goldseam::core::event::Request;
 use goldseam::core::{Recorded, Seq, State, StepName};
 
 use super::text::answer_line;
-use super::timeline::{self, Row};
+use super::timeline::{self, OperationDoc};
 use super::{branches, log};
-use crate::doc::ending::Pending;
-use crate::doc::run::{Detail, More, OpenQuestion, Planned};
+use crate::doc::ending::PendingDoc;
+use crate::doc::run::{OpenQuestionDoc, PlannedDoc, RunDoc, RunDocParts};
 
 /// Builds the document of a run from its state and its log.
-pub fn detail(state: State, history: &[Recorded]) -> Detail {
+pub fn detail(state: State, history: &[Recorded]) -> RunDoc {
     let known = Branches::of(history);
     let steps = timeline::rows(&log::seen_by(history, &known, state.summary.branch));
     let pending = pending(&state);
@@ -23,8 +23,8 @@ pub fn detail(state: State, history: &[Recorded]) -> Detail {
     };
     let summary = state.summary;
     let question =
-        |input: &_| OpenQuestion { input: Clone::clone(input), command: answer_line(&summary.run, input) };
-    let more = More {
+        |input: &_| OpenQuestionDoc { input: Clone::clone(input), command: answer_line(&summary.run, input) };
+    let more = RunDocParts {
         input: state.queued.input,
         output,
         failure,
@@ -38,16 +38,16 @@ pub fn detail(state: State, history: &[Recorded]) -> Detail {
         pending,
         left_standing: state.terminated.map(|left| *left),
     };
-    Detail { summary, more }
+    RunDoc { summary, more }
 }
 
 /// Requests that no worker has carried out yet.
-fn pending(state: &State) -> Vec<Pending> {
+fn pending(state: &State) -> Vec<PendingDoc> {
     let summary = &state.summary;
     let mut pending = Vec::new();
     if let Some(jump) = state.jump.as_ref().filter(|_| !summary.status.is_terminal()) {
         let cutoff = state.ops.get(&jump.to).map_or(Seq::ZERO, |op| op.first.before());
-        pending.push(Pending {
+        pending.push(PendingDoc {
             by: jump.note.by.clone(),
             reason: jump.note.reason.clone(),
             since: summary.jump.as_ref().map(|jump| jump.at),
@@ -57,7 +57,7 @@ fn pending(state: &State) -> Vec<Pending> {
         });
     }
     if let Some(reason) = summary.cancel.as_ref().filter(|_| summary.is_cancel_pending()) {
-        pending.push(Pending {
+        pending.push(PendingDoc {
             by: summary.cancel_asked.as_ref().and_then(|asked| asked.by.clone()),
             reason: reason.clone(),
             since: summary.cancel_asked.as_ref().map(|asked| asked.at),
@@ -70,9 +70,9 @@ fn pending(state: &State) -> Vec<Pending> {
 }
 
 /// The declared steps, and whether each is complete.
-fn plan(declared: &[StepName], rows: &[Row]) -> Vec<Planned> {
+fn plan(declared: &[StepName], rows: &[OperationDoc]) -> Vec<PlannedDoc> {
     let done = |step: &StepName| {
-        rows.iter().any(|row| row.state == timeline::State::Done && row.is_step(step.as_str()))
+        rows.iter().any(|row| row.state == timeline::OperationState::Done && row.is_step(step.as_str()))
     };
-    declared.iter().map(|step| Planned { step: step.clone(), done: done(step) }).collect()
+    declared.iter().map(|step| PlannedDoc { step: step.clone(), done: done(step) }).collect()
 }

@@ -6,13 +6,19 @@ use goldseam::core::branch::Branches;
 use goldseam::core::{Event, Recorded};
 use goldseam::{RunId, Seq};
 
-use super::describe::{Much, describe};
+use super::describe::{PayloadLength, describe};
 use super::log;
-use crate::doc::run::{Change, Diff, DiffItem};
+use crate::doc::run::{DiffDoc, DiffItemDoc, DiffKind};
 use crate::problem::Problem;
 
 /// Compares two branches: where they part, and how operations differ after that.
-pub fn diff(run: &RunId, history: &[Recorded], left: &str, right: &str, much: Much) -> Result<Diff, Problem> {
+pub fn diff(
+    run: &RunId,
+    history: &[Recorded],
+    left: &str,
+    right: &str,
+    much: PayloadLength,
+) -> Result<DiffDoc, Problem> {
     let branches = Branches::of(history);
     let left = log::branch(&branches, left)?;
     let right = log::branch(&branches, right)?;
@@ -25,20 +31,25 @@ pub fn diff(run: &RunId, history: &[Recorded], left: &str, right: &str, much: Mu
     let mut items = Vec::new();
     for (path, fact) in left_facts {
         match right_facts.remove(&path) {
-            None => items.push(DiffItem { change: Change::Left, left: Some(fact), path, right: None }),
+            None => items.push(DiffItemDoc { change: DiffKind::Left, left: Some(fact), path, right: None }),
             Some(other) if other != fact => {
-                items.push(DiffItem { change: Change::Changed, left: Some(fact), path, right: Some(other) });
+                items.push(DiffItemDoc {
+                    change: DiffKind::Changed,
+                    left: Some(fact),
+                    path,
+                    right: Some(other),
+                });
             }
             Some(_) => {}
         }
     }
-    items.extend(right_facts.into_iter().map(|(path, fact)| DiffItem {
-        change: Change::Right,
+    items.extend(right_facts.into_iter().map(|(path, fact)| DiffItemDoc {
+        change: DiffKind::Right,
         left: None,
         path,
         right: Some(fact),
     }));
-    Ok(Diff {
+    Ok(DiffDoc {
         items,
         left: left.to_string(),
         parted_after,
@@ -49,7 +60,7 @@ pub fn diff(run: &RunId, history: &[Recorded], left: &str, right: &str, much: Mu
 }
 
 /// Describes the last event of each operation.
-fn facts(events: &[&Recorded], much: Much) -> BTreeMap<String, String> {
+fn facts(events: &[&Recorded], much: PayloadLength) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     for recorded in events {
         let event = &recorded.event;

@@ -6,18 +6,18 @@ use goldseam::{Millis, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::describe::{Much, describe};
+use super::describe::{PayloadLength, describe};
 
 /// One operation of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Step)]
-pub struct Row {
+pub struct OperationDoc {
     /// The path.
     pub path: String,
     /// The kind of operation.
-    pub kind: Kind,
+    pub kind: OperationKind,
     /// The state.
-    pub state: State,
+    pub state: OperationState,
     /// Attempts that the log records.
     pub attempts: u32,
     /// When it began.
@@ -34,14 +34,14 @@ pub struct Row {
     pub task: Option<String>,
     /// The spans for the picture; not part of the document.
     #[serde(skip)]
-    pub spans: Vec<Span>,
+    pub spans: Vec<OperationSpan>,
 }
 
 /// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = StepKind)]
-pub enum Kind {
+pub enum OperationKind {
     /// A leaf step.
     Step,
     /// A remote step.
@@ -58,7 +58,7 @@ pub enum Kind {
     Undo,
 }
 
-impl Kind {
+impl OperationKind {
     /// Returns the name in JSON and on screen.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = StepState)]
-pub enum State {
+pub enum OperationState {
     /// Not ended.
     Open,
     /// Completed.
@@ -86,7 +86,7 @@ pub enum State {
     Failed,
 }
 
-impl State {
+impl OperationState {
     /// Returns the name in JSON and on screen.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -99,7 +99,7 @@ impl State {
 
 /// How a span is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum SpanStyle {
     /// Work.
     Work,
     /// A failed attempt.
@@ -112,13 +112,13 @@ pub enum Look {
 
 /// A part of an operation's duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct OperationSpan {
     /// The start.
     pub from: Millis,
     /// The end; `None` while it is open.
     pub to: Option<Millis>,
     /// How it is drawn.
-    pub look: Look,
+    pub look: SpanStyle,
 }
 
 /// A seam or another event that concerns the whole run.
@@ -159,8 +159,8 @@ impl Cut {
 }
 
 /// Builds the rows for the events that one branch sees, ordered by start.
-pub fn rows(events: &[&Recorded]) -> Vec<Row> {
-    let mut rows = Rows(Vec::new());
+pub fn rows(events: &[&Recorded]) -> Vec<OperationDoc> {
+    let mut rows = OperationRows(Vec::new());
     for recorded in events {
         rows.take(recorded);
     }
@@ -204,79 +204,83 @@ fn seam(recorded: &Recorded, is_recovery: bool) -> Option<Seam> {
         Event::RequestWithdrawn(_) => "withdrawn",
         _ => return None,
     };
-    let what = describe(&recorded.event, Much::Some);
+    let what = describe(&recorded.event, PayloadLength::Short);
     Some(Seam { at: recorded.at, kind: kind.to_owned(), what, rule, evidence, cut })
 }
 
-struct Rows(Vec<Row>);
+struct OperationRows(Vec<OperationDoc>);
 
-impl Rows {
+impl OperationRows {
     fn take(&mut self, recorded: &Recorded) {
         let at = recorded.at;
         match &recorded.event {
             Event::StepStarted(step) => {
-                let row = self.row(&step.path, Kind::Step, at);
+                let row = self.row(&step.path, OperationKind::Step, at);
                 row.attempts = step.attempt;
                 if let Some(remote) = &step.remote {
-                    row.kind = Kind::Remote;
+                    row.kind = OperationKind::Remote;
                     row.queue = Some(remote.queue.to_string());
                     row.task = Some(remote.task.to_string());
                 }
-                row.open(at, Look::Work);
+                row.open(at, SpanStyle::Work);
             }
             Event::StepCompleted(step) => {
-                let kind = if step.group { Kind::Group } else { Kind::Step };
+                let kind = if step.group { OperationKind::Group } else { OperationKind::Step };
                 let row = self.row(&step.path, kind, step.began);
                 row.attempts = step.attempt;
-                row.close(step.began, at, Look::Work, State::Done);
+                row.close(step.began, at, SpanStyle::Work, OperationState::Done);
             }
             Event::StepFailed(step) => {
-                let kind = if step.group { Kind::Group } else { Kind::Step };
+                let kind = if step.group { OperationKind::Group } else { OperationKind::Step };
                 let row = self.row(&step.path, kind, step.began);
                 row.attempts = step.attempt;
                 row.note = Some(step.failure.message.clone());
-                row.close(step.began, at, Look::Failure, State::Failed);
+                row.close(step.began, at, SpanStyle::Failure, OperationState::Failed);
             }
             Event::StepRetryScheduled { path, due, .. } => {
-                let row = self.row(path, Kind::Step, at);
-                row.state = State::Open;
+                let row = self.row(path, OperationKind::Step, at);
+                row.state = OperationState::Open;
                 row.ended = None;
-                row.spans.push(Span { from: at, to: Some(*due), look: Look::Pause });
+                row.spans.push(OperationSpan { from: at, to: Some(*due), look: SpanStyle::Pause });
             }
-            Event::WaitStarted(wait) => self.row(&wait.path, kind_of(wait), at).open(at, Look::Wait),
-            Event::InputRequested(input) => self.row(&input.path, Kind::Question, at).kind = Kind::Question,
-            Event::TimerSet { path, .. } => self.row(path, Kind::Sleep, at).open(at, Look::Wait),
+            Event::WaitStarted(wait) => self.row(&wait.path, kind_of(wait), at).open(at, SpanStyle::Wait),
+            Event::InputRequested(input) => {
+                self.row(&input.path, OperationKind::Question, at).kind = OperationKind::Question
+            }
+            Event::TimerSet { path, .. } => {
+                self.row(path, OperationKind::Sleep, at).open(at, SpanStyle::Wait)
+            }
             Event::WaitResolved { path, .. } | Event::TimerFired { path } => self.finish(path, at),
-            Event::CompensationStarted { path, .. } => self.undo(path, at).open(at, Look::Work),
+            Event::CompensationStarted { path, .. } => self.undo(path, at).open(at, SpanStyle::Work),
             Event::CompensationCompleted { path } => {
                 let row = self.undo(path, at);
-                row.close(row.began, at, Look::Work, State::Done);
+                row.close(row.began, at, SpanStyle::Work, OperationState::Done);
             }
             Event::CompensationFailed { path, failure } => {
                 let row = self.undo(path, at);
                 row.note = Some(failure.message.clone());
-                row.close(row.began, at, Look::Failure, State::Failed);
+                row.close(row.began, at, SpanStyle::Failure, OperationState::Failed);
             }
             _ => {}
         }
     }
 
-    fn row(&mut self, path: &Path, kind: Kind, began: Millis) -> &mut Row {
+    fn row(&mut self, path: &Path, kind: OperationKind, began: Millis) -> &mut OperationDoc {
         self.find(path.to_string(), kind, began)
     }
 
-    fn undo(&mut self, path: &Path, at: Millis) -> &mut Row {
-        self.find(format!("undo {path}"), Kind::Undo, at)
+    fn undo(&mut self, path: &Path, at: Millis) -> &mut OperationDoc {
+        self.find(format!("undo {path}"), OperationKind::Undo, at)
     }
 
-    fn find(&mut self, path: String, kind: Kind, began: Millis) -> &mut Row {
+    fn find(&mut self, path: String, kind: OperationKind, began: Millis) -> &mut OperationDoc {
         let at = match self.0.iter().position(|row| row.path == path) {
             Some(at) => at,
             None => {
-                self.0.push(Row {
+                self.0.push(OperationDoc {
                     path,
                     kind,
-                    state: State::Open,
+                    state: OperationState::Open,
                     attempts: 1,
                     began,
                     ended: None,
@@ -293,41 +297,41 @@ impl Rows {
 
     fn finish(&mut self, path: &Path, at: Millis) {
         if let Some(row) = self.0.iter_mut().find(|row| row.path == path.as_str()) {
-            row.close(row.began, at, Look::Wait, State::Done);
+            row.close(row.began, at, SpanStyle::Wait, OperationState::Done);
         }
     }
 }
 
-impl Row {
+impl OperationDoc {
     /// Whether this is a step (leaf, remote or group) with that name, in any arm and with any key.
     pub fn is_step(&self, name: &str) -> bool {
-        matches!(self.kind, Kind::Step | Kind::Remote | Kind::Group)
+        matches!(self.kind, OperationKind::Step | OperationKind::Remote | OperationKind::Group)
             && Path::new(&self.path).is_ok_and(|path| path.name() == name)
     }
 
-    fn open(&mut self, from: Millis, look: Look) {
+    fn open(&mut self, from: Millis, look: SpanStyle) {
         self.close_last(from);
-        self.spans.push(Span { from, to: None, look });
+        self.spans.push(OperationSpan { from, to: None, look });
     }
 
     /// Ends the operation: replaces its open span by one from `from` to `to`.
-    fn close(&mut self, from: Millis, to: Millis, look: Look, state: State) {
+    fn close(&mut self, from: Millis, to: Millis, look: SpanStyle, state: OperationState) {
         self.spans.retain(|span| span.to.is_some());
-        self.spans.push(Span { from, to: Some(to), look });
+        self.spans.push(OperationSpan { from, to: Some(to), look });
         self.state = state;
         self.ended = Some(to);
-        if state == State::Done {
+        if state == OperationState::Done {
             self.note = None;
         }
     }
 
     fn close_last(&mut self, at: Millis) {
-        if let Some(Span { to: to @ None, .. }) = self.spans.last_mut() {
+        if let Some(OperationSpan { to: to @ None, .. }) = self.spans.last_mut() {
             *to = Some(at);
         }
     }
 }
 
-fn kind_of(wait: &WaitStarted) -> Kind {
-    if wait.inputs.is_empty() { Kind::Wait } else { Kind::Question }
+fn kind_of(wait: &WaitStarted) -> OperationKind {
+    if wait.inputs.is_empty() { OperationKind::Wait } else { OperationKind::Question }
 }

@@ -4,8 +4,8 @@ use futures_util::StreamExt as _;
 use goldseam::core::Recorded;
 use goldseam::{RunId, Seq, Status};
 use goldseam_api::RunsApi;
-use goldseam_api::doc::event::{EventDoc, HistoryQuery, News};
-use goldseam_api::doc::run::{Detail, QuestionsQuery, WaitQuery};
+use goldseam_api::doc::event::{EventDoc, HistoryQuery, NewsDoc};
+use goldseam_api::doc::run::{QuestionsQuery, RunDoc, WaitQuery};
 use serde_json::Value;
 
 use crate::support::Place;
@@ -20,7 +20,7 @@ async fn run_details_and_events_round_trip_through_json() {
         let run = RunId::new(*name).unwrap();
         let detail = place.api.detail(&run).await.unwrap();
         let text = serde_json::to_string(&detail).unwrap();
-        let back: Detail = serde_json::from_str(&text).unwrap();
+        let back: RunDoc = serde_json::from_str(&text).unwrap();
         assert_eq!(back.summary, detail.summary);
         assert_eq!((&back.more.output, &back.more.seams), (&detail.more.output, &detail.more.seams));
         assert_eq!(serde_json::to_string(&back).unwrap(), text);
@@ -71,7 +71,7 @@ async fn following_resumes_after_a_position_and_ends_with_the_run() {
         let following = place.api.follow(&run, Seq(after as u64)).await.unwrap();
         let received: Vec<EventDoc> = following
             .map(|news| match news.unwrap() {
-                News::Event(event) => *event,
+                NewsDoc::Event(event) => *event,
                 news => panic!("{news:?}"),
             })
             .collect()

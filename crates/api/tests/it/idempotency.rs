@@ -4,12 +4,12 @@ use futures_util::future::BoxFuture;
 use goldseam::core::{LockName, TaskId};
 use goldseam::prelude::{Context, Engine};
 use goldseam::{Failure, OpenEngine as _, Path, Payload, RunId};
-use goldseam_api::doc::change::{NewAnswer, NewJump, NewMigration, NewRecovery, NewSignal, Reason};
+use goldseam_api::doc::change::{NewAnswer, NewJump, NewMigration, NewNote, NewRecovery, NewSignal};
 use goldseam_api::doc::ending::{NewRetry, NewWithdrawal};
 use goldseam_api::doc::lock::NewHold;
 use goldseam_api::doc::run::NewRun;
-use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewResult, NewTask};
-use goldseam_api::{Answer, Caller, CommandsApi, HealingApi, Local, LocksApi, Problem, TasksApi};
+use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewResult, NewUserTask};
+use goldseam_api::{ApiResult, Caller, CommandsApi, HealingApi, LocalApi, LocksApi, Problem, TasksApi};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ enum Which {
 struct Change {
     name: &'static str,
     run: Option<&'static str>,
-    ask: for<'a> fn(&'a Local, &'a Caller, Which) -> BoxFuture<'a, Answer<Value>>,
+    ask: for<'a> fn(&'a LocalApi, &'a Caller, Which) -> BoxFuture<'a, ApiResult<Value>>,
 }
 
 fn run(name: &str) -> RunId {
@@ -37,11 +37,11 @@ fn payload(value: &Value) -> Payload {
     Payload::of(value, &goldseam::Limits::default()).unwrap()
 }
 
-fn reason(which: Which) -> Reason {
-    Reason { by: None, reason: if which == Which::One { "stock is counted" } else { "it rains" }.to_owned() }
+fn reason(which: Which) -> NewNote {
+    NewNote { by: None, reason: if which == Which::One { "stock is counted" } else { "it rains" }.to_owned() }
 }
 
-fn as_json<T: Serialize>(answer: Answer<T>) -> Answer<Value> {
+fn as_json<T: Serialize>(answer: ApiResult<T>) -> ApiResult<Value> {
     answer.map(|document| serde_json::to_value(document).unwrap())
 }
 
@@ -54,9 +54,9 @@ fn new_run(which: Which) -> NewRun {
     NewRun { workflow: "order".into(), id: None, input, tags, priority: 0, queue: None, version: None }
 }
 
-fn new_task(which: Which) -> NewTask {
+fn new_task(which: Which) -> NewUserTask {
     let payload = payload(&json!({ "to": if which == Which::One { "ana" } else { "ben" } }));
-    NewTask {
+    NewUserTask {
         kind: "email".into(),
         queue: None,
         payload,
@@ -136,7 +136,7 @@ const CHANGES: &[Change] = &[
         name: "note",
         run: Some("waits"),
         ask: |api, caller, which| {
-            Box::pin(async move { as_json(api.annotate(caller, &run("waits"), reason(which)).await) })
+            Box::pin(async move { as_json(api.note_run(caller, &run("waits"), reason(which)).await) })
         },
     },
     Change {
@@ -234,14 +234,14 @@ async fn sick() -> Place {
     place
 }
 
-async fn events(api: &Local, name: Option<&str>) -> usize {
+async fn events(api: &LocalApi, name: Option<&str>) -> usize {
     match name {
         Some(name) => api.client().history(&run(name)).await.unwrap().len(),
         None => 0,
     }
 }
 
-fn is_reused(answer: Answer<Value>) -> bool {
+fn is_reused(answer: ApiResult<Value>) -> bool {
     matches!(answer, Err(Problem { status: 409, code: Some(code), .. }) if &*code == "GS0603")
 }
 
@@ -271,7 +271,7 @@ async fn keys_of_different_callers_do_not_collide() {
     let place = Place::with(&[("waits", "wait")]).await;
     for who in ["ana", "ben"] {
         let caller = Caller { who: Some(who.into()), key: Some("1".into()), ..Caller::default() };
-        place.api.annotate(&caller, &run("waits"), reason(Which::One)).await.unwrap();
+        place.api.note_run(&caller, &run("waits"), reason(Which::One)).await.unwrap();
     }
     let history = place.api.client().history(&run("waits")).await.unwrap();
     assert_eq!(history.iter().filter(|recorded| recorded.event.name() == "note.added").count(), 2);
@@ -281,8 +281,8 @@ async fn keys_of_different_callers_do_not_collide() {
 async fn requests_without_a_key_are_never_deduplicated() {
     let place = Place::with(&[("waits", "wait")]).await;
     let keyless = Caller::default();
-    let first = place.api.annotate(&keyless, &run("waits"), reason(Which::One)).await.unwrap();
-    let second = place.api.annotate(&keyless, &run("waits"), reason(Which::One)).await.unwrap();
+    let first = place.api.note_run(&keyless, &run("waits"), reason(Which::One)).await.unwrap();
+    let second = place.api.note_run(&keyless, &run("waits"), reason(Which::One)).await.unwrap();
     assert!(second.event > first.event);
     let starts = [new_run(Which::One), new_run(Which::One)].map(|new| place.api.start(&keyless, new));
     let [one, two] = starts.map(|start| async { start.await.unwrap().run });
@@ -295,7 +295,7 @@ async fn a_repeated_signal_is_answered_after_the_run_ended() {
     let caller = Caller { who: None, key: Some("1".into()), ..Caller::default() };
     let signal = || NewSignal { name: "paid".into(), payload: payload(&json!(1)), id: None };
     let first = place.api.signal(&caller, &run("waits"), signal()).await.unwrap();
-    place.api.cancel(&Caller::default(), &run("waits"), Reason::default()).await.unwrap();
+    place.api.cancel(&Caller::default(), &run("waits"), NewNote::default()).await.unwrap();
     assert_eq!(place.api.signal(&caller, &run("waits"), signal()).await.unwrap(), first);
 }
 
@@ -305,7 +305,7 @@ async fn repeats_of_task_and_lock_changes_get_the_original_response() {
     let api = &place.api;
     let keyed = |key: &str| Caller { who: None, key: Some(key.to_owned()), ..Caller::default() };
     let id = TaskId::new("mail-1").unwrap();
-    api.submit(&keyed("1"), NewTask { id: Some("mail-1".into()), ..new_task(Which::One) }).await.unwrap();
+    api.submit(&keyed("1"), NewUserTask { id: Some("mail-1".into()), ..new_task(Which::One) }).await.unwrap();
     let claim = async || {
         let want = NewClaim { owner: "w".into(), queue: None, kind: None, limit: None, wait_ms: Some(5_000) };
         api.claim(&keyed("2"), want).await.unwrap().items.remove(0).task.fence
@@ -373,7 +373,7 @@ async fn keys_are_known_after_many_signals_and_continue_as_new() {
     };
     let first = api.signal(&keyed, &r, signal(None, 0)).await.unwrap();
     let named = api.signal(&keyless, &r, signal(Some("named"), 1)).await.unwrap();
-    let noted = api.annotate(&keyed, &r, reason(Which::One)).await.unwrap();
+    let noted = api.note_run(&keyed, &r, reason(Which::One)).await.unwrap();
     for number in 2..41 {
         api.signal(&keyless, &r, signal(None, number)).await.unwrap();
     }
@@ -384,7 +384,7 @@ async fn keys_are_known_after_many_signals_and_continue_as_new() {
     let events = events(api, Some("t")).await;
     assert_eq!(api.signal(&keyed, &r, signal(None, 0)).await.unwrap(), first);
     assert_eq!(api.signal(&keyless, &r, signal(Some("named"), 1)).await.unwrap(), named);
-    assert_eq!(api.annotate(&keyed, &r, reason(Which::One)).await.unwrap(), noted);
+    assert_eq!(api.note_run(&keyed, &r, reason(Which::One)).await.unwrap(), noted);
     assert!(is_reused(as_json(api.signal(&keyed, &r, signal(None, 7)).await)));
     let history = api.client().history(&r).await.unwrap();
     let received = history.iter().filter(|recorded| recorded.event.name() == "signal.received").count();
@@ -405,7 +405,7 @@ async fn an_explicit_id_repeats_the_same_request_or_is_refused() {
     assert_eq!(api.start(&keyless, start(Which::One)).await.unwrap(), first);
     assert!(is_reused(as_json(api.start(&keyless, start(Which::Other)).await)), "other tags");
 
-    let task = |which| NewTask { id: Some("mail-1".into()), ..new_task(which) };
+    let task = |which| NewUserTask { id: Some("mail-1".into()), ..new_task(which) };
     let first = api.submit(&keyless, task(Which::One)).await.unwrap();
     assert_eq!(api.submit(&keyless, task(Which::One)).await.unwrap(), first);
     assert!(is_reused(as_json(api.submit(&keyless, task(Which::Other)).await)), "another payload");

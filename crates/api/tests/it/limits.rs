@@ -2,17 +2,17 @@
 
 use goldseam::core::LockName;
 use goldseam::{Payload, RunId};
-use goldseam_api::doc::change::{NewSignal, Reason};
+use goldseam_api::doc::change::{NewNote, NewSignal};
 use goldseam_api::doc::event::HistoryQuery;
 use goldseam_api::doc::heal::{HealingStatsQuery, NewCheckup, RecoveriesQuery};
-use goldseam_api::doc::lock::{Extension, LocksQuery, NewHold, NewRelease};
+use goldseam_api::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease};
 use goldseam_api::doc::run::{ChangesQuery, NewRun, QuestionsQuery, RunsQuery, WaitQuery};
 use goldseam_api::doc::task::{NewClaim, TasksQuery};
-use goldseam_api::{Answer, Caller, CommandsApi, HealingApi, LocksApi, NodesApi, RunsApi, TasksApi};
+use goldseam_api::{ApiResult, Caller, CommandsApi, HealingApi, LocksApi, NodesApi, RunsApi, TasksApi};
 
 use crate::support::Place;
 
-fn limit_of<T: std::fmt::Debug>(answer: Answer<T>) -> (u16, Option<u64>) {
+fn limit_of<T: std::fmt::Debug>(answer: ApiResult<T>) -> (u16, Option<u64>) {
     let problem = answer.unwrap_err();
     (problem.status, problem.limit)
 }
@@ -59,7 +59,7 @@ async fn oversized_payloads_and_texts_are_refused_with_the_limit() {
     let deep: Payload = serde_json::from_str(&format!("{}{}", "[".repeat(65), "]".repeat(65))).unwrap();
     let signal = NewSignal { name: "paid".into(), payload: deep, id: None };
     assert_eq!(limit_of(api.signal(&caller, &run, signal).await), (400, Some(64)));
-    let reason = Reason { by: None, reason: "x".repeat(4_097) };
+    let reason = NewNote { by: None, reason: "x".repeat(4_097) };
     assert_eq!(limit_of(api.pause(&caller, &run, reason).await), (413, Some(4_096)));
 }
 
@@ -94,7 +94,7 @@ async fn reserved_names_are_hidden_and_refused() {
     assert_eq!(api.lock(&own).await.unwrap_err().status, 403);
     let hold = NewHold { holder: "ana".into(), ttl_ms: None };
     assert_eq!(api.acquire_lock(&caller, &own, hold).await.unwrap_err().status, 403);
-    let extension = Extension { holder: "h".into(), fence: 1, ttl_ms: None };
+    let extension = NewExtension { holder: "h".into(), fence: 1, ttl_ms: None };
     assert_eq!(api.extend_lock(&caller, &own, extension).await.unwrap_err().status, 403);
     let release = NewRelease { holder: "h".into(), fence: 1 };
     assert_eq!(api.release_lock(&caller, &own, release).await.unwrap_err().status, 403);
@@ -106,7 +106,7 @@ async fn reserved_names_are_hidden_and_refused() {
 fn unknown_fields_are_refused() {
     assert!(serde_json::from_str::<NewRun>(r#"{"workflow":"order","wrokflow":1}"#).is_err());
     assert!(serde_json::from_str::<RunsQuery>(r#"{"stauts":"failed"}"#).is_err());
-    assert!(serde_json::from_str::<Reason>(r#"{"because":"x"}"#).is_err());
+    assert!(serde_json::from_str::<NewNote>(r#"{"because":"x"}"#).is_err());
 }
 
 #[tokio::test]

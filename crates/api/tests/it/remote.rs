@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use goldseam::{RunId, Seq};
-use goldseam_api::doc::change::Reason;
-use goldseam_api::doc::event::{EventDoc, HistoryQuery, News};
+use goldseam_api::doc::change::NewNote;
+use goldseam_api::doc::event::{EventDoc, HistoryQuery, NewsDoc};
 use goldseam_api::doc::task::NewClaim;
-use goldseam_api::{Caller, CommandsApi, NodesApi, Problem, Remote, RunsApi, TasksApi};
+use goldseam_api::{Caller, CommandsApi, NodesApi, PassesApi, Problem, RemoteApi, RunsApi, TasksApi};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
@@ -38,8 +38,8 @@ impl Script {
         Self { url, requests, serving }
     }
 
-    fn remote(&self) -> Remote {
-        Remote::new(&self.url, Some("gs_secret".into())).unwrap()
+    fn remote(&self) -> RemoteApi {
+        RemoteApi::new(&self.url, Some("gs_secret".into())).unwrap()
     }
 
     /// The requests, once every response was sent.
@@ -90,7 +90,7 @@ async fn a_lost_change_is_repeated_with_the_same_key() {
         Script::of(vec![answer("503 Busy", problem), b"HTTP/1.1 20".to_vec(), answer("200 OK", done)]).await;
     let remote = script.remote();
     let caller = Caller::named(Some("ana".into()));
-    let done = remote.pause(&caller, &RunId::new("waits").unwrap(), Reason::default()).await.unwrap();
+    let done = remote.pause(&caller, &RunId::new("waits").unwrap(), NewNote::default()).await.unwrap();
     assert_eq!(done.event, Seq(7));
     let requests = script.requests().await;
     assert!(requests.iter().all(|request| request.starts_with("POST /v1/runs/waits/pause HTTP/1.1")));
@@ -163,11 +163,11 @@ async fn each_event_arrives_once_across_broken_streams() {
     ])
     .await;
     let following = script.remote().follow(&run, Seq::ZERO).await.unwrap();
-    let received: Vec<News> = following.map(|news| news.unwrap()).collect().await;
+    let received: Vec<NewsDoc> = following.map(|news| news.unwrap()).collect().await;
     let received: Vec<EventDoc> = received
         .into_iter()
         .map(|news| match news {
-            News::Event(event) => *event,
+            NewsDoc::Event(event) => *event,
             news => panic!("{news:?}"),
         })
         .collect();
@@ -184,14 +184,14 @@ async fn each_event_arrives_once_across_broken_streams() {
 #[tokio::test]
 async fn invalid_addresses_are_refused_and_a_missing_server_is_reported() {
     for url in ["", "goldseam", "ftp://host", "http://user:key@host", "https://host/?key=x"] {
-        assert_eq!(Remote::new(url, None).unwrap_err().status, 400, "{url}");
+        assert_eq!(RemoteApi::new(url, None).unwrap_err().status, 400, "{url}");
     }
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     tokio::time::pause();
-    let problem = Remote::new(&url, None).unwrap().nodes().await.unwrap_err();
+    let problem = RemoteApi::new(&url, None).unwrap().nodes().await.unwrap_err();
     assert_eq!(problem.status, 503);
     assert!(problem.detail.starts_with(&format!("the server at {url} cannot be reached")), "{problem}");
-    assert!(!format!("{:?}", Remote::new(&url, Some("gs_secret".into())).unwrap()).contains("secret"));
+    assert!(!format!("{:?}", RemoteApi::new(&url, Some("gs_secret".into())).unwrap()).contains("secret"));
 }

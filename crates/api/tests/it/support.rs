@@ -5,13 +5,13 @@ use std::time::Duration;
 use goldseam::prelude::*;
 use goldseam::store::{Expect, Written};
 use goldseam::{RunId, Status};
-use goldseam_api::Local;
+use goldseam_api::LocalApi;
 
 /// A store in a temporary folder.
 pub(crate) struct Place {
     _dir: tempfile::TempDir,
     pub(crate) url: String,
-    pub(crate) api: Local,
+    pub(crate) api: LocalApi,
 }
 
 impl Place {
@@ -19,7 +19,7 @@ impl Place {
     pub(crate) async fn empty() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}?durability=process", dir.path().join("goldseam.db").display());
-        let api = Local::new(goldseam::connect(&url).await.unwrap());
+        let api = LocalApi::new(goldseam::connect(&url).await.unwrap());
         Self { _dir: dir, url, api }
     }
 

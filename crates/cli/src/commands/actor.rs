@@ -2,7 +2,7 @@
 
 use clap::Args;
 use goldseam_api::Caller;
-use goldseam_api::doc::change::Reason;
+use goldseam_api::doc::change::NewNote;
 
 /// The actor and the reason of a change.
 #[derive(Debug, Args)]
@@ -20,8 +20,8 @@ impl Actor {
         caller(self.by.clone())
     }
 
-    pub(crate) fn reason(self) -> Reason {
-        Reason { by: None, reason: self.reason }
+    pub(crate) fn reason(self) -> NewNote {
+        NewNote { by: None, reason: self.reason }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use clap::Args;
 use goldseam::RunId;
-use goldseam_api::doc::run::BranchItem;
+use goldseam_api::doc::run::BranchDoc;
 
 use crate::app::App;
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{damage, out};
 
 /// List the branches of a run
@@ -34,8 +34,8 @@ pub(crate) async fn run(app: &App, args: BranchesArgs) -> Result<Exit, CliError>
     Ok(damage::exit(&branches.damage))
 }
 
-fn table(items: &[BranchItem]) -> Table {
-    let mut table = Table::new(&["BRANCH", "PARENT", "CUTOFF", "OPENED", "EVENTS", "ACTIVE", "WHY"]);
+fn table(items: &[BranchDoc]) -> TextTable {
+    let mut table = TextTable::new(&["BRANCH", "PARENT", "CUTOFF", "OPENED", "EVENTS", "ACTIVE", "WHY"]);
     for item in items {
         table.row(vec![
             item.branch.clone(),

@@ -7,7 +7,7 @@ use super::serve::SettingArgs;
 use crate::app::App;
 use crate::error::{CliError, Exit};
 use crate::out;
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// Show the settings of a server
 #[derive(Debug, Subcommand)]
@@ -33,7 +33,7 @@ pub(crate) fn run(app: &App, command: ConfigCommand) -> Result<Exit, CliError> {
         () if app.jsonl => shown.iter().for_each(out::jsonl),
         () if app.quiet => shown.iter().for_each(|setting| out::line(setting.name)),
         () => {
-            let mut table = Table::new(&["SETTING", "VALUE", "FROM", "WHAT"]);
+            let mut table = TextTable::new(&["SETTING", "VALUE", "FROM", "WHAT"]);
             for setting in &shown {
                 let value = if setting.value.is_empty() { "-".to_owned() } else { setting.value.clone() };
                 table.row(vec![

@@ -36,7 +36,7 @@ pub(crate) async fn run(app: &App, args: DiffArgs) -> Result<Exit, CliError> {
     }
     // Text shows less of each payload than the document.
     let (history, broken) = super::history::recorded(&*api, &run).await?;
-    let diff = diff::diff(&run, &history, &args.left, &args.right, app.much())?;
+    let diff = diff::diff(&run, &history, &args.left, &args.right, app.payload_length())?;
     app.remark(&format!("{} and {} are equal up to event {}", diff.left, diff.right, diff.parted_after));
     for item in diff.items {
         for (sign, hue, fact) in [("-", Hue::Bad, item.left), ("+", Hue::Good, item.right)] {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use goldseam::recovery::Code;
-use goldseam_api::doc::heal::{Checkup, Fate, NewCheckup};
+use goldseam_api::doc::heal::{CheckupDoc, FateDoc, NewCheckup};
 
 use super::actor;
 use crate::app::App;
@@ -67,7 +67,7 @@ pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, CliError> {
 }
 
 /// The warning if a server left out findings.
-fn left_out(checkup: &Checkup) -> Option<String> {
+fn left_out(checkup: &CheckupDoc) -> Option<String> {
     let shown = checkup.findings.len() as u64;
     (checkup.total > shown).then(|| {
         format!(
@@ -80,7 +80,7 @@ fn left_out(checkup: &Checkup) -> Option<String> {
 }
 
 /// The last line: the counts, and the next command.
-fn verdict(checkup: &Checkup) -> (String, Hue) {
+fn verdict(checkup: &CheckupDoc) -> (String, Hue) {
     let examined = format!("{} examined", text::count(checkup.scanned, "run"));
     let rows = match checkup.rows_rewritten {
         0 => String::new(),
@@ -90,23 +90,24 @@ fn verdict(checkup: &Checkup) -> (String, Hue) {
     if counts.is_empty() {
         return (format!("{examined}{rows}: healthy"), Hue::Good);
     }
-    let of =
-        |wanted: &[Fate]| counts.iter().filter(|one| wanted.contains(&one.fate)).map(|one| one.count).sum();
+    let of = |wanted: &[FateDoc]| {
+        counts.iter().filter(|one| wanted.contains(&one.fate)).map(|one| one.count).sum()
+    };
     let mut parts = vec![text::count(checkup.total, "finding")];
     let mut add = |count: u64, what: &str| {
         if count > 0 {
             parts.push(format!("{} {what}", text::thousands(count)));
         }
     };
-    add(of(&[Fate::Healed]), "healed");
-    add(of(&[Fate::Moved]), "moved on meanwhile");
-    add(of(&[Fate::Waits]), "will be recovered by a node: goldseam why RUN");
-    add(of(&[Fate::Stopped]), "stopped, to be examined: goldseam explain P1");
-    add(of(&[Fate::Reported, Fate::Young]), "can be healed: goldseam doctor --fix");
-    add(of(&[Fate::Failed]), "could not be healed now");
-    let count: u64 = of(&[Fate::NeedsHelp]);
+    add(of(&[FateDoc::Healed]), "healed");
+    add(of(&[FateDoc::Moved]), "moved on meanwhile");
+    add(of(&[FateDoc::Waits]), "will be recovered by a node: goldseam why RUN");
+    add(of(&[FateDoc::Stopped]), "stopped, to be examined: goldseam explain P1");
+    add(of(&[FateDoc::Reported, FateDoc::Young]), "can be healed: goldseam doctor --fix");
+    add(of(&[FateDoc::Failed]), "could not be healed now");
+    let count: u64 = of(&[FateDoc::NeedsHelp]);
     if count > 0 {
-        let needing_help = counts.iter().filter(|one| one.fate == Fate::NeedsHelp);
+        let needing_help = counts.iter().filter(|one| one.fate == FateDoc::NeedsHelp);
         let codes: BTreeSet<Code> = needing_help.filter_map(|one| one.code).collect();
         let explain: Vec<String> = codes.iter().map(|code| format!("goldseam explain {code}")).collect();
         let verb = if count == 1 { "needs" } else { "need" };
@@ -118,12 +119,12 @@ fn verdict(checkup: &Checkup) -> (String, Hue) {
 
 #[cfg(test)]
 mod tests {
-    use goldseam_api::doc::heal::{Finding, Severity};
+    use goldseam_api::doc::heal::{FindingDoc, Severity};
 
     use super::*;
 
-    fn finding(fate: Fate) -> Finding {
-        Finding {
+    fn finding(fate: FateDoc) -> FindingDoc {
+        FindingDoc {
             code: Some(Code::O2),
             error: None,
             event: None,
@@ -141,8 +142,8 @@ mod tests {
         }
     }
 
-    fn checkup(findings: Vec<Finding>, limit: Option<u32>) -> Checkup {
-        let checkup = Checkup {
+    fn checkup(findings: Vec<FindingDoc>, limit: Option<u32>) -> CheckupDoc {
+        let checkup = CheckupDoc {
             counts: vec![],
             findings,
             healed: 0,
@@ -156,26 +157,26 @@ mod tests {
 
     #[test]
     fn warns_about_findings_that_a_server_left_out() {
-        let mut findings = vec![finding(Fate::Reported); 24_000];
-        findings.push(finding(Fate::NeedsHelp));
+        let mut findings = vec![finding(FateDoc::Reported); 24_000];
+        findings.push(finding(FateDoc::NeedsHelp));
         let bounded = checkup(findings, Some(500));
         assert_eq!((bounded.findings.len(), bounded.total, bounded.counts.len()), (500, 24_001, 2));
-        assert_eq!(bounded.findings[0].fate, Fate::NeedsHelp, "the most severe comes first");
+        assert_eq!(bounded.findings[0].fate, FateDoc::NeedsHelp, "the most severe comes first");
         let text = verdict(&bounded).0;
         assert!(text.contains("24,001 findings, 24,000 can be healed"), "{text}");
         let warning = left_out(&bounded).unwrap();
         assert!(warning.starts_with("showing the 500 most severe of 24,001 findings"), "{warning}");
-        assert_eq!(left_out(&checkup(vec![finding(Fate::Reported)], Some(500))), None);
+        assert_eq!(left_out(&checkup(vec![finding(FateDoc::Reported)], Some(500))), None);
     }
 
     #[test]
     fn only_healed_findings_are_counted_as_healed() {
-        let text = |fate: Fate| {
+        let text = |fate: FateDoc| {
             let findings = vec![finding(fate)];
             verdict(&checkup(findings, None)).0
         };
-        assert!(text(Fate::Healed).ends_with("1 finding, 1 healed"));
-        for fate in [Fate::Moved, Fate::Waits, Fate::Stopped] {
+        assert!(text(FateDoc::Healed).ends_with("1 finding, 1 healed"));
+        for fate in [FateDoc::Moved, FateDoc::Waits, FateDoc::Stopped] {
             assert!(!text(fate).contains("healed"), "{}", text(fate));
         }
     }

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::color::Hue;
 use crate::error::{CliError, Exit};
 use crate::out;
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// Explain a code: what happened, why, and what to do
 ///
@@ -50,7 +50,7 @@ fn list(app: &App) {
         let item = |(code, page): (&str, &str)| json!({ "code": code, "title": title(code, page) });
         return out::json(&json!({ "items": codes::all().map(item).collect::<Vec<_>>() }));
     }
-    let mut table = Table::new(&["CODE", "WHAT"]);
+    let mut table = TextTable::new(&["CODE", "WHAT"]);
     for (code, page) in codes::all() {
         table.row(vec![code.to_owned(), title(code, page).to_owned()]);
     }

@@ -4,14 +4,14 @@ use clap::Args;
 use goldseam::core::Recorded;
 use goldseam::{EngineError, RunId, Seq};
 use goldseam_api::Api;
-use goldseam_api::doc::Damage;
-use goldseam_api::doc::event::{EventDoc, History, HistoryQuery};
+use goldseam_api::doc::DamageDoc;
+use goldseam_api::doc::event::{EventDoc, HistoryDoc, HistoryQuery};
 use goldseam_api::view::describe::describe;
 
 use crate::app::App;
 use crate::color::{Hue, cell};
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{damage, out, time};
 
 /// Show the events of a run
@@ -50,7 +50,7 @@ pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, CliError> 
     }
     match () {
         () if app.json => {
-            out::json(&History { items: events, next: None, run, damage: damage.clone() });
+            out::json(&HistoryDoc { items: events, next: None, run, damage: damage.clone() });
         }
         () if app.jsonl => {
             events.iter().for_each(out::jsonl);
@@ -58,7 +58,7 @@ pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, CliError> 
         }
         () if app.quiet => events.iter().for_each(|event| out::line(event.seq.to_string())),
         () => {
-            let mut table = Table::new(&["SEQ", "AT", "BRANCH", "EVENT", "WHAT"]);
+            let mut table = TextTable::new(&["SEQ", "AT", "BRANCH", "EVENT", "WHAT"]);
             let mut places = damage.iter().peekable();
             for event in &events {
                 while let Some(place) = places.next_if(|place| place.seq <= event.seq) {
@@ -74,7 +74,7 @@ pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, CliError> 
 }
 
 /// The table row of a damaged position.
-fn damaged_row(app: &App, place: &Damage) -> Vec<String> {
+fn damaged_row(app: &App, place: &DamageDoc) -> Vec<String> {
     let name = if place.newer { "(newer)" } else { "(damaged)" };
     vec![
         place.seq.to_string(),
@@ -91,7 +91,7 @@ pub(super) async fn events(
     run: &RunId,
     branch: Option<String>,
     after: Seq,
-) -> Result<(Vec<EventDoc>, Vec<Damage>), CliError> {
+) -> Result<(Vec<EventDoc>, Vec<DamageDoc>), CliError> {
     let mut events = Vec::new();
     let mut damage = Vec::new();
     let mut after = after;
@@ -108,7 +108,10 @@ pub(super) async fn events(
 }
 
 /// Reads the whole log of a run. The documents do not contain write-ids.
-pub(crate) async fn recorded(api: &dyn Api, run: &RunId) -> Result<(Vec<Recorded>, Vec<Damage>), CliError> {
+pub(crate) async fn recorded(
+    api: &dyn Api,
+    run: &RunId,
+) -> Result<(Vec<Recorded>, Vec<DamageDoc>), CliError> {
     let (events, damage) = events(api, run, None, Seq::ZERO).await?;
     let recorded = events.iter().map(|event| read(run, event)).collect::<Result<_, CliError>>()?;
     Ok((recorded, damage))
@@ -135,7 +138,7 @@ fn cells(app: &App, event: &EventDoc) -> Result<Vec<String>, CliError> {
         at,
         recorded.branch.to_string(),
         name,
-        cell(&describe(&recorded.event, app.much())),
+        cell(&describe(&recorded.event, app.payload_length())),
     ])
 }
 

@@ -1,21 +1,17 @@
 //! `goldseam key`.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Subcommand;
 use goldseam::core::{IdError, QueueName};
-use goldseam::engine::OsEntropy;
-use goldseam_api::doc::key::{Key, MadeKey, NewKey, Scope};
-use goldseam_api::{Caller, Remote};
-use goldseam_server::keys::Keys;
+use goldseam_api::doc::key::{KeyDoc, NewKey, Scope};
 use serde_json::json;
 
 use super::actor;
 use crate::app::App;
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{out, time};
 
 /// Manage the keys of a server
@@ -52,56 +48,12 @@ pub(crate) enum KeyCommand {
     },
 }
 
-/// Keys in a store, or through a server.
-enum KeyAccess {
-    Store(Keys),
-    Server(Arc<Remote>),
-}
-
-impl KeyAccess {
-    async fn of(app: &App, command: &KeyCommand) -> Result<Self, CliError> {
-        if let Some(remote) = app.remote()? {
-            return Ok(Self::Server(remote));
-        }
-        let store = match command {
-            KeyCommand::Create { .. } => goldseam::open_store(&app.url).await?,
-            _ => goldseam::open_existing_store(&app.url).await?,
-        };
-        Ok(Self::Store(Keys::new(store, Arc::new(OsEntropy))))
-    }
-
-    async fn create(&self, caller: &Caller, new: NewKey) -> Result<MadeKey, CliError> {
-        match self {
-            Self::Server(remote) => Ok(remote.create_key(caller, &new).await?),
-            Self::Store(keys) => {
-                let (key, credential) = keys.create(new, caller).await?;
-                Ok(MadeKey { key, credential: credential.reveal().to_owned() })
-            }
-        }
-    }
-
-    async fn list(&self) -> Result<Vec<Key>, CliError> {
-        match self {
-            Self::Server(remote) => Ok(remote.keys().await?.items),
-            Self::Store(keys) => Ok(keys.list().await?),
-        }
-    }
-
-    async fn revoke(&self, caller: &Caller, id: &str) -> Result<Key, CliError> {
-        match self {
-            Self::Server(remote) => Ok(remote.revoke_key(caller, id).await?),
-            Self::Store(keys) => Ok(keys.revoke(id, caller.who.as_deref()).await?),
-        }
-    }
-}
-
 pub(crate) async fn run(app: &App, command: KeyCommand) -> Result<Exit, CliError> {
-    let keys = KeyAccess::of(app, &command).await?;
     let caller = actor::caller(None);
     match command {
-        KeyCommand::List => list(app, &keys.list().await?),
+        KeyCommand::List => list(app, &app.api().await?.keys().await?.items),
         KeyCommand::Revoke { key } => {
-            let key = keys.revoke(&caller, &key).await?;
+            let key = app.api().await?.revoke_key(&caller, &key).await?;
             match () {
                 () if app.wants_json() => out::json(&key),
                 () if app.is_quiet() => out::line(&key.id),
@@ -113,12 +65,12 @@ pub(crate) async fn run(app: &App, command: KeyCommand) -> Result<Exit, CliError
             let scopes: BTreeSet<Scope> = scope.into_iter().collect();
             let queues = (!queue.is_empty()).then(|| queue.into_iter().collect());
             let new = NewKey { name, scopes, queues, namespace, valid_for_ms };
-            let made = keys.create(&caller, new).await?;
+            let created = app.api_or_new().await?.create_key(&caller, new).await?;
             match () {
-                () if app.wants_json() => out::json(&made),
-                () if app.is_quiet() => out::line(&made.credential),
+                () if app.wants_json() => out::json(&created),
+                () if app.is_quiet() => out::line(&created.credential),
                 () => {
-                    out::line(&made.credential);
+                    out::line(&created.credential);
                     app.remark("the credential is shown only once; keep it secret");
                 }
             }
@@ -131,14 +83,14 @@ fn queue_name(text: &str) -> Result<QueueName, IdError> {
     QueueName::new(text)
 }
 
-fn list(app: &App, keys: &[Key]) {
+fn list(app: &App, keys: &[KeyDoc]) {
     match () {
         () if app.json => return out::json(&json!({ "items": keys })),
         () if app.jsonl => return keys.iter().for_each(out::jsonl),
         () if app.quiet => return keys.iter().for_each(|key| out::line(&key.id)),
         () => {}
     }
-    let mut table = Table::new(&["KEY", "NAME", "NAMESPACE", "SCOPES", "QUEUES", "STATE", "CREATED"]);
+    let mut table = TextTable::new(&["KEY", "NAME", "NAMESPACE", "SCOPES", "QUEUES", "STATE", "CREATED"]);
     let now = app.now();
     for key in keys {
         let queues = key.queues.as_ref().map(|all| all.iter().map(QueueName::as_str).collect::<Vec<_>>());

@@ -7,14 +7,14 @@ use goldseam::Millis;
 use goldseam::core::LockName;
 use goldseam::core::lock::Lock;
 use goldseam::engine::claims::StaleLock;
-use goldseam_api::doc::Items;
-use goldseam_api::doc::lock::{Extension, LocksQuery, NewHold, NewRelease};
+use goldseam_api::doc::ItemsDoc;
+use goldseam_api::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease};
 use serde_json::json;
 
 use super::{actor, pages};
 use crate::app::App;
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{out, time};
 
 /// Manage named locks, held with a fence until they expire
@@ -111,7 +111,7 @@ pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, CliErro
         }
         LockCommand::Extend { name, holder, fence, ttl } => {
             let name = LockName::new(name)?;
-            let new = Extension { holder, fence, ttl_ms: millis(ttl) };
+            let new = NewExtension { holder, fence, ttl_ms: millis(ttl) };
             one(app, &app.api().await?.extend_lock(&caller, &name, new).await?, now);
         }
         LockCommand::Stale => stale(app, &app.api().await?.stale_locks().await?, now),
@@ -132,13 +132,13 @@ fn one(app: &App, lock: &Lock, now: Millis) {
     }
 }
 
-fn stale(app: &App, locks: &Items<StaleLock>, now: Millis) {
+fn stale(app: &App, locks: &ItemsDoc<StaleLock>, now: Millis) {
     match () {
         () if app.json => out::json(locks),
         () if app.jsonl => locks.items.iter().for_each(out::jsonl),
         () if app.quiet => locks.items.iter().for_each(|stale| out::line(stale.lock.name.as_str())),
         () => {
-            let mut table = Table::new(&["LOCK", "HOLDER", "EXPIRED", "WHY"]);
+            let mut table = TextTable::new(&["LOCK", "HOLDER", "EXPIRED", "WHY"]);
             for StaleLock { lock, why } in &locks.items {
                 let expired = match (lock.is_stale(now), app.terminal) {
                     (false, _) => "not yet".to_owned(),
@@ -159,7 +159,7 @@ fn list(app: &App, locks: &[Lock], now: Millis) {
         () if app.jsonl => locks.iter().for_each(out::jsonl),
         () if app.quiet => locks.iter().for_each(|lock| out::line(lock.name.as_str())),
         () => {
-            let mut table = Table::new(&["LOCK", "STATE", "HOLDER", "FENCE", "EXPIRES"]);
+            let mut table = TextTable::new(&["LOCK", "STATE", "HOLDER", "FENCE", "EXPIRES"]);
             for lock in locks {
                 let state = match () {
                     () if lock.is_held(now) => "held",

@@ -4,24 +4,23 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::Args;
+use goldseam::core::recovery::suspected;
 use goldseam::core::{TagKey, WorkflowName};
 use goldseam::{RunId, Seq, Status, Summary};
 use goldseam_api::Api;
-use goldseam_api::doc::Page;
-use goldseam_api::doc::run::{Order, RunsQuery};
+use goldseam_api::doc::PageDoc;
+use goldseam_api::doc::run::{ListOrder, RunsQuery};
 
 use super::{LiveWorkflows, pages};
 use crate::app::App;
 use crate::color::{Hue, cell};
 use crate::error::{CliError, Exit};
 use crate::out::Screen;
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{out, text, time};
 
 /// Maximum number of suspects to explain one by one.
 const SUSPECTS_MAX: usize = 50;
-/// How `why` describes a suspect in quarantine.
-const QUARANTINE: &str = "waits in quarantine";
 /// Default number of runs.
 const LIMIT: u32 = 50;
 /// Columns of the table.
@@ -92,7 +91,7 @@ struct RowContext {
 }
 
 /// Finds suspects in quarantine, which only their tasks record.
-async fn quarantined(app: &App, api: &dyn Api, page: &Page<Summary>) -> HashMap<RunId, String> {
+async fn quarantined(app: &App, api: &dyn Api, page: &PageDoc<Summary>) -> HashMap<RunId, String> {
     let mut quarantined = HashMap::new();
     if app.wants_json() || app.quiet {
         return quarantined;
@@ -100,8 +99,10 @@ async fn quarantined(app: &App, api: &dyn Api, page: &Page<Summary>) -> HashMap<
     let suspect = |summary: &&Summary| summary.lived_ms.is_some() && summary.status.is_active();
     for summary in page.items.iter().filter(suspect).take(SUSPECTS_MAX) {
         let Ok(explained) = api.why(&summary.run).await else { continue };
-        let waits = explained.links.into_iter().find(|link| link.what.contains(QUARANTINE));
-        quarantined.extend(waits.map(|link| (summary.run.clone(), link.what)));
+        let Some(quarantine) = explained.quarantine else { continue };
+        let died = format!("its process died while it was executing, {}", suspected(summary));
+        let note = format!("it waits in quarantine {}: {died}", quarantine.place);
+        quarantined.insert(summary.run.clone(), note);
     }
     quarantined
 }
@@ -110,7 +111,7 @@ async fn quarantined(app: &App, api: &dyn Api, page: &Page<Summary>) -> HashMap<
 async fn live_workflows(
     app: &App,
     api: &dyn Api,
-    page: &Page<Summary>,
+    page: &PageDoc<Summary>,
 ) -> Result<Option<LiveWorkflows>, CliError> {
     let needed = page.items.iter().any(|summary| summary.status == Status::Queued);
     match needed && !app.wants_json() && !app.quiet {
@@ -131,7 +132,7 @@ fn note(app: &App, summary: &Summary, context: &RowContext) -> String {
     }
 }
 
-async fn list(api: &dyn Api, query: &RunsQuery, limit: u32) -> Result<Page<Summary>, CliError> {
+async fn list(api: &dyn Api, query: &RunsQuery, limit: u32) -> Result<PageDoc<Summary>, CliError> {
     let page = |after, limit| api.runs(RunsQuery { after, limit: Some(limit), ..query.clone() });
     pages::gather(limit, query.after.clone(), page).await
 }
@@ -151,13 +152,13 @@ fn query(app: &App, args: &LsArgs) -> Result<RunsQuery, CliError> {
         since_ms: args.since.map(|span| (app.now() - span).0),
         cause: args.cause.clone(),
         parent: args.parent.clone(),
-        order: args.oldest.then_some(Order::Oldest),
+        order: args.oldest.then_some(ListOrder::Oldest),
         after: args.after.clone(),
         limit: None,
     })
 }
 
-fn show(app: &App, page: &Page<Summary>, context: &RowContext) {
+fn show(app: &App, page: &PageDoc<Summary>, context: &RowContext) {
     let summaries = &page.items;
     match () {
         () if app.json => out::json(page),
@@ -179,8 +180,8 @@ fn show(app: &App, page: &Page<Summary>, context: &RowContext) {
     }
 }
 
-fn table(app: &App, page: &Page<Summary>, context: &RowContext) -> Table {
-    let mut table = Table::new(HEAD);
+fn table(app: &App, page: &PageDoc<Summary>, context: &RowContext) -> TextTable {
+    let mut table = TextTable::new(HEAD);
     for summary in &page.items {
         table.row(row(app, summary, context));
     }

@@ -5,7 +5,7 @@ use goldseam::preflight::{Order, Verdict};
 use goldseam::{RunId, Seq};
 use goldseam_api::Api;
 use goldseam_api::doc::change::NewMigration;
-use goldseam_api::doc::event::History;
+use goldseam_api::doc::event::HistoryDoc;
 use serde_json::json;
 
 use super::actor::Actor;
@@ -83,7 +83,7 @@ async fn preflight(api: &dyn Api, run: &RunId, to: u32, program: &Program) -> Re
     let (items, damage) = history::events(api, run, None, Seq::ZERO).await?;
     let folder = tempfile::tempdir().map_err(|error| CliError::plain(error.to_string()))?;
     let file = folder.path().join("history.json");
-    let document = History { items, next: None, run: run.clone(), damage };
+    let document = HistoryDoc { items, next: None, run: run.clone(), damage };
     let text = serde_json::to_string(&document).map_err(|error| CliError::plain(error.to_string()))?;
     std::fs::write(&file, text).map_err(|error| CliError::plain(error.to_string()))?;
     let order = Order { histories: Some(file), to_version: Some(to), ..Order::default() };

@@ -44,82 +44,85 @@ pub(crate) mod withdraw;
 use goldseam::core::WorkflowName;
 use goldseam::core::version::{UNDECIDED, label};
 use goldseam_api::Api;
-use goldseam_api::doc::node::Workflow;
+use goldseam_api::doc::node::WorkflowDoc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::App;
-use crate::args::Command;
+use crate::args::CliCommand;
 use crate::error::{CliError, Exit};
 
 /// Whether a command uses the store from `--store`.
-fn uses_store(command: &Command) -> bool {
+fn uses_store(command: &CliCommand) -> bool {
     !matches!(
         command,
-        Command::Demo(_)
-            | Command::DemoWorker(_)
-            | Command::Drill(_)
-            | Command::Serve(_)
-            | Command::Dev(_)
-            | Command::Config(_)
-            | Command::Explain(_)
-            | Command::Completions(_)
-            | Command::Version
-            | Command::ExitCodes
+        CliCommand::Demo(_)
+            | CliCommand::DemoWorker(_)
+            | CliCommand::Drill(_)
+            | CliCommand::Serve(_)
+            | CliCommand::Dev(_)
+            | CliCommand::Config(_)
+            | CliCommand::Explain(_)
+            | CliCommand::Completions(_)
+            | CliCommand::Version
+            | CliCommand::ExitCodes
     )
 }
 
-pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, CliError> {
+pub(crate) async fn run(app: &App, command: CliCommand) -> Result<Exit, CliError> {
     if uses_store(&command) {
         app.warn_exposed();
     }
     match command {
-        Command::Demo(args) => demo::run(app, args).await,
-        Command::Drill(args) => drill::run(app, args).await,
-        Command::Start(args) => start::run(app, args).await,
-        Command::Ls(args) => ls::run(app, args).await,
-        Command::Show(args) => show::run(app, args).await,
-        Command::History(args) => history::run(app, args).await,
-        Command::Watch(args) => watch::run(app, args).await,
-        Command::Why(args) => why::run(app, args).await,
-        Command::Doctor(args) => doctor::run(app, args).await,
-        Command::Recoveries(args) => recoveries::run(app, args).await,
-        Command::Sweeper(args) => sweeper::run(app, args).await,
-        Command::Signal(args) => signal::run(app, args).await,
-        Command::Answer(args) => answer::run(app, args).await,
-        Command::Pause(args) => pause::run(app, args).await,
-        Command::Resume(args) => resume::run(app, args).await,
-        Command::Recover(args) => recover::run(app, args).await,
-        Command::Requeue(args) => requeue::run(app, args).await,
-        Command::Reset(args) => reset::run(app, args).await,
-        Command::Cancel(args) => cancel::run(app, args).await,
-        Command::Terminate(args) => terminate::run(app, args).await,
-        Command::Withdraw(args) => withdraw::run(app, args).await,
-        Command::Jump(args) => jump::run(app, args).await,
-        Command::Preflight(args) => preflight::run(app, args).await,
-        Command::Migrate(args) => migrate::run(app, args).await,
-        Command::Retry(args) => retry::run(app, args).await,
-        Command::Branches(args) => branches::run(app, args).await,
-        Command::Diff(args) => diff::run(app, args).await,
-        Command::Prune(args) => prune::run(app, args).await,
-        Command::Queue(command) => queue::run(app, command).await,
-        Command::Lock(command) => lock::run(app, command).await,
-        Command::Store(command) => store::run(app, &command).await,
-        Command::Serve(args) => serve::run(app, args).await,
-        Command::Dev(args) => serve::dev(app, args).await,
-        Command::Key(command) => key::run(app, command).await,
-        Command::Pass(command) => pass::run(app, command).await,
-        Command::Config(command) => config::run(app, command),
-        Command::Explain(args) => explain::run(app, &args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Version => Ok(version::version(app)),
-        Command::ExitCodes => Ok(version::exit_codes(app)),
-        Command::DemoWorker(args) => demo::worker::run(app, args).await,
+        CliCommand::Demo(args) => demo::run(app, args).await,
+        CliCommand::Drill(args) => drill::run(app, args).await,
+        CliCommand::Start(args) => start::run(app, args).await,
+        CliCommand::Ls(args) => ls::run(app, args).await,
+        CliCommand::Show(args) => show::run(app, args).await,
+        CliCommand::History(args) => history::run(app, args).await,
+        CliCommand::Watch(args) => watch::run(app, args).await,
+        CliCommand::Why(args) => why::run(app, args).await,
+        CliCommand::Doctor(args) => doctor::run(app, args).await,
+        CliCommand::Recoveries(args) => recoveries::run(app, args).await,
+        CliCommand::Sweeper(args) => sweeper::run(app, args).await,
+        CliCommand::Signal(args) => signal::run(app, args).await,
+        CliCommand::Answer(args) => answer::run(app, args).await,
+        CliCommand::Pause(args) => pause::run(app, args).await,
+        CliCommand::Resume(args) => resume::run(app, args).await,
+        CliCommand::Recover(args) => recover::run(app, args).await,
+        CliCommand::Requeue(args) => requeue::run(app, args).await,
+        CliCommand::Reset(args) => reset::run(app, args).await,
+        CliCommand::Cancel(args) => cancel::run(app, args).await,
+        CliCommand::Terminate(args) => terminate::run(app, args).await,
+        CliCommand::Withdraw(args) => withdraw::run(app, args).await,
+        CliCommand::Jump(args) => jump::run(app, args).await,
+        CliCommand::Preflight(args) => preflight::run(app, args).await,
+        CliCommand::Migrate(args) => migrate::run(app, args).await,
+        CliCommand::Retry(args) => retry::run(app, args).await,
+        CliCommand::Branches(args) => branches::run(app, args).await,
+        CliCommand::Diff(args) => diff::run(app, args).await,
+        CliCommand::Prune(args) => prune::run(app, args).await,
+        CliCommand::Queue(command) => queue::run(app, command).await,
+        CliCommand::Lock(command) => lock::run(app, command).await,
+        CliCommand::Store(command) => store::run(app, &command).await,
+        CliCommand::Serve(args) => serve::run(app, args).await,
+        CliCommand::Dev(args) => serve::dev(app, args).await,
+        CliCommand::Key(command) => key::run(app, command).await,
+        CliCommand::Pass(command) => pass::run(app, command).await,
+        CliCommand::Config(command) => config::run(app, command),
+        CliCommand::Explain(args) => explain::run(app, &args),
+        CliCommand::Completions(args) => completions::run(&args),
+        CliCommand::Version => Ok(version::version(app)),
+        CliCommand::ExitCodes => Ok(version::exit_codes(app)),
+        CliCommand::DemoWorker(args) => demo::worker::run(app, args).await,
     }
 }
 
 /// Whether the command handles signals itself and ends successfully on Ctrl-C.
-pub(crate) fn handles_signals(command: &Command) -> bool {
-    matches!(command, Command::Sweeper(_) | Command::Serve(_) | Command::Dev(_) | Command::DemoWorker(_))
+pub(crate) fn handles_signals(command: &CliCommand) -> bool {
+    matches!(
+        command,
+        CliCommand::Sweeper(_) | CliCommand::Serve(_) | CliCommand::Dev(_) | CliCommand::DemoWorker(_)
+    )
 }
 
 /// Handlers for SIGINT and SIGTERM.
@@ -152,7 +155,7 @@ impl Signals {
 }
 
 /// The workflows of live nodes.
-struct LiveWorkflows(Vec<Workflow>);
+struct LiveWorkflows(Vec<WorkflowDoc>);
 
 impl LiveWorkflows {
     async fn of(api: &dyn Api) -> Result<Self, CliError> {

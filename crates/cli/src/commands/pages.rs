@@ -1,8 +1,8 @@
 //! Lists that span several pages.
 
-use goldseam_api::Answer;
+use goldseam_api::ApiResult;
 use goldseam_api::doc::run::ChangesQuery;
-use goldseam_api::doc::{PAGE_MAX, Page};
+use goldseam_api::doc::{PAGE_MAX, PageDoc};
 
 use crate::app::App;
 use crate::error::CliError;
@@ -15,14 +15,14 @@ pub(crate) async fn gather<T, F>(
     limit: u32,
     after: Option<String>,
     mut page: impl FnMut(Option<String>, u32) -> F,
-) -> Result<Page<T>, CliError>
+) -> Result<PageDoc<T>, CliError>
 where
-    F: Future<Output = Answer<Page<T>>>,
+    F: Future<Output = ApiResult<PageDoc<T>>>,
 {
-    let mut whole = Page::new(Vec::new(), after);
+    let mut whole = PageDoc::new(Vec::new(), after);
     let mut left = limit;
     while left > 0 {
-        let Page { items, next, unreadable } = page(whole.next.take(), left.min(PAGE_MAX)).await?;
+        let PageDoc { items, next, unreadable } = page(whole.next.take(), left.min(PAGE_MAX)).await?;
         left = left.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
         whole.items.extend(items);
         whole.unreadable.extend(unreadable);
@@ -35,7 +35,7 @@ where
 }
 
 /// Warns on stderr that the list is cut, unless the output shows it: JSON has `next`, and a terminal has a footer.
-pub(crate) fn warn_if_cut<T>(app: &App, page: &Page<T>) {
+pub(crate) fn warn_if_cut<T>(app: &App, page: &PageDoc<T>) {
     let has_footer = app.terminal && !app.wants_json() && !app.quiet;
     if page.next.is_some() && !app.json && !has_footer {
         let shown = page.items.len();

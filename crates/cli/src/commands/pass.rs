@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use goldseam::core::SignalName;
-use goldseam::engine::{OsEntropy, SystemClock};
 use goldseam::{Path, RunId};
-use goldseam_api::Local;
-use goldseam_api::doc::pass::{MadePass, NewPass};
-use goldseam_server::NAMESPACE_DEFAULT;
+use goldseam_api::Api;
+use goldseam_api::credentials::token::FileSecret;
+use goldseam_api::doc::pass::{CreatedPassDoc, NewPass};
 use goldseam_server::config::Settings;
-use goldseam_server::pass::{Maker, Passes};
-use goldseam_server::token::FileSecret;
 
 use super::actor;
 use crate::app::App;
@@ -50,35 +47,26 @@ pub(crate) enum PassCommand {
     Rotate,
 }
 
+/// Connects to the server, or to the store with the `secret_file` that its servers sign passes with.
+async fn api(app: &App) -> Result<Arc<dyn Api>, CliError> {
+    if let Some(remote) = app.remote()? {
+        return Ok(remote);
+    }
+    let settings = Settings::gather(&BTreeMap::new(), |name| std::env::var(name).ok(), None)?;
+    let own = FileSecret::read(settings.config()?.secret_file.as_deref())?;
+    Ok(Arc::new(app.local().await?.signing_with(own)))
+}
+
 pub(crate) async fn run(app: &App, command: PassCommand) -> Result<Exit, CliError> {
     let caller = actor::caller(None);
-    let remote = app.remote()?;
-    let passes = async || {
-        let store = goldseam::open_existing_store(&app.url).await?;
-        // Servers of this store sign with the same file.
-        let settings = Settings::gather(&BTreeMap::new(), |name| std::env::var(name).ok(), None)?;
-        let own = FileSecret::read(settings.config()?.secret_file.as_deref())?;
-        Ok::<_, CliError>(Passes::new(store, Arc::new(OsEntropy), Arc::new(SystemClock), own))
-    };
     match command {
         PassCommand::Create { run, answer, signal, expires } => {
             let valid_for_ms = expires.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
             let new = NewPass { answer, signal, valid_for_ms };
-            let made = match remote {
-                Some(remote) => remote.create_pass(&caller, &run, &new).await?,
-                None => {
-                    let local = Local::new(goldseam::connect_existing(&app.url).await?);
-                    let maker = Maker { who: caller.who, ..Maker::default() };
-                    passes().await?.make((NAMESPACE_DEFAULT, &local), maker, &run, new).await?
-                }
-            };
-            show(app, &made);
+            show(app, &api(app).await?.create_pass(&caller, &run, new).await?);
         }
         PassCommand::Rotate => {
-            let rotated = match remote {
-                Some(remote) => remote.rotate_passes(&caller).await?,
-                None => passes().await?.rotate(&caller).await?,
-            };
+            let rotated = api(app).await?.rotate_passes(&caller).await?;
             match () {
                 () if app.wants_json() => out::json(&rotated),
                 () if app.is_quiet() => {}
@@ -93,15 +81,15 @@ pub(crate) async fn run(app: &App, command: PassCommand) -> Result<Exit, CliErro
     Ok(Exit::Ok)
 }
 
-fn show(app: &App, made: &MadePass) {
+fn show(app: &App, created: &CreatedPassDoc) {
     match () {
-        () if app.wants_json() => return out::json(made),
-        () if app.is_quiet() => return out::line(&made.pass),
+        () if app.wants_json() => return out::json(created),
+        () if app.is_quiet() => return out::line(&created.pass),
         () => {}
     }
-    out::line(format!("pass      {}", made.pass));
-    out::line(format!("callback  {}", made.callback));
-    out::line(format!("secret    {}", made.secret));
-    out::line(format!("expires   {}", time::iso(made.expires_at)));
+    out::line(format!("pass      {}", created.pass));
+    out::line(format!("callback  {}", created.callback));
+    out::line(format!("secret    {}", created.secret));
+    out::line(format!("expires   {}", time::iso(created.expires_at)));
     app.remark("the pass is shown only once; keep it secret");
 }

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use clap::Args;
 use goldseam::Status;
-use goldseam::retention::{Progress, open_archive, read_archived, verify};
-use goldseam_api::doc::retention::{NewPrune, PRUNE_MAX, PrunableRun, PrunePlan, Pruned, PrunedRun};
-use goldseam_api::{Api, Caller, Local, Remote};
+use goldseam::retention::{PruneProgress, open_archive, read_archived, verify};
+use goldseam_api::doc::retention::{
+    NewPrune, PRUNE_MAX, PrunableRunDoc, PrunePlanDoc, PrunedDoc, PrunedRunDoc,
+};
+use goldseam_api::{Api, Caller, LocalApi, RemoteApi};
 use serde_json::{Value, json};
 
 use super::actor::Actor;
 use crate::app::App;
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{out, progress, text, time};
 
 const HEAD: &[&str] = &["RUN", "WORKFLOW", "STATUS", "ENDED", "EVENTS"];
@@ -76,7 +78,7 @@ pub(crate) async fn run(app: &App, args: PruneArgs) -> Result<Exit, CliError> {
             prune_remote(app, &remote, &caller, new).await?
         }
         None => {
-            let local = Local::new(goldseam::connect_existing(&app.url).await?);
+            let local = LocalApi::new(goldseam::connect_existing(&app.url).await?);
             // With --yes, no plan is needed first.
             let new = match args.yes && !args.dry_run {
                 true => Some(new),
@@ -86,7 +88,7 @@ pub(crate) async fn run(app: &App, args: PruneArgs) -> Result<Exit, CliError> {
             let archive = open_archive(archive)?;
             let line = progress::line(app, Some(new.limit.unwrap_or_default()), BAR);
             let bar = line.clone();
-            let mut on_progress = move |at: Progress| {
+            let mut on_progress = move |at: PruneProgress| {
                 bar.set_length(at.total);
                 bar.set_position(at.done);
             };
@@ -154,7 +156,7 @@ async fn confirm(
 }
 
 /// Asks for confirmation on the terminal.
-fn ask(app: &App, plan: &PrunePlan, archive: &str) -> Result<bool, CliError> {
+fn ask(app: &App, plan: &PrunePlanDoc, archive: &str) -> Result<bool, CliError> {
     let runs = text::count(plan.runs.len() as u64, "run");
     let what = format!("{runs} would be archived to {archive} and removed");
     if !std::io::stdin().is_terminal() || app.wants_json() {
@@ -169,13 +171,13 @@ fn ask(app: &App, plan: &PrunePlan, archive: &str) -> Result<bool, CliError> {
 /// Prunes through a server, in batches.
 async fn prune_remote(
     app: &App,
-    remote: &Remote,
+    remote: &RemoteApi,
     caller: &Caller,
     new: NewPrune,
-) -> Result<Pruned, CliError> {
+) -> Result<PrunedDoc, CliError> {
     let most = new.limit.unwrap_or(u64::MAX);
     let line = progress::line(app, Some(most), BAR);
-    let mut whole = Pruned::default();
+    let mut whole = PrunedDoc::default();
     loop {
         let done = whole.pruned.len() as u64;
         let limit = Some((most - done).min(PRUNE_MAX));
@@ -192,14 +194,14 @@ async fn prune_remote(
     }
 }
 
-fn print_plan(app: &App, plan: &PrunePlan) {
+fn print_plan(app: &App, plan: &PrunePlanDoc) {
     match () {
         () if app.json => out::json(plan),
         () if app.jsonl => plan.runs.iter().for_each(out::jsonl),
         () if app.quiet => plan.runs.iter().for_each(|run| out::line(run.run.as_str())),
         () => {
             let rows = plan.runs.iter();
-            let row = |run: &PrunableRun| {
+            let row = |run: &PrunableRunDoc| {
                 vec![
                     run.run.to_string(),
                     run.workflow.to_string(),
@@ -223,7 +225,7 @@ fn show(app: &App, rows: impl ExactSizeIterator<Item = Vec<String>>) {
     if rows.len() == 0 {
         return;
     }
-    let mut table = Table::new(HEAD);
+    let mut table = TextTable::new(HEAD);
     rows.for_each(|row| table.row(row));
     app.table(&table);
 }
@@ -235,13 +237,13 @@ fn held(held: u64) -> String {
     }
 }
 
-fn print_pruned(app: &App, result: &Pruned) {
+fn print_pruned(app: &App, result: &PrunedDoc) {
     match () {
         () if app.json => out::json(result),
         () if app.jsonl => result.pruned.iter().for_each(out::jsonl),
         () if app.quiet => result.pruned.iter().for_each(|run| out::line(run.run.as_str())),
         () => {
-            let row = |run: &PrunedRun| {
+            let row = |run: &PrunedRunDoc| {
                 vec![
                     run.run.to_string(),
                     run.workflow.to_string(),

@@ -9,8 +9,8 @@ use goldseam::Failure;
 use goldseam::core::argument::meant;
 use goldseam::core::task::{Task, TaskState};
 use goldseam::core::{LaneName, Payload, QueueName, TaskId};
-use goldseam_api::doc::Items;
-use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewHeartbeat, NewResult, NewTask, TasksQuery};
+use goldseam_api::doc::ItemsDoc;
+use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewHeartbeat, NewResult, NewUserTask, TasksQuery};
 use goldseam_api::view::describe::short;
 use serde::Serialize;
 use serde_json::json;
@@ -18,14 +18,14 @@ use serde_json::json;
 use super::{actor, pages};
 use crate::app::App;
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{out, payload, text, time};
 
 /// Manage your own tasks and their queues
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
     /// List tasks
-    Ls(LsArgs),
+    Ls(TaskLsArgs),
     /// Submit a task; prints its id
     #[command(
         after_help = "Examples:\n  goldseam queue submit email --payload '{\"to\":\"ana\"}'\n  goldseam queue submit merge --lane main --key pr-311 --attempts 3 --delay 5m"
@@ -94,7 +94,7 @@ pub(crate) enum QueueCommand {
 
 /// Selects tasks.
 #[derive(Debug, Args)]
-pub(crate) struct LsArgs {
+pub(crate) struct TaskLsArgs {
     /// Only tasks of this queue
     #[arg(long)]
     queue: Option<String>,
@@ -172,7 +172,7 @@ pub(crate) struct HeldArgs {
 
 /// A claimed task as a document; a server adds a token.
 #[derive(Debug, Serialize)]
-struct Held<'a> {
+struct ClaimedTask<'a> {
     #[serde(flatten)]
     task: &'a Task,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -243,7 +243,7 @@ async fn submit(app: &App, args: SubmitArgs) -> Result<Task, CliError> {
     args.lane.as_ref().map(LaneName::new).transpose()?;
     args.id.as_ref().map(TaskId::new).transpose()?;
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    let new = NewTask {
+    let new = NewUserTask {
         kind: args.kind,
         queue: Some(args.queue),
         payload,
@@ -268,13 +268,13 @@ async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, CliError> {
         wait_ms: None,
     };
     let claimed = app.api().await?.claim(&actor::caller(None), new).await?;
-    let held = claimed.items.iter().map(|claimed| Held {
+    let held = claimed.items.iter().map(|claimed| ClaimedTask {
         task: &claimed.task,
         token: claimed.token.as_deref(),
         last_heartbeat: claimed.last_heartbeat.as_ref(),
     });
     match () {
-        () if app.json => out::json(&Items::from(held.collect::<Vec<_>>())),
+        () if app.json => out::json(&ItemsDoc::from(held.collect::<Vec<_>>())),
         () if app.jsonl => held.for_each(|held| out::jsonl(&held)),
         () => print(app, &claimed.items.iter().map(|claimed| claimed.task.clone()).collect::<Vec<_>>()),
     }
@@ -284,7 +284,7 @@ async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, CliError> {
     Ok(Exit::Ok)
 }
 
-async fn list(app: &App, args: LsArgs) -> Result<Exit, CliError> {
+async fn list(app: &App, args: TaskLsArgs) -> Result<Exit, CliError> {
     args.queue.as_ref().map(QueueName::new).transpose()?;
     let api = app.api().await?;
     let state = args.state;
@@ -310,7 +310,7 @@ fn print(app: &App, tasks: &[Task]) {
 
 fn show(app: &App, tasks: &[Task]) {
     let head = ["TASK", "KIND", "QUEUE", "LANE", "PRIORITY", "STATE", "OWNER", "FENCE", "NOTE"];
-    let mut table = Table::new(&head);
+    let mut table = TextTable::new(&head);
     let none = || "-".to_owned();
     for task in tasks {
         table.row(vec![
@@ -340,8 +340,8 @@ fn note(app: &App, task: &Task) -> String {
     match task.state {
         TaskState::Ready if task.run_at > app.now() => format!("due {}", time::iso(task.run_at)),
         TaskState::Completed => {
-            task.result.as_ref().map_or_else(String::new, |result| short(result, app.much()))
+            task.result.as_ref().map_or_else(String::new, |result| short(result, app.payload_length()))
         }
-        _ => short(&task.payload, app.much()),
+        _ => short(&task.payload, app.payload_length()),
     }
 }

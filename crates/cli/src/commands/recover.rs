@@ -4,7 +4,7 @@ use clap::Args;
 use goldseam::recovery::Code;
 use goldseam::{RunId, Status};
 use goldseam_api::Api;
-use goldseam_api::doc::change::{NewRecovery, Recovery};
+use goldseam_api::doc::change::{NewRecovery, RecoveryDoc};
 use goldseam_api::doc::run::WaitQuery;
 
 use super::actor::Actor;
@@ -87,7 +87,7 @@ async fn is_parked(api: &dyn Api, run: &RunId) -> Result<bool, CliError> {
     }
 }
 
-fn exit_of(recovery: &Recovery, dry_run: bool, parked: bool) -> Exit {
+fn exit_of(recovery: &RecoveryDoc, dry_run: bool, parked: bool) -> Exit {
     match (recovery.healed, recovery.automatic) {
         _ if dry_run => Exit::Ok,
         (true, _) if parked => Exit::NeedsHelp,
@@ -97,7 +97,7 @@ fn exit_of(recovery: &Recovery, dry_run: bool, parked: bool) -> Exit {
     }
 }
 
-fn lines(run: &RunId, recovery: &Recovery, dry_run: bool, parked: bool) -> Vec<String> {
+fn lines(run: &RunId, recovery: &RecoveryDoc, dry_run: bool, parked: bool) -> Vec<String> {
     let (Some(rule), Some(evidence)) = (&recovery.rule, &recovery.evidence) else {
         return vec![format!(
             "{run} is {}: nothing is wrong with it, and nothing was changed",

@@ -6,14 +6,14 @@ use std::time::Duration;
 use clap::Args;
 use goldseam::{Millis, RunId, Seq};
 use goldseam_api::Api;
-use goldseam_api::doc::heal::{Healing, HealingStats, HealingStatsQuery, RecoveriesQuery};
-use goldseam_api::doc::{Items, Page};
+use goldseam_api::doc::heal::{HealingDoc, HealingStatsDoc, HealingStatsQuery, RecoveriesQuery};
+use goldseam_api::doc::{ItemsDoc, PageDoc};
 
 use super::pages;
 use crate::app::App;
 use crate::color::Hue;
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{out, text, time};
 
 /// Default number of recoveries.
@@ -67,13 +67,13 @@ pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, CliErro
         () => {
             let (stopped, healed): (Vec<_>, Vec<_>) = healings.iter().partition(|one| one.ended.is_some());
             if !healed.is_empty() || stopped.is_empty() {
-                let mut table = Table::wrapping(HEAD);
+                let mut table = TextTable::wrapping(HEAD);
                 healed.iter().for_each(|healing| table.row(cells(app, healing)));
                 app.table(&table);
             }
             if !stopped.is_empty() {
                 out::line(app.colors.apply(Hue::Bad, STOPPED));
-                let mut table = Table::wrapping(HEAD_STOPPED);
+                let mut table = TextTable::wrapping(HEAD_STOPPED);
                 stopped.iter().for_each(|healing| table.row(cells_stopped(app, healing)));
                 app.table(&table);
             }
@@ -94,12 +94,12 @@ const HEAD_STOPPED: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "ATTEMPT", "E
 const HEAD: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "STALLED", "HEAL", "ATTEMPT", "SEAM", "EVIDENCE"];
 
 /// Reads the latest recoveries, newest first.
-async fn read(api: &dyn Api, since_ms: Option<i64>, limit: u32) -> Result<Page<Healing>, CliError> {
+async fn read(api: &dyn Api, since_ms: Option<i64>, limit: u32) -> Result<PageDoc<HealingDoc>, CliError> {
     let page = |after, limit| api.recoveries(RecoveriesQuery { since_ms, after, limit: Some(limit) });
     pages::gather(limit, None, page).await
 }
 
-fn cells(app: &App, healing: &Healing) -> Vec<String> {
+fn cells(app: &App, healing: &HealingDoc) -> Vec<String> {
     let none = || "-".to_owned();
     let time = |ms: u64| match app.terminal {
         true => time::span(Duration::from_millis(ms)),
@@ -126,7 +126,7 @@ fn cells(app: &App, healing: &Healing) -> Vec<String> {
     ]
 }
 
-fn cells_stopped(app: &App, healing: &Healing) -> Vec<String> {
+fn cells_stopped(app: &App, healing: &HealingDoc) -> Vec<String> {
     let at = match app.terminal {
         true => format!("{} ago", time::age(healing.at_ms, app.now())),
         false => time::iso(healing.at_ms),
@@ -143,7 +143,7 @@ fn cells_stopped(app: &App, healing: &Healing) -> Vec<String> {
 }
 
 /// Shows new recoveries, oldest first, until the command is interrupted.
-async fn follow(app: &App, api: &dyn Api, mut new: Vec<Healing>) -> Result<Exit, CliError> {
+async fn follow(app: &App, api: &dyn Api, mut new: Vec<HealingDoc>) -> Result<Exit, CliError> {
     let mut seen: BTreeSet<(Millis, RunId, Seq)> = BTreeSet::new();
     let mut mark = 0;
     let mut from = app.now() - SLACK;
@@ -177,18 +177,18 @@ fn separator(app: &App) -> &'static str {
 }
 
 /// Prints the statistics by rule.
-fn stats(app: &App, stats: &Items<HealingStats>) {
+fn stats(app: &App, stats: &ItemsDoc<HealingStatsDoc>) {
     if app.wants_json() {
         return out::json(stats);
     }
     let mut table =
-        Table::new(&["RULE", "COUNT", "STALLED P50", "STALLED P99", "HEAL P50", "HEAL P99", "WHAT"]);
+        TextTable::new(&["RULE", "COUNT", "STALLED P50", "STALLED P99", "HEAL P50", "HEAL P99", "WHAT"]);
     let time = |ms: i64| match app.terminal {
         true => time::span(Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
         false => ms.to_string(),
     };
-    let mut stopped = Table::new(&["RULE", "COUNT", "WHAT"]);
-    for HealingStats { rule, count, ended, stalled_ms, heal_ms } in &stats.items {
+    let mut stopped = TextTable::new(&["RULE", "COUNT", "WHAT"]);
+    for HealingStatsDoc { rule, count, ended, stalled_ms, heal_ms } in &stats.items {
         let title = rule.parse().map_or("", |code: goldseam::recovery::Code| code.rule().title);
         if *ended {
             stopped.row(vec![rule.clone(), count.to_string(), title.to_owned()]);

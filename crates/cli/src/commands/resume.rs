@@ -6,8 +6,8 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use goldseam::{RunId, Seq};
 use goldseam_api::Api;
-use goldseam_api::doc::change::Resumed;
-use goldseam_api::doc::event::News;
+use goldseam_api::doc::change::ResumedDoc;
+use goldseam_api::doc::event::NewsDoc;
 
 use super::actor::Actor;
 use crate::app::App;
@@ -51,7 +51,7 @@ pub(crate) async fn run(app: &App, args: ResumeArgs) -> Result<Exit, CliError> {
         None => text,
         Some(warning) => format!("{text}; {warning}"),
     };
-    let done = app.print_result(&run, &Resumed { warning, ..resumed }, &text);
+    let done = app.print_result(&run, &ResumedDoc { warning, ..resumed }, &text);
     Ok(if is_parked { Exit::NeedsHelp } else { done })
 }
 
@@ -60,8 +60,8 @@ async fn parks_again(api: &dyn Api, run: &RunId, after: Seq) -> Result<bool, Cli
     let mut following = api.follow(run, after).await?;
     while let Some(news) = following.next().await {
         match news? {
-            News::Event(event) if event.kind == "run.parked" => return Ok(true),
-            News::Event(event)
+            NewsDoc::Event(event) if event.kind == "run.parked" => return Ok(true),
+            NewsDoc::Event(event)
                 if !event.kind.starts_with("run.") && !event.kind.starts_with("compensation.") =>
             {
                 return Ok(false);

@@ -5,17 +5,17 @@ use goldseam::core::branch::Branches;
 use goldseam::core::{Event, Recorded, version};
 use goldseam::{RunId, Status, Summary};
 use goldseam_api::Api;
-use goldseam_api::doc::ending::Pending;
-use goldseam_api::doc::run::{Detail, OpenQuestion, WaitQuery};
-use goldseam_api::view::describe::{Much, short};
+use goldseam_api::doc::ending::PendingDoc;
+use goldseam_api::doc::run::{OpenQuestionDoc, RunDoc, WaitQuery};
+use goldseam_api::view::describe::{PayloadLength, short};
 use goldseam_api::view::log;
-use goldseam_api::view::timeline::{self, Row};
+use goldseam_api::view::timeline::{self, OperationDoc};
 
 use super::LiveWorkflows;
 use crate::app::App;
 use crate::color::{Hue, cell};
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::timeline::{Range, draw, mark, tree};
 use crate::{damage, out, text, time};
 
@@ -47,7 +47,7 @@ pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, CliError> {
         }
         _ if app.quiet => out::line(api.result(&run, WaitQuery::default()).await?.run.as_str()),
         (width, is_terminal) => {
-            let view = View::load(app, &*api, &run).await?;
+            let view = RunPage::load(app, &*api, &run).await?;
             match width.or(is_terminal.then(out::width)) {
                 Some(width) => out::page(&view.picture(app, width)),
                 None => view.facts(app),
@@ -61,22 +61,22 @@ pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, CliError> {
 
 /// Draws the whole page of a run.
 pub(crate) async fn picture(app: &App, api: &dyn Api, run: &RunId, width: usize) -> Result<String, CliError> {
-    Ok(View::load(app, api, run).await?.picture(app, width))
+    Ok(RunPage::load(app, api, run).await?.picture(app, width))
 }
 
 /// Everything that the page of a run shows.
-struct View {
-    detail: Detail,
+struct RunPage {
+    detail: RunDoc,
     history: Vec<Recorded>,
     branches: Branches,
     /// The operations, with their spans.
-    rows: Vec<Row>,
+    rows: Vec<OperationDoc>,
     /// The worker that the run needs, if no live node has its workflow.
     missing: Option<String>,
     now: goldseam::Millis,
 }
 
-impl View {
+impl RunPage {
     async fn load(app: &App, api: &dyn Api, run: &RunId) -> Result<Self, CliError> {
         let (history, _) = super::history::recorded(api, run).await?;
         let detail = api.detail(run).await?;
@@ -104,7 +104,7 @@ impl View {
     }
 
     /// A request that no worker has carried out yet.
-    fn pending(&self, pending: &Pending) -> String {
+    fn pending(&self, pending: &PendingDoc) -> String {
         let what = match &pending.to {
             Some(to) => format!("jump to {to}"),
             None => "cancel request".to_owned(),
@@ -131,7 +131,7 @@ impl View {
     }
 
     /// The names and values of the header.
-    fn header(&self, much: Much) -> Vec<(&'static str, String)> {
+    fn header(&self, much: PayloadLength) -> Vec<(&'static str, String)> {
         let summary = self.summary();
         let mut lines = vec![
             ("workflow", version::describe(&summary.workflow, summary.version)),
@@ -252,7 +252,7 @@ impl View {
         let fact = |(name, value): (&str, String)| {
             format!("  {} {}", colors.apply(Hue::Dim, format!("{name:<10}")), cell(&value))
         };
-        lines.extend(self.header(Much::Some).into_iter().map(fact));
+        lines.extend(self.header(PayloadLength::Short).into_iter().map(fact));
         lines.push(String::new());
         lines.extend(draw(&self.rows, &self.detail.more.seams, self.range(), colors, width));
         for row in self.rows.iter().filter(|row| row.note.is_some()) {
@@ -269,7 +269,7 @@ impl View {
             lines.push(String::new());
             lines.extend(tree);
         }
-        for OpenQuestion { input, command } in &self.detail.more.questions {
+        for OpenQuestionDoc { input, command } in &self.detail.more.questions {
             lines.push(String::new());
             lines.push(format!(
                 "  {} {}  ({})",
@@ -292,10 +292,10 @@ impl View {
     fn facts(&self, app: &App) {
         out::line(format!("run\t{}", self.summary().run));
         out::line(format!("status\t{}", self.summary().status));
-        for (name, value) in self.header(Much::All).into_iter().chain(self.ending()) {
+        for (name, value) in self.header(PayloadLength::Full).into_iter().chain(self.ending()) {
             out::line(format!("{name}\t{}", cell(&value)));
         }
-        for OpenQuestion { input, command } in &self.detail.more.questions {
+        for OpenQuestionDoc { input, command } in &self.detail.more.questions {
             out::line(format!("question\t{}\t{}\t{command}", input.path, text::one_line(&input.prompt)));
         }
         for seam in &self.detail.more.seams {
@@ -303,7 +303,7 @@ impl View {
             out::line(format!("seam\t{}\t{}\t{what}", time::iso(seam.at), seam.kind));
         }
         out::line("");
-        let mut table = Table::new(&["STEP", "KIND", "STATE", "ATTEMPTS", "BEGAN", "MS", "NOTE"]);
+        let mut table = TextTable::new(&["STEP", "KIND", "STATE", "ATTEMPTS", "BEGAN", "MS", "NOTE"]);
         for row in &self.rows {
             table.row(vec![
                 row.path.clone(),

@@ -7,7 +7,7 @@ use goldseam::core::WorkflowName;
 use goldseam::core::version::UNDECIDED;
 use goldseam::{EngineError, Failure, RunId};
 use goldseam_api::Api;
-use goldseam_api::doc::run::{Ending, NewRun, Started, WaitQuery};
+use goldseam_api::doc::run::{EndingDoc, NewRun, StartedDoc, WaitQuery};
 use serde_json::json;
 
 use super::{LiveWorkflows, actor};
@@ -71,7 +71,7 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
         version: args.workflow_version,
     };
     let started = api.start(&actor::caller(None), new).await?;
-    let Started { run, workflow, .. } = &started;
+    let StartedDoc { run, workflow, .. } = &started;
     let asked = args.workflow_version.unwrap_or(UNDECIDED);
     // The run is started, even if the key may not read the workflows.
     match LiveWorkflows::of(&*api).await.map(|live| live.missing(workflow, asked)) {
@@ -121,7 +121,7 @@ async fn wait(app: &App, api: &dyn Api, run: &RunId, timeout: Option<Duration>) 
 }
 
 /// Waits for the end of a run without a limit.
-async fn end(api: &dyn Api, run: &RunId) -> Result<Ending, CliError> {
+async fn end(api: &dyn Api, run: &RunId) -> Result<EndingDoc, CliError> {
     loop {
         let ending = api.result(run, WaitQuery { wait_ms: Some(WAIT_MS) }).await?;
         if ending.status.is_terminal() {

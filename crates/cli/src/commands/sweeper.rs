@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::poll;
 use goldseam::recovery::Code;
-use goldseam_api::doc::heal::{Fate, Finding, ForeignSweep, NewSweep, Sweep};
+use goldseam_api::doc::heal::{FateDoc, FindingDoc, ForeignSweepDoc, NewSweep, SweepDoc};
 
 use super::{Signals, actor};
 use crate::app::App;
@@ -109,22 +109,22 @@ pub(crate) async fn run(app: &App, args: SweeperArgs) -> Result<Exit, CliError> 
 }
 
 /// The findings of the previous sweep: kind, name, rule and fate.
-type Reported = HashSet<(&'static str, String, Option<Code>, Fate)>;
+type Reported = HashSet<(&'static str, String, Option<Code>, FateDoc)>;
 
 /// All stalled runs, then stalled foreign states.
-fn findings(sweep: &Sweep) -> Vec<&Finding> {
+fn findings(sweep: &SweepDoc) -> Vec<&FindingDoc> {
     sweep.stalled.iter().chain(sweep.foreign.iter().flat_map(|foreign| &foreign.stalled)).collect()
 }
 
 /// Prints a sweep. Without --once, prints nothing if nothing was found, and only findings that the previous sweep did
 /// not report.
-fn show(app: &App, sweep: Sweep, args: &SweeperArgs, reported: &mut Reported) {
-    let fact = |finding: &Finding| {
+fn show(app: &App, sweep: SweepDoc, args: &SweeperArgs, reported: &mut Reported) {
+    let fact = |finding: &FindingDoc| {
         let (kind, name) = finding.subject();
         (kind, name.to_owned(), finding.code, finding.fate)
     };
     // The sweep is complete, or the user ended it.
-    let sweep = Sweep { more: false, ..sweep };
+    let sweep = SweepDoc { more: false, ..sweep };
     let findings = findings(&sweep);
     let has_unnamed = sweep.foreign.as_ref().is_some_and(|foreign| !foreign.unnamed.is_empty());
     let facts: Reported = findings.iter().map(|finding| fact(finding)).collect();
@@ -135,8 +135,8 @@ fn show(app: &App, sweep: Sweep, args: &SweeperArgs, reported: &mut Reported) {
         () if findings.is_empty() && sweep.rows_rewritten == 0 && !has_unnamed && !args.once => {}
         () => {
             let at = if args.once { String::new() } else { format!("{} ", time::iso(app.now())) };
-            let young = args.once && findings.iter().any(|finding| finding.fate == Fate::Young);
-            let news: Vec<&Finding> =
+            let young = args.once && findings.iter().any(|finding| finding.fate == FateDoc::Young);
+            let news: Vec<&FindingDoc> =
                 findings.into_iter().filter(|finding| !reported.contains(&fact(finding))).collect();
             if !news.is_empty() {
                 app.table(&finding::table(app, &news));
@@ -153,8 +153,8 @@ fn show(app: &App, sweep: Sweep, args: &SweeperArgs, reported: &mut Reported) {
     *reported = facts;
 }
 
-fn sentence(sweep: &Sweep) -> String {
-    let Sweep { scanned, terminal, healthy, healed, rows_rewritten, stalled, .. } = sweep;
+fn sentence(sweep: &SweepDoc) -> String {
+    let SweepDoc { scanned, terminal, healthy, healed, rows_rewritten, stalled, .. } = sweep;
     let rows = match rows_rewritten {
         0 => String::new(),
         rows => format!(", {rows} cached rows rewritten"),
@@ -167,8 +167,8 @@ fn sentence(sweep: &Sweep) -> String {
     )
 }
 
-fn states(foreign: &ForeignSweep) -> String {
-    let ForeignSweep { scanned, skipped, healthy, healed, stalled, .. } = foreign;
+fn states(foreign: &ForeignSweepDoc) -> String {
+    let ForeignSweepDoc { scanned, skipped, healthy, healed, stalled, .. } = foreign;
     let states = text::count(*scanned, "foreign state");
     let stalled = stalled.len();
     format!("; {states}: {skipped} skipped, {healthy} healthy, {stalled} stalled, {healed} healed")
@@ -187,7 +187,7 @@ mod tests {
         let mut sweep = json!({ "at": "never", "scanned": 3, "terminal": 0, "healthy": 3, "healed": 0,
             "rows_rewritten": 0, "stalled": [], "foreign": { "scanned": 6, "skipped": 2, "healthy": 1,
             "healed": 1, "stalled": [stalled, stalled, stalled] } });
-        let read = |sweep: &serde_json::Value| serde_json::from_value::<Sweep>(sweep.clone()).unwrap();
+        let read = |sweep: &serde_json::Value| serde_json::from_value::<SweepDoc>(sweep.clone()).unwrap();
         assert_snapshot!(sentence(&read(&sweep)), @"3 scanned: 0 terminal, 3 healthy, 0 stalled, 0 healed; 6 foreign states: 2 skipped, 1 healthy, 3 stalled, 1 healed");
         sweep["foreign"] = json!({ "scanned": 0, "skipped": 0, "healthy": 0, "healed": 0, "stalled": [] });
         assert_snapshot!(sentence(&read(&sweep)), @"3 scanned: 0 terminal, 3 healthy, 0 stalled, 0 healed");

@@ -3,7 +3,7 @@
 use clap::Args;
 use goldseam::RunId;
 use goldseam::core::event::Terminated;
-use goldseam_api::doc::change::Reason;
+use goldseam_api::doc::change::NewNote;
 
 use super::actor;
 use crate::app::App;
@@ -41,7 +41,7 @@ pub(crate) async fn run(app: &App, args: TerminateArgs) -> Result<Exit, CliError
         ));
     }
     let caller = actor::caller(args.by);
-    let reason = Reason { by: None, reason: args.reason };
+    let reason = NewNote { by: None, reason: args.reason };
     let done = app.api().await?.terminate(&caller, &run, reason).await?;
     let mut lines = vec![format!("terminated {run}")];
     lines.extend(left_standing(&done.left));

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::error::Exit;
 use crate::out;
-use crate::table::Table;
+use crate::table::TextTable;
 
 const CODES: &[(Exit, &str)] = &[
     (Exit::Ok, "success, also for an empty list"),
@@ -47,7 +47,7 @@ pub(crate) fn exit_codes(app: &App) -> Exit {
         out::json(&json!({ "items": CODES.iter().map(item).collect::<Vec<_>>() }));
         return Exit::Ok;
     }
-    let mut table = Table::new(&["CODE", "MEANING"]);
+    let mut table = TextTable::new(&["CODE", "MEANING"]);
     for (exit, meaning) in CODES {
         table.row(vec![(*exit as u8).to_string(), (*meaning).to_owned()]);
     }

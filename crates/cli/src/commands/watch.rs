@@ -6,7 +6,7 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use goldseam::{RunId, Seq, Status};
 use goldseam_api::Api;
-use goldseam_api::doc::event::{News, StalledNews};
+use goldseam_api::doc::event::{NewsDoc, StalledNewsDoc};
 use goldseam_api::doc::run::WaitQuery;
 
 use crate::app::App;
@@ -51,8 +51,8 @@ pub(crate) async fn run(app: &App, args: WatchArgs) -> Result<Exit, CliError> {
         };
         stalled = match news.transpose()? {
             None => break,
-            Some(News::Event(_) | News::Moving(_)) => None,
-            Some(News::Stalled(found)) => Some(found),
+            Some(NewsDoc::Event(_) | NewsDoc::Moving(_)) => None,
+            Some(NewsDoc::Stalled(found)) => Some(found),
         };
     }
     drop(screen);
@@ -65,10 +65,10 @@ async fn draw(
     api: &dyn Api,
     screen: &Screen,
     run: &RunId,
-    stalled: Option<&StalledNews>,
+    stalled: Option<&StalledNewsDoc>,
 ) -> Result<(), CliError> {
     let mut picture = super::show::picture(app, api, run, out::width()).await?;
-    if let Some(StalledNews { rule, evidence, remedy, .. }) = stalled {
+    if let Some(StalledNewsDoc { rule, evidence, remedy, .. }) = stalled {
         let word = app.colors.apply(Hue::Bad, "stalled");
         picture.push_str(&format!("  {word}: rule {rule}, {evidence} → {remedy}\n"));
         picture.push_str(&format!("  {:<7}  goldseam why {run}\n", ""));
@@ -90,13 +90,13 @@ pub(crate) async fn stream(app: &App, api: &dyn Api, run: &RunId, after: Seq) ->
     let mut following = api.follow(run, after).await?;
     while let Some(news) = following.next().await {
         match news? {
-            News::Event(event) => super::history::line(app, &event)?,
+            NewsDoc::Event(event) => super::history::line(app, &event)?,
             news if app.wants_json() => out::jsonl(&news),
             _ if app.quiet => {}
-            News::Stalled(StalledNews { rule, evidence, remedy, .. }) => {
+            NewsDoc::Stalled(StalledNewsDoc { rule, evidence, remedy, .. }) => {
                 aside(app, "stalled", &format!("rule {rule}: {evidence} → {remedy}"));
             }
-            News::Moving(_) => aside(app, "moving", "the run moves again"),
+            NewsDoc::Moving(_) => aside(app, "moving", "the run moves again"),
         }
     }
     Ok(api.result(run, WaitQuery::default()).await?.status)

@@ -3,7 +3,7 @@
 use clap::Args;
 use goldseam::recovery::Code;
 use goldseam::{Millis, RunId};
-use goldseam_api::doc::run::{Explanation, Link};
+use goldseam_api::doc::run::{ExplanationDoc, LinkDoc};
 
 use crate::app::App;
 use crate::color::Hue;
@@ -34,7 +34,7 @@ pub(crate) async fn run(app: &App, args: WhyArgs) -> Result<Exit, CliError> {
 }
 
 /// The verdict, the evidence, and what to do.
-fn lines(app: &App, explained: &Explanation) -> Vec<String> {
+fn lines(app: &App, explained: &ExplanationDoc) -> Vec<String> {
     let colors = app.colors;
     let now = app.now();
     let status = if app.terminal { colors.status(explained.status) } else { explained.status.to_string() };
@@ -58,7 +58,7 @@ fn lines(app: &App, explained: &Explanation) -> Vec<String> {
     lines
 }
 
-fn chain(link: &Link, is_over: bool, now: Millis) -> String {
+fn chain(link: &LinkDoc, is_over: bool, now: Millis) -> String {
     let indent = "  ".repeat(usize::try_from(link.depth).unwrap_or(0) + 1);
     let since = match link.since.map(|since| time::span(now.since(since.0))) {
         None => String::new(),
@@ -75,7 +75,7 @@ fn chain(link: &Link, is_over: bool, now: Millis) -> String {
 }
 
 /// When the run moves without an operator, if it does.
-fn moves(explained: &Explanation, now: Millis) -> Option<String> {
+fn moves(explained: &ExplanationDoc, now: Millis) -> Option<String> {
     let run = &explained.run;
     let findings = &explained.findings;
     if explained.status.is_terminal() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use goldseam::Millis;
-use goldseam_api::view::timeline::{Kind, Look, Row, Seam, State};
+use goldseam_api::view::timeline::{OperationDoc, OperationKind, OperationState, Seam, SpanStyle};
 
 use crate::color::{Colors, Hue};
 use crate::table::cut;
@@ -32,7 +32,13 @@ impl Range {
 }
 
 /// Draws the lines of a timeline, `width` columns wide.
-pub(crate) fn draw(rows: &[Row], seams: &[Seam], range: Range, colors: Colors, width: usize) -> Vec<String> {
+pub(crate) fn draw(
+    rows: &[OperationDoc],
+    seams: &[Seam],
+    range: Range,
+    colors: Colors,
+    width: usize,
+) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();
     }
@@ -67,23 +73,25 @@ pub(crate) fn mark(seam: &Seam) -> char {
     }
 }
 
-fn name(row: &Row) -> String {
+fn name(row: &OperationDoc) -> String {
     let depth = row.path.matches('/').count();
     let leaf = row.path.rsplit('/').next().unwrap_or(&row.path);
     match row.kind {
-        Kind::Undo => row.path.clone(),
+        OperationKind::Undo => row.path.clone(),
         _ => format!("{}{leaf}", "  ".repeat(depth)),
     }
 }
 
-fn line(row: &Row, range: Range, colors: Colors, label: usize, width: usize) -> String {
+fn line(row: &OperationDoc, range: Range, colors: Colors, label: usize, width: usize) -> String {
     let (sign, hue) = match (row.state, row.kind) {
-        (State::Done, Kind::Undo) => ("↩", Hue::Warm),
-        (State::Done, _) => ("✔", Hue::Good),
-        (State::Failed, _) => ("✖", Hue::Bad),
-        (State::Open, Kind::Question | Kind::Wait | Kind::Remote) => ("●", Hue::Warm),
-        (State::Open, Kind::Sleep) => ("◔", Hue::Calm),
-        (State::Open, _) => ("▶", Hue::Calm),
+        (OperationState::Done, OperationKind::Undo) => ("↩", Hue::Warm),
+        (OperationState::Done, _) => ("✔", Hue::Good),
+        (OperationState::Failed, _) => ("✖", Hue::Bad),
+        (OperationState::Open, OperationKind::Question | OperationKind::Wait | OperationKind::Remote) => {
+            ("●", Hue::Warm)
+        }
+        (OperationState::Open, OperationKind::Sleep) => ("◔", Hue::Calm),
+        (OperationState::Open, _) => ("▶", Hue::Calm),
     };
     let name = cut(&name(row), label);
     let right = right(row, range.to);
@@ -92,14 +100,14 @@ fn line(row: &Row, range: Range, colors: Colors, label: usize, width: usize) -> 
         .to_owned()
 }
 
-fn bar(row: &Row, range: Range, colors: Colors, width: usize) -> String {
-    let mut cells: Vec<Option<Look>> = vec![None; width];
+fn bar(row: &OperationDoc, range: Range, colors: Colors, width: usize) -> String {
+    let mut cells: Vec<Option<SpanStyle>> = vec![None; width];
     for span in &row.spans {
         let from = range.column(span.from, width);
         let to = range.column(span.to.unwrap_or(range.to).min(range.to), width);
         // A failure stays visible even if more happens in the same column.
         for cell in &mut cells[from..=to.max(from)] {
-            if *cell != Some(Look::Failure) {
+            if *cell != Some(SpanStyle::Failure) {
                 *cell = Some(span.look);
             }
         }
@@ -108,18 +116,18 @@ fn bar(row: &Row, range: Range, colors: Colors, width: usize) -> String {
     for look in cells {
         text.push_str(&match look {
             None => " ".to_owned(),
-            Some(Look::Work) => colors.apply(Hue::Good, "█"),
-            Some(Look::Failure) => colors.apply(Hue::Bad, "╳"),
-            Some(Look::Wait) => colors.apply(Hue::Dim, "░"),
-            Some(Look::Pause) => colors.apply(Hue::Dim, "·"),
+            Some(SpanStyle::Work) => colors.apply(Hue::Good, "█"),
+            Some(SpanStyle::Failure) => colors.apply(Hue::Bad, "╳"),
+            Some(SpanStyle::Wait) => colors.apply(Hue::Dim, "░"),
+            Some(SpanStyle::Pause) => colors.apply(Hue::Dim, "·"),
         });
     }
     text
 }
 
-fn right(row: &Row, now: Millis) -> String {
+fn right(row: &OperationDoc, now: Millis) -> String {
     let took: Duration = row.ended.unwrap_or(now).since(row.began);
-    let so_far = if row.state == State::Open { " so far" } else { "" };
+    let so_far = if row.state == OperationState::Open { " so far" } else { "" };
     let attempts = if row.attempts > 1 { format!("  {} attempts", row.attempts) } else { String::new() };
     let elsewhere = row.queue.as_ref().map_or_else(String::new, |queue| format!("  in {queue}"));
     format!("{}{so_far}{attempts}{elsewhere}", time::span(took))

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use goldseam::engine::OsEntropy;
 use goldseam_api::Caller;
+use goldseam_api::credentials::keys::KeyStore;
 use goldseam_api::doc::key::{NewKey, Scope};
 use goldseam_server::config::Settings;
-use goldseam_server::keys::Keys;
 use goldseam_server::{Running, serve};
 
 use crate::faulty::plain;
@@ -249,7 +249,7 @@ fn key(place: &Place, scope: Scope) -> String {
             namespace: Some("default".into()),
             valid_for_ms: None,
         };
-        let made = Keys::new(store, Arc::new(OsEntropy)).create(new, &Caller::default()).await.unwrap();
+        let made = KeyStore::new(store, Arc::new(OsEntropy)).create(new, &Caller::default()).await.unwrap();
         made.1.reveal().to_owned()
     })
 }

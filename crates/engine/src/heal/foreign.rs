@@ -26,6 +26,8 @@ pub struct ForeignStalled {
     pub id: RunId,
     /// The evidence.
     pub evidence: String,
+    /// Whether the state itself cannot be read, so that its task is unknown.
+    pub is_unreadable: bool,
     /// When the stall was first seen.
     pub since: Millis,
     /// What happened to it.
@@ -139,7 +141,8 @@ impl Healer {
                 let evidence = format!("failed to look up its task {}", foreign.task().unwrap_or_default());
                 let since = sightings.seen_since(state, liveness.now);
                 let fate = Fate::Failed(error.to_string());
-                report.stalled.push(ForeignStalled { id: state.id.clone(), evidence, since, fate });
+                let id = state.id.clone();
+                report.stalled.push(ForeignStalled { id, evidence, is_unreadable: false, since, fate });
                 return Ok(report);
             }
         };
@@ -176,7 +179,8 @@ impl Healer {
             },
         };
         report.healed = u64::from(fate == Fate::Healed);
-        report.stalled.push(ForeignStalled { id: state.id.clone(), evidence, since, fate });
+        let id = state.id.clone();
+        report.stalled.push(ForeignStalled { id, evidence, is_unreadable: false, since, fate });
         Ok(report)
     }
 

@@ -308,7 +308,8 @@ impl Sweeper {
             found.skipped += 1;
             let evidence = format!("it cannot be read: {}", unreadable.reason);
             let since = liveness.now;
-            found.stalled.push(ForeignStalled { id, evidence, since, fate: Fate::NeedsHelp });
+            let fate = Fate::NeedsHelp;
+            found.stalled.push(ForeignStalled { id, evidence, is_unreadable: true, since, fate });
         }
         for state in &page.items {
             let subject = ForeignSubject { states, state };

@@ -6,14 +6,14 @@ use goldseam::Limits;
 use goldseam::core::id::ID_BYTES_MAX;
 use goldseam::core::path::PATH_BYTES_MAX;
 use goldseam::engine::remote::{APPEND_ID_BYTES_MAX, DOINGS_MAX, NAMES_MAX, WANTED_MAX};
+use goldseam_api::credentials::keys::{NAME_CHARS_MAX, QUEUES_MAX};
+use goldseam_api::credentials::passes::VALID_MAX;
 use goldseam_api::doc::heal::STATS_MAX;
 use goldseam_api::doc::retention::PRUNE_MAX;
 use goldseam_api::doc::{PAGE_MAX, WAIT_MS_MAX};
 use serde_json::{Value, json};
 
 use super::retention::PLAN_MAX;
-use crate::keys::{NAME_CHARS_MAX, QUEUES_MAX};
-use crate::pass::VALID_MAX;
 
 /// A schema, one of its fields, and the field's limits.
 type Bound = (&'static str, &'static str, Value);

@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use goldseam_api::doc::heal::{
-    Checkup, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery, Sweep,
+    CheckupDoc, HealingDoc, HealingStatsDoc, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery,
+    SweepDoc,
 };
-use goldseam_api::doc::node::{Node, Workflow};
-use goldseam_api::doc::run::{ChangesQuery, Mark};
-use goldseam_api::doc::{Items, PAGE_MAX, Page};
+use goldseam_api::doc::node::{NodeDoc, WorkflowDoc};
+use goldseam_api::doc::run::{ChangesQuery, MarkDoc};
+use goldseam_api::doc::{ItemsDoc, PAGE_MAX, PageDoc};
 use goldseam_api::{HealingApi, NodesApi, Problem};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
-use crate::extract::{Access, CallerInfo, OptionalBody, Query};
+use crate::app::ServerState;
+use crate::extract::{Access, CallerInfo, OptionalBody, QueryParams};
 use crate::reply::{Json, JsonResult};
 
-pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new()
         .routes(routes!(recoveries))
         .routes(routes!(stats))
@@ -30,12 +31,12 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 
 /// Lists recoveries, newest first.
 #[utoipa::path(get, path = "/v1/recoveries", tag = "healing", params(RecoveriesQuery),
-    responses((status = 200, body = Page<Healing>)))]
+    responses((status = 200, body = PageDoc<HealingDoc>)))]
 async fn recoveries(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
-    Query(mut query): Query<RecoveriesQuery>,
-) -> JsonResult<Page<Healing>> {
+    QueryParams(mut query): QueryParams<RecoveriesQuery>,
+) -> JsonResult<PageDoc<HealingDoc>> {
     app.cursors("recoveries", &access).open(&mut query.after)?;
     let page = access.namespace.api.recoveries(query).await?;
     Ok(Json(app.cursors("recoveries", &access).seal(page)?))
@@ -43,31 +44,34 @@ async fn recoveries(
 
 /// Counts recoveries by rule.
 #[utoipa::path(get, path = "/v1/recoveries/stats", tag = "healing", params(HealingStatsQuery),
-    responses((status = 200, body = Items<HealingStats>)))]
-async fn stats(access: Access, Query(query): Query<HealingStatsQuery>) -> JsonResult<Items<HealingStats>> {
+    responses((status = 200, body = ItemsDoc<HealingStatsDoc>)))]
+async fn stats(
+    access: Access,
+    QueryParams(query): QueryParams<HealingStatsQuery>,
+) -> JsonResult<ItemsDoc<HealingStatsDoc>> {
     Ok(Json(access.namespace.api.recovery_stats(query).await?))
 }
 
 /// Examines the next batch of active runs and heals the stalled ones.
 #[utoipa::path(post, path = "/v1/sweep", tag = "healing", request_body = Option<NewSweep>,
-    responses((status = 200, body = Sweep)))]
+    responses((status = 200, body = SweepDoc)))]
 async fn sweep(
     access: Access,
     CallerInfo(caller): CallerInfo,
     OptionalBody(new): OptionalBody<NewSweep>,
-) -> JsonResult<Sweep> {
+) -> JsonResult<SweepDoc> {
     Ok(Json(access.namespace.api.sweep(&caller, new).await?))
 }
 
 /// Examines the whole store by every rule, and heals the findings if `fix` is set. The response has at most 500
 /// findings, the most severe first, and counts of all findings by rule and outcome. `rule` selects one rule.
 #[utoipa::path(post, path = "/v1/doctor", tag = "healing", request_body = Option<NewCheckup>,
-    responses((status = 200, body = Checkup)))]
+    responses((status = 200, body = CheckupDoc)))]
 async fn doctor(
     access: Access,
     CallerInfo(caller): CallerInfo,
     OptionalBody(mut new): OptionalBody<NewCheckup>,
-) -> JsonResult<Checkup> {
+) -> JsonResult<CheckupDoc> {
     match new.limit.get_or_insert(PAGE_MAX) {
         1..=PAGE_MAX => {}
         other => {
@@ -79,25 +83,25 @@ async fn doctor(
 }
 
 /// Lists the nodes of the store, live and dead.
-#[utoipa::path(get, path = "/v1/nodes", tag = "nodes", responses((status = 200, body = Items<Node>)))]
-async fn nodes(access: Access) -> JsonResult<Items<Node>> {
+#[utoipa::path(get, path = "/v1/nodes", tag = "nodes", responses((status = 200, body = ItemsDoc<NodeDoc>)))]
+async fn nodes(access: Access) -> JsonResult<ItemsDoc<NodeDoc>> {
     Ok(Json(access.namespace.api.nodes().await?))
 }
 
 /// Lists the workflows of live nodes.
-#[utoipa::path(get, path = "/v1/workflows", tag = "nodes", responses((status = 200, body = Items<Workflow>)))]
-async fn workflows(access: Access) -> JsonResult<Items<Workflow>> {
+#[utoipa::path(get, path = "/v1/workflows", tag = "nodes", responses((status = 200, body = ItemsDoc<WorkflowDoc>)))]
+async fn workflows(access: Access) -> JsonResult<ItemsDoc<WorkflowDoc>> {
     Ok(Json(access.namespace.api.workflows().await?))
 }
 
 /// Returns when something may have changed since a mark, or after a while.
 #[utoipa::path(get, path = "/v1/changes", tag = "nodes", params(ChangesQuery),
-    responses((status = 200, body = Mark)))]
+    responses((status = 200, body = MarkDoc)))]
 async fn changes(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
-    Query(query): Query<ChangesQuery>,
-) -> JsonResult<Mark> {
+    QueryParams(query): QueryParams<ChangesQuery>,
+) -> JsonResult<MarkDoc> {
     let without_wait = ChangesQuery { wait_ms: None, ..query };
     let mark = tokio::select! {
         mark = access.namespace.api.changed(query) => mark?,

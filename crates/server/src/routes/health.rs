@@ -12,7 +12,7 @@ use goldseam_api::{Problem, codes};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::ServerState;
 use crate::extract::{Access, PathParam};
 use crate::meter;
 use crate::namespace::Namespace;
@@ -25,12 +25,12 @@ const LEAVING: &str = "leaving: this server is shutting down, send requests else
 /// The id of a run that never exists.
 const MISSING_RUN: &str = "goldseam.ready";
 
-pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     probes().routes(routes!(description)).routes(routes!(page))
 }
 
 /// The routes that the health listener serves, too.
-pub(super) fn probes() -> OpenApiRouter<Arc<App>> {
+pub(super) fn probes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new().routes(routes!(alive)).routes(routes!(ready)).routes(routes!(metrics))
 }
 
@@ -47,7 +47,7 @@ async fn alive() -> &'static str {
     responses((status = 200, description = "The server is ready."),
         (status = 503, description = "The server is not ready."),
         (status = 421, description = "The server does not accept that host name.")))]
-async fn ready(State(app): State<Arc<App>>) -> Response {
+async fn ready(State(app): State<Arc<ServerState>>) -> Response {
     if app.is_draining() {
         return (StatusCode::SERVICE_UNAVAILABLE, LEAVING).into_response();
     }
@@ -57,7 +57,7 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
     }
 }
 
-async fn all_stores_answer(app: &App) -> bool {
+async fn all_stores_answer(app: &ServerState) -> bool {
     let checks = app.namespaces().map(|namespace| store_answers(namespace));
     join_all(checks).await.into_iter().all(|answers| answers)
 }
@@ -74,7 +74,7 @@ async fn store_answers(namespace: &Namespace) -> bool {
 #[utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain"),
         (status = 501, body = Problem)))]
-async fn metrics(State(app): State<Arc<App>>, access: Access) -> Result<Response, ProblemResponse> {
+async fn metrics(State(app): State<Arc<ServerState>>, access: Access) -> Result<Response, ProblemResponse> {
     access.namespace.count_queues(app.clock.elapsed()).await;
     let text = meter::render(&access.namespace.name)
         .ok_or_else(|| Problem::new(501, "this process has another metrics recorder"))?;

@@ -7,17 +7,17 @@ use goldseam::core::LockName;
 use goldseam::core::lock::Lock;
 use goldseam::engine::claims::StaleLock;
 use goldseam_api::doc::key::Scope;
-use goldseam_api::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
-use goldseam_api::doc::{Items, Page};
+use goldseam_api::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease, ReleasedDoc};
+use goldseam_api::doc::{ItemsDoc, PageDoc};
 use goldseam_api::{LocksApi, Problem};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
-use crate::extract::{Access, Body, CallerInfo, PathParam, Query};
+use crate::app::ServerState;
+use crate::extract::{Access, CallerInfo, JsonBody, PathParam, QueryParams};
 use crate::reply::{Json, JsonResult};
 
-pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(stale))
@@ -29,12 +29,12 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 
 /// Lists locks in order of name.
 #[utoipa::path(get, path = "/v1/locks", tag = "locks", params(LocksQuery),
-    responses((status = 200, body = Page<Lock>)))]
+    responses((status = 200, body = PageDoc<Lock>)))]
 async fn list(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
-    Query(mut query): Query<LocksQuery>,
-) -> JsonResult<Page<Lock>> {
+    QueryParams(mut query): QueryParams<LocksQuery>,
+) -> JsonResult<PageDoc<Lock>> {
     app.cursors("locks", &access).open(&mut query.after)?;
     let page = access.namespace.api.locks(query).await?;
     Ok(Json(app.cursors("locks", &access).seal(page)?))
@@ -42,8 +42,8 @@ async fn list(
 
 /// Lists stale locks: expired, or held through a dead node.
 #[utoipa::path(get, path = "/v1/locks/stale", tag = "locks",
-    responses((status = 200, body = Items<StaleLock>)))]
-async fn stale(access: Access) -> JsonResult<Items<StaleLock>> {
+    responses((status = 200, body = ItemsDoc<StaleLock>)))]
+async fn stale(access: Access) -> JsonResult<ItemsDoc<StaleLock>> {
     Ok(Json(access.namespace.api.stale_locks().await?))
 }
 
@@ -60,7 +60,7 @@ async fn acquire(
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(lock): PathParam<LockName>,
-    Body(new): Body<NewHold>,
+    JsonBody(new): JsonBody<NewHold>,
 ) -> JsonResult<Lock> {
     Ok(Json(access.namespace.api.acquire_lock(&caller, &lock, new).await?))
 }
@@ -83,13 +83,13 @@ async fn check_hold(access: &Access, name: &LockName, fence: u64) -> Result<(), 
 }
 
 /// Extends the hold of a lock.
-#[utoipa::path(post, path = "/v1/locks/{lock}/extend", tag = "locks", request_body = Extension,
+#[utoipa::path(post, path = "/v1/locks/{lock}/extend", tag = "locks", request_body = NewExtension,
     responses((status = 200, body = Lock)))]
 async fn extend(
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(lock): PathParam<LockName>,
-    Body(new): Body<Extension>,
+    JsonBody(new): JsonBody<NewExtension>,
 ) -> JsonResult<Lock> {
     check_hold(&access, &lock, new.fence).await?;
     Ok(Json(access.namespace.api.extend_lock(&caller, &lock, new).await?))
@@ -97,13 +97,13 @@ async fn extend(
 
 /// Releases a lock.
 #[utoipa::path(post, path = "/v1/locks/{lock}/release", tag = "locks", request_body = NewRelease,
-    responses((status = 200, body = Released)))]
+    responses((status = 200, body = ReleasedDoc)))]
 async fn release(
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(lock): PathParam<LockName>,
-    Body(new): Body<NewRelease>,
-) -> JsonResult<Released> {
+    JsonBody(new): JsonBody<NewRelease>,
+) -> JsonResult<ReleasedDoc> {
     check_hold(&access, &lock, new.fence).await?;
     Ok(Json(access.namespace.api.release_lock(&caller, &lock, new).await?))
 }

@@ -26,7 +26,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa::openapi::{Components, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::app::App;
+use crate::app::ServerState;
 use crate::reply::ProblemResponse;
 use crate::{auth, concurrency, hardening, meter, redact, stream};
 
@@ -41,7 +41,7 @@ pub fn openapi() -> &'static Value {
     &PUBLISHED
 }
 
-fn described() -> OpenApiRouter<Arc<App>> {
+fn described() -> OpenApiRouter<Arc<ServerState>> {
     let mut openapi = OpenApi::default();
     openapi.info.title = "Goldseam".to_owned();
     openapi.info.description = Some("Durable workflows that heal themselves".to_owned());
@@ -72,17 +72,17 @@ fn described() -> OpenApiRouter<Arc<App>> {
 }
 
 /// Builds the routes of the main listener.
-pub(crate) fn build() -> Router<Arc<App>> {
+pub(crate) fn build() -> Router<Arc<ServerState>> {
     described().split_for_parts().0
 }
 
 /// Builds the routes of the health listener.
-pub(crate) fn build_health() -> Router<Arc<App>> {
+pub(crate) fn build_health() -> Router<Arc<ServerState>> {
     health::probes().split_for_parts().0
 }
 
 /// Adds the middleware. The last layer is the outermost. A body is read only after its sender is authorised.
-pub(crate) fn layered(router: Router<Arc<App>>, app: Arc<App>) -> Router {
+pub(crate) fn layered(router: Router<Arc<ServerState>>, app: Arc<ServerState>) -> Router {
     let state = || Arc::clone(&app);
     router
         .method_not_allowed_fallback(|| async {

@@ -6,24 +6,26 @@ use axum::extract::State;
 use axum::http::request::Parts;
 use bytes::Bytes;
 use goldseam::{Payload, RunId};
+use goldseam_api::credentials::passes::{Allows, Ticket};
 use goldseam_api::doc::change::{NewAnswer, NewSignal};
-use goldseam_api::doc::pass::{MadePass, NewPass, Rotated, ShownPass, UsePass, UsedPass};
-use goldseam_api::doc::run::Question;
-use goldseam_api::{Api, Caller, CommandsApi, Problem, RunsApi};
+use goldseam_api::doc::pass::{
+    CreatedPassDoc, NewPass, NewPassUse, RotatedPassesDoc, ShownPassDoc, UsedPassDoc,
+};
+use goldseam_api::doc::run::QuestionDoc;
+use goldseam_api::{Caller, CommandsApi, PassesApi, Problem, RunsApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::ServerState;
 use crate::auth;
-use crate::extract::{Access, Body, CallerInfo, PathParam};
-use crate::pass::{Allows, Maker, Pass};
+use crate::extract::{Access, CallerInfo, JsonBody, PathParam};
 use crate::principal::{Peer, PresentedPass, unauthenticated};
 use crate::reply::{Json, JsonResult};
 
 /// The header with the signature of a callback.
 const SIGNATURE: &str = "goldseam-signature";
 
-pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new()
         .routes(routes!(create))
         .routes(routes!(show, spend))
@@ -33,46 +35,41 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 
 /// Creates a pass. Its holder may answer one question of this run or send it one signal, once.
 #[utoipa::path(post, path = "/v1/runs/{run}/passes", tag = "passes", request_body = NewPass,
-    responses((status = 200, body = MadePass)))]
+    responses((status = 200, body = CreatedPassDoc)))]
 async fn create(
-    State(app): State<Arc<App>>,
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(run): PathParam<RunId>,
-    Body(new): Body<NewPass>,
-) -> JsonResult<MadePass> {
-    let namespace = (access.namespace.name.as_str(), &access.namespace.api as &dyn Api);
-    let once = caller.command_id("create pass", run.as_str());
-    let key = access.principal.key.clone();
-    let key_expires_at = match &key {
-        Some(key) => app.keyring.expiry(key).await?,
-        None => None,
-    };
-    let maker = Maker { who: caller.who, key, key_expires_at, once };
-    Ok(Json(app.passes.make(namespace, maker, &run, new).await?))
+    JsonBody(new): JsonBody<NewPass>,
+) -> JsonResult<CreatedPassDoc> {
+    Ok(Json(access.namespace.api.create_pass(&caller, &run, new).await?))
 }
 
 /// Shows what the presented pass allows.
 #[utoipa::path(get, path = "/v1/pass", tag = "passes",
-    responses((status = 200, body = ShownPass), (status = 410, body = Problem)))]
-async fn show(access: Access, presented: PresentedPass) -> JsonResult<ShownPass> {
+    responses((status = 200, body = ShownPassDoc), (status = 410, body = Problem)))]
+async fn show(access: Access, presented: PresentedPass) -> JsonResult<ShownPassDoc> {
     let pass = &presented.opened.pass;
     let (question, signal) = match &pass.allows {
         Allows::Answer { question, since } => {
             let open = access.namespace.api.questions_of(&pass.run).await?.items;
             let is_it =
-                |open: &Question| (&open.open.input.path, open.open.input.since) == (question, *since);
+                |open: &QuestionDoc| (&open.open.input.path, open.open.input.since) == (question, *since);
             (Some(open.into_iter().find(is_it).ok_or_else(spent)?.open), None)
         }
         Allows::Signal { name } => (None, Some(name.clone())),
     };
-    Ok(Json(ShownPass { run: pass.run.clone(), question, signal, expires_at: pass.expires_at }))
+    Ok(Json(ShownPassDoc { run: pass.run.clone(), question, signal, expires_at: pass.expires_at }))
 }
 
 /// Uses the presented pass. The same request again gets the same response, a different one is refused.
-#[utoipa::path(post, path = "/v1/pass", tag = "passes", request_body = UsePass,
-    responses((status = 200, body = UsedPass), (status = 410, body = Problem), (status = 422, body = Problem)))]
-async fn spend(access: Access, presented: PresentedPass, Body(usage): Body<UsePass>) -> JsonResult<UsedPass> {
+#[utoipa::path(post, path = "/v1/pass", tag = "passes", request_body = NewPassUse,
+    responses((status = 200, body = UsedPassDoc), (status = 410, body = Problem), (status = 422, body = Problem)))]
+async fn spend(
+    access: Access,
+    presented: PresentedPass,
+    JsonBody(usage): JsonBody<NewPassUse>,
+) -> JsonResult<UsedPassDoc> {
     use_pass(&access, &presented.opened.pass, usage).await
 }
 
@@ -82,14 +79,14 @@ async fn spend(access: Access, presented: PresentedPass, Body(usage): Body<UsePa
 /// with the secret of the pass as its key: the current time, the path of this request, and the hexadecimal SHA-256 of
 /// the body. A signature is valid for five minutes.
 #[utoipa::path(post, path = "/v1/callbacks/{ticket}", tag = "passes", request_body = serde_json::Value,
-    responses((status = 200, body = UsedPass), (status = 410, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = UsedPassDoc), (status = 410, body = Problem), (status = 422, body = Problem)))]
 async fn callback(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
     presented: PresentedPass,
     parts: Parts,
     body: Bytes,
-) -> JsonResult<UsedPass> {
+) -> JsonResult<UsedPassDoc> {
     let signature = parts.headers.get(SIGNATURE).and_then(|signature| signature.to_str().ok());
     let signature = signature.unwrap_or_default();
     if !presented.opened.is_signed(signature, parts.uri.path(), &body, app.clock.now()) {
@@ -100,28 +97,18 @@ async fn callback(
     let payload: Payload = serde_json::from_slice(text).map_err(|error| {
         Problem::bad_request(format!("the body is not valid JSON: {error}")).code("GS0608")
     })?;
-    use_pass(&access, &presented.opened.pass, UsePass { payload, by: None }).await
+    use_pass(&access, &presented.opened.pass, NewPassUse { payload, by: None }).await
 }
 
 /// Generates a new secret for passes. Existing passes stay valid until the next rotation.
-#[utoipa::path(post, path = "/v1/passes/rotate", tag = "passes", responses((status = 200, body = Rotated)))]
-async fn rotate(
-    State(app): State<Arc<App>>,
-    access: Access,
-    CallerInfo(caller): CallerInfo,
-) -> JsonResult<Rotated> {
-    if access.namespace.name != crate::NAMESPACE_DEFAULT {
-        return Err(Problem::new(403, "only a key of the main namespace may rotate the pass secret")
-            .code("GS0602")
-            .hint("all namespaces share one pass secret; use a key of namespace default")
-            .into());
-    }
-    Ok(Json(app.passes.rotate(&caller).await?))
+#[utoipa::path(post, path = "/v1/passes/rotate", tag = "passes", responses((status = 200, body = RotatedPassesDoc)))]
+async fn rotate(access: Access, CallerInfo(caller): CallerInfo) -> JsonResult<RotatedPassesDoc> {
+    Ok(Json(access.namespace.api.rotate_passes(&caller).await?))
 }
 
 /// Does what a pass allows. Its id is the idempotency key, so the run's log shows whether it was used.
-async fn use_pass(access: &Access, pass: &Pass, usage: UsePass) -> JsonResult<UsedPass> {
-    let UsePass { payload, by } = usage;
+async fn use_pass(access: &Access, pass: &Ticket, usage: NewPassUse) -> JsonResult<UsedPassDoc> {
+    let NewPassUse { payload, by } = usage;
     let key = Some(format!("pass {}", pass.id));
     let caller = Caller { who: Some(access.principal.name.clone()), key, ..Caller::default() };
     let api = &access.namespace.api;
@@ -137,7 +124,7 @@ async fn use_pass(access: &Access, pass: &Pass, usage: UsePass) -> JsonResult<Us
             answered.map_err(|problem| if problem.status == 404 { spent() } else { problem })?.event
         }
     };
-    Ok(Json(UsedPass { event, run: run.clone() }))
+    Ok(Json(UsedPassDoc { event, run: run.clone() }))
 }
 
 fn spent() -> Problem {

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use goldseam_api::doc::retention::{NewPrune, PRUNE_MAX, PrunePlan, PruneQuery, Pruned};
+use goldseam_api::doc::retention::{NewPrune, PRUNE_MAX, PrunePlanDoc, PruneQuery, PrunedDoc};
 use goldseam_api::{Problem, RetentionApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
-use crate::extract::{Access, Body, CallerInfo, Query};
+use crate::app::ServerState;
+use crate::extract::{Access, CallerInfo, JsonBody, QueryParams};
 use crate::reply::{Json, JsonResult};
 
 /// Maximum number of runs in a plan.
 pub(super) const PLAN_MAX: u64 = 10_000;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new().routes(routes!(plan, prune))
 }
 
@@ -31,8 +31,8 @@ fn checked_limit(limit: Option<u64>, max: u64) -> Result<Option<u64>, Problem> {
 
 /// Lists the runs that a prune would archive and remove, oldest first and at most 10,000. Changes nothing.
 #[utoipa::path(get, path = "/v1/prune", tag = "retention", params(PruneQuery),
-    responses((status = 200, body = PrunePlan)))]
-async fn plan(access: Access, Query(query): Query<PruneQuery>) -> JsonResult<PrunePlan> {
+    responses((status = 200, body = PrunePlanDoc)))]
+async fn plan(access: Access, QueryParams(query): QueryParams<PruneQuery>) -> JsonResult<PrunePlanDoc> {
     let limit = checked_limit(query.limit, PLAN_MAX)?;
     Ok(Json(access.namespace.api.plan_prune(PruneQuery { limit, ..query }).await?))
 }
@@ -42,12 +42,12 @@ async fn plan(access: Access, Query(query): Query<PruneQuery>) -> JsonResult<Pru
 /// Prunes at most 500 runs; `more` says whether there are more. A pruned run is not pruned again, so a repeat is
 /// harmless under any idempotency key: the key only determines the id in the tombstones.
 #[utoipa::path(post, path = "/v1/prune", tag = "retention", request_body = NewPrune,
-    responses((status = 200, body = Pruned)))]
+    responses((status = 200, body = PrunedDoc)))]
 async fn prune(
     access: Access,
     CallerInfo(caller): CallerInfo,
-    Body(new): Body<NewPrune>,
-) -> JsonResult<Pruned> {
+    JsonBody(new): JsonBody<NewPrune>,
+) -> JsonResult<PrunedDoc> {
     let limit = checked_limit(new.limit, PRUNE_MAX)?;
     let Some(archive) = &access.namespace.archive else {
         return Err(Problem::new(409, "cannot prune: this server has no archive")

@@ -5,23 +5,24 @@ use std::sync::Arc;
 use axum::extract::State;
 use goldseam::{RunId, Summary};
 use goldseam_api::doc::change::{
-    Branched, Done, Jumped, NewJump, NewMigration, NewRecovery, NewSignal, Reason, Recovery, Resumed,
-    Signalled,
+    BranchedDoc, DoneDoc, JumpedDoc, NewJump, NewMigration, NewNote, NewRecovery, NewSignal, RecoveryDoc,
+    ResumedDoc, SignalledDoc,
 };
-use goldseam_api::doc::event::{History, HistoryQuery};
+use goldseam_api::doc::event::{HistoryDoc, HistoryQuery};
 use goldseam_api::doc::run::{
-    BranchItem, Detail, Diff, DiffQuery, Ending, Explanation, NewRun, RunsQuery, Started, WaitQuery,
+    BranchDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, NewRun, RunDoc, RunsQuery, StartedDoc,
+    WaitQuery,
 };
-use goldseam_api::doc::{Items, Page};
+use goldseam_api::doc::{ItemsDoc, PageDoc};
 use goldseam_api::{CommandsApi, HealingApi, Problem, RunsApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
-use crate::extract::{Access, Body, CallerInfo, OptionalBody, PathParam, Query, RunCommand};
+use crate::app::ServerState;
+use crate::extract::{Access, CallerInfo, JsonBody, OptionalBody, PathParam, QueryParams, RunCommand};
 use crate::reply::{Json, JsonResult};
 
-pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new()
         .routes(routes!(list, start))
         .routes(routes!(get))
@@ -44,12 +45,12 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 
 /// Lists runs by their cached rows.
 #[utoipa::path(get, path = "/v1/runs", tag = "runs", params(RunsQuery),
-    responses((status = 200, body = Page<Summary>)))]
+    responses((status = 200, body = PageDoc<Summary>)))]
 async fn list(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
-    Query(mut query): Query<RunsQuery>,
-) -> JsonResult<Page<Summary>> {
+    QueryParams(mut query): QueryParams<RunsQuery>,
+) -> JsonResult<PageDoc<Summary>> {
     app.cursors("runs", &access).open(&mut query.after)?;
     if let Some((key, value)) = query.tag.as_deref().and_then(|tag| tag.split_once('=')) {
         if app.redactor.is_secret_name(key) {
@@ -57,7 +58,7 @@ async fn list(
         }
         if app.redactor.finds(value) {
             // A result would confirm the value.
-            return Ok(Json(Page::new(Vec::new(), None)));
+            return Ok(Json(PageDoc::new(Vec::new(), None)));
         }
     }
     let page = access.namespace.api.runs(query).await?;
@@ -74,47 +75,47 @@ fn hidden_tag(key: &str) -> Problem {
 
 /// Queues a run for a node that has its workflow. A repeat with the same id and input returns the same run.
 #[utoipa::path(post, path = "/v1/runs", tag = "runs", request_body = NewRun,
-    responses((status = 200, body = Started)))]
+    responses((status = 200, body = StartedDoc)))]
 async fn start(
     access: Access,
     CallerInfo(caller): CallerInfo,
-    Body(new): Body<NewRun>,
-) -> JsonResult<Started> {
+    JsonBody(new): JsonBody<NewRun>,
+) -> JsonResult<StartedDoc> {
     Ok(Json(access.namespace.api.start(&caller, new).await?))
 }
 
 /// Explains why a run is in its state and what would move it.
-#[utoipa::path(get, path = "/v1/runs/{run}/why", tag = "runs", responses((status = 200, body = Explanation)))]
-async fn why(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Explanation> {
+#[utoipa::path(get, path = "/v1/runs/{run}/why", tag = "runs", responses((status = 200, body = ExplanationDoc)))]
+async fn why(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<ExplanationDoc> {
     Ok(Json(access.namespace.api.why(&run).await?))
 }
 
 /// Returns all details of a run.
-#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", responses((status = 200, body = Detail)))]
-async fn get(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Detail> {
+#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", responses((status = 200, body = RunDoc)))]
+async fn get(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<RunDoc> {
     Ok(Json(access.namespace.api.detail(&run).await?))
 }
 
 /// Returns a page of a run's log.
 #[utoipa::path(get, path = "/v1/runs/{run}/history", tag = "runs", params(HistoryQuery),
-    responses((status = 200, body = History)))]
+    responses((status = 200, body = HistoryDoc)))]
 async fn history(
     access: Access,
     PathParam(run): PathParam<RunId>,
-    Query(query): Query<HistoryQuery>,
-) -> JsonResult<History> {
+    QueryParams(query): QueryParams<HistoryQuery>,
+) -> JsonResult<HistoryDoc> {
     Ok(Json(access.namespace.api.history(&run, query).await?))
 }
 
 /// Returns the result of a run. With `wait_ms`, waits for the run to end.
 #[utoipa::path(get, path = "/v1/runs/{run}/result", tag = "runs", params(WaitQuery),
-    responses((status = 200, body = Ending)))]
+    responses((status = 200, body = EndingDoc)))]
 async fn result(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
     PathParam(run): PathParam<RunId>,
-    Query(query): Query<WaitQuery>,
-) -> JsonResult<Ending> {
+    QueryParams(query): QueryParams<WaitQuery>,
+) -> JsonResult<EndingDoc> {
     let without_wait = WaitQuery { wait_ms: None };
     let ending = tokio::select! {
         ending = access.namespace.api.result(&run, query) => ending?,
@@ -125,89 +126,89 @@ async fn result(
 
 /// Lists the branches of a run.
 #[utoipa::path(get, path = "/v1/runs/{run}/branches", tag = "runs",
-    responses((status = 200, body = Items<BranchItem>)))]
-async fn branches(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Items<BranchItem>> {
+    responses((status = 200, body = ItemsDoc<BranchDoc>)))]
+async fn branches(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<ItemsDoc<BranchDoc>> {
     Ok(Json(access.namespace.api.branches(&run).await?))
 }
 
 /// Compares two branches of a run.
 #[utoipa::path(get, path = "/v1/runs/{run}/diff", tag = "runs", params(DiffQuery),
-    responses((status = 200, body = Diff)))]
+    responses((status = 200, body = DiffDoc)))]
 async fn diff(
     access: Access,
     PathParam(run): PathParam<RunId>,
-    Query(query): Query<DiffQuery>,
-) -> JsonResult<Diff> {
+    QueryParams(query): QueryParams<DiffQuery>,
+) -> JsonResult<DiffDoc> {
     Ok(Json(access.namespace.api.diff(&run, query).await?))
 }
 
 /// Sends a signal. The signal is durable when the response arrives.
 #[utoipa::path(post, path = "/v1/runs/{run}/signal", tag = "runs", request_body = NewSignal,
-    responses((status = 200, body = Signalled), (status = 422, body = Problem)))]
-async fn signal(to: RunCommand<Body<NewSignal>>) -> JsonResult<Signalled> {
+    responses((status = 200, body = SignalledDoc), (status = 422, body = Problem)))]
+async fn signal(to: RunCommand<JsonBody<NewSignal>>) -> JsonResult<SignalledDoc> {
     Ok(Json(to.access.namespace.api.signal(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Pauses a run between two effects.
-#[utoipa::path(post, path = "/v1/runs/{run}/pause", tag = "runs", request_body = Option<Reason>,
-    responses((status = 200, body = Done)))]
-async fn pause(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Done> {
+#[utoipa::path(post, path = "/v1/runs/{run}/pause", tag = "runs", request_body = Option<NewNote>,
+    responses((status = 200, body = DoneDoc)))]
+async fn pause(to: RunCommand<OptionalBody<NewNote>>) -> JsonResult<DoneDoc> {
     Ok(Json(to.access.namespace.api.pause(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Gives a run a new advance task that is due now.
-#[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", request_body = Option<Reason>,
-    responses((status = 200, body = Done)))]
-async fn requeue(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Done> {
+#[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", request_body = Option<NewNote>,
+    responses((status = 200, body = DoneDoc)))]
+async fn requeue(to: RunCommand<OptionalBody<NewNote>>) -> JsonResult<DoneDoc> {
     Ok(Json(to.access.namespace.api.requeue(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Moves a run to another version of its workflow, without a preflight. A run that a live node executes is refused:
 /// pause it first.
 #[utoipa::path(post, path = "/v1/runs/{run}/migrate", tag = "runs", request_body = NewMigration,
-    responses((status = 200, body = Done)))]
-async fn migrate(to: RunCommand<Body<NewMigration>>) -> JsonResult<Done> {
+    responses((status = 200, body = DoneDoc)))]
+async fn migrate(to: RunCommand<JsonBody<NewMigration>>) -> JsonResult<DoneDoc> {
     Ok(Json(to.access.namespace.api.migrate(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Adds a note to a run's log.
-#[utoipa::path(post, path = "/v1/runs/{run}/note", tag = "runs", request_body = Reason,
-    responses((status = 200, body = Done)))]
-async fn note(to: RunCommand<Body<Reason>>) -> JsonResult<Done> {
-    Ok(Json(to.access.namespace.api.annotate(&to.caller, &to.run, to.body.0).await?))
+#[utoipa::path(post, path = "/v1/runs/{run}/note", tag = "runs", request_body = NewNote,
+    responses((status = 200, body = DoneDoc)))]
+async fn note(to: RunCommand<JsonBody<NewNote>>) -> JsonResult<DoneDoc> {
+    Ok(Json(to.access.namespace.api.note_run(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Resumes a run. Recovers it first if necessary, and reports what was done.
-#[utoipa::path(post, path = "/v1/runs/{run}/resume", tag = "runs", request_body = Option<Reason>,
-    responses((status = 200, body = Resumed)))]
-async fn resume(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Resumed> {
+#[utoipa::path(post, path = "/v1/runs/{run}/resume", tag = "runs", request_body = Option<NewNote>,
+    responses((status = 200, body = ResumedDoc)))]
+async fn resume(to: RunCommand<OptionalBody<NewNote>>) -> JsonResult<ResumedDoc> {
     Ok(Json(to.access.namespace.api.resume(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Undoes what has not settled, on a new branch.
-#[utoipa::path(post, path = "/v1/runs/{run}/reset", tag = "runs", request_body = Option<Reason>,
-    responses((status = 200, body = Branched)))]
-async fn reset(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Branched> {
+#[utoipa::path(post, path = "/v1/runs/{run}/reset", tag = "runs", request_body = Option<NewNote>,
+    responses((status = 200, body = BranchedDoc)))]
+async fn reset(to: RunCommand<OptionalBody<NewNote>>) -> JsonResult<BranchedDoc> {
     Ok(Json(to.access.namespace.api.reset(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Returns to the branch before the latest seam.
-#[utoipa::path(post, path = "/v1/runs/{run}/undo-recovery", tag = "runs", request_body = Option<Reason>,
-    responses((status = 200, body = Branched)))]
-async fn undo_recovery(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Branched> {
+#[utoipa::path(post, path = "/v1/runs/{run}/undo-recovery", tag = "runs", request_body = Option<NewNote>,
+    responses((status = 200, body = BranchedDoc)))]
+async fn undo_recovery(to: RunCommand<OptionalBody<NewNote>>) -> JsonResult<BranchedDoc> {
     Ok(Json(to.access.namespace.api.undo_recovery(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Goes back to a step, on a new branch.
 #[utoipa::path(post, path = "/v1/runs/{run}/jump", tag = "runs", request_body = NewJump,
-    responses((status = 200, body = Jumped)))]
-async fn jump(to: RunCommand<Body<NewJump>>) -> JsonResult<Jumped> {
+    responses((status = 200, body = JumpedDoc)))]
+async fn jump(to: RunCommand<JsonBody<NewJump>>) -> JsonResult<JumpedDoc> {
     Ok(Json(to.access.namespace.api.jump(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Diagnoses a run and heals it.
 #[utoipa::path(post, path = "/v1/runs/{run}/recover", tag = "runs", request_body = Option<NewRecovery>,
-    responses((status = 200, body = Recovery)))]
-async fn recover(to: RunCommand<OptionalBody<NewRecovery>>) -> JsonResult<Recovery> {
+    responses((status = 200, body = RecoveryDoc)))]
+async fn recover(to: RunCommand<OptionalBody<NewRecovery>>) -> JsonResult<RecoveryDoc> {
     Ok(Json(to.access.namespace.api.recover(&to.caller, &to.run, to.body.0).await?))
 }

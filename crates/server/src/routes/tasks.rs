@@ -6,18 +6,18 @@ use axum::extract::State;
 use goldseam::core::TaskId;
 use goldseam::core::task::Task;
 use goldseam_api::doc::task::{
-    Claimed, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed,
-    TasksQuery,
+    ClaimedTaskDoc, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewUserTask,
+    QueueStatsDoc, ReclaimedDoc, TasksQuery,
 };
-use goldseam_api::doc::{Items, Page, WAIT_MS_MAX};
+use goldseam_api::doc::{ItemsDoc, PageDoc, WAIT_MS_MAX};
 use goldseam_api::{Caller, Problem, TasksApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
-use crate::extract::{Access, Body, CallerInfo, OptionalBody, PathParam, Query, WaitingAccess};
+use crate::app::ServerState;
+use crate::extract::{Access, CallerInfo, JsonBody, OptionalBody, PathParam, QueryParams, WaitingAccess};
 use crate::reply::{Json, JsonResult};
-use crate::waits::Wait;
+use crate::waits::WaitingRequest;
 
 mod token;
 
@@ -26,7 +26,7 @@ use token::Proof;
 /// A waiting claim checks at this interval whether the server shuts down or its key has ended.
 const PIECE_MS: u64 = 500;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new()
         .routes(routes!(list, submit))
         .routes(routes!(get))
@@ -42,24 +42,24 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 
 /// Lists tasks in order of id.
 #[utoipa::path(get, path = "/v1/tasks", tag = "tasks", params(TasksQuery),
-    responses((status = 200, body = Page<Task>)))]
+    responses((status = 200, body = PageDoc<Task>)))]
 async fn list(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
-    Query(mut query): Query<TasksQuery>,
-) -> JsonResult<Page<Task>> {
+    QueryParams(mut query): QueryParams<TasksQuery>,
+) -> JsonResult<PageDoc<Task>> {
     app.cursors("tasks", &access).open(&mut query.after)?;
     let page = access.namespace.api.tasks(query).await?;
     Ok(Json(app.cursors("tasks", &access).seal(page)?))
 }
 
 /// Submits a task. Returns the live task with the same key, if there is one.
-#[utoipa::path(post, path = "/v1/tasks", tag = "tasks", request_body = NewTask,
+#[utoipa::path(post, path = "/v1/tasks", tag = "tasks", request_body = NewUserTask,
     responses((status = 200, body = Task)))]
 async fn submit(
     access: Access,
     CallerInfo(caller): CallerInfo,
-    Body(new): Body<NewTask>,
+    JsonBody(new): JsonBody<NewUserTask>,
 ) -> JsonResult<Task> {
     Ok(Json(access.namespace.api.submit(&caller, new).await?))
 }
@@ -73,13 +73,13 @@ async fn get(access: Access, PathParam(task): PathParam<TaskId>) -> JsonResult<T
 /// Claims tasks that are due. With `wait_ms`, waits for one. Each claimed task has a token, which the claimant sends
 /// with its result.
 #[utoipa::path(post, path = "/v1/tasks/claim", tag = "tasks", request_body = NewClaim,
-    responses((status = 200, body = Items<Claimed>)))]
+    responses((status = 200, body = ItemsDoc<ClaimedTaskDoc>)))]
 async fn claim(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     WaitingAccess { access, wait }: WaitingAccess,
     CallerInfo(caller): CallerInfo,
-    Body(new): Body<NewClaim>,
-) -> JsonResult<Items<Claimed>> {
+    JsonBody(new): JsonBody<NewClaim>,
+) -> JsonResult<ItemsDoc<ClaimedTaskDoc>> {
     access.principal.may_claim_from(&[new.queue_name()?])?;
     let claim = WaitingClaim { app: &app, access: &access, caller: &caller, wait: &wait };
     let mut claimed = claim.run(new).await?;
@@ -87,7 +87,7 @@ async fn claim(
         release_all(&access, &caller, claimed).await;
         return Err(problem.into());
     }
-    for Claimed { task, token, .. } in &mut claimed.items {
+    for ClaimedTaskDoc { task, token, .. } in &mut claimed.items {
         *token = Some(token::seal(&app, &access, task)?);
     }
     Ok(Json(claimed))
@@ -95,16 +95,16 @@ async fn claim(
 
 /// A claim that may wait.
 struct WaitingClaim<'a> {
-    app: &'a App,
+    app: &'a ServerState,
     access: &'a Access,
     caller: &'a Caller,
-    wait: &'a Wait,
+    wait: &'a WaitingRequest,
 }
 
 impl WaitingClaim<'_> {
     /// Waits in short pieces, none of which is interrupted: an interrupted claim may have claimed a task that no caller
     /// knows of.
-    async fn run(&self, new: NewClaim) -> Result<Items<Claimed>, Problem> {
+    async fn run(&self, new: NewClaim) -> Result<ItemsDoc<ClaimedTaskDoc>, Problem> {
         let mut left_ms = new.wait_ms.unwrap_or(0);
         loop {
             // A wait beyond the limit is passed on whole, so that the API refuses it.
@@ -121,8 +121,8 @@ impl WaitingClaim<'_> {
 }
 
 /// Releases tasks that were claimed with a key that has ended meanwhile.
-async fn release_all(access: &Access, caller: &Caller, claimed: Items<Claimed>) {
-    for Claimed { task, .. } in claimed.items {
+async fn release_all(access: &Access, caller: &Caller, claimed: ItemsDoc<ClaimedTaskDoc>) {
+    for ClaimedTaskDoc { task, .. } in claimed.items {
         let hold = Hold { fence: Some(task.fence), token: None };
         if let Err(problem) = access.namespace.api.release(caller, &task.id, hold).await {
             tracing::warn!(task = %task.id, %problem, "failed to release a task of a revoked key");
@@ -134,11 +134,11 @@ async fn release_all(access: &Access, caller: &Caller, claimed: Items<Claimed>) 
 #[utoipa::path(post, path = "/v1/tasks/{task}/heartbeat", tag = "tasks", request_body = NewHeartbeat,
     responses((status = 200, body = Task)))]
 async fn heartbeat(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(task): PathParam<TaskId>,
-    Body(mut new): Body<NewHeartbeat>,
+    JsonBody(mut new): JsonBody<NewHeartbeat>,
 ) -> JsonResult<Task> {
     let proof = Proof { fence: new.fence, token: new.token.take() };
     new.fence = Some(token::fence(&app, &access, &task, proof)?);
@@ -149,11 +149,11 @@ async fn heartbeat(
 #[utoipa::path(post, path = "/v1/tasks/{task}/complete", tag = "tasks", request_body = NewResult,
     responses((status = 200, body = Task)))]
 async fn complete(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(task): PathParam<TaskId>,
-    Body(mut new): Body<NewResult>,
+    JsonBody(mut new): JsonBody<NewResult>,
 ) -> JsonResult<Task> {
     let proof = Proof { fence: new.fence, token: new.token.take() };
     new.fence = Some(token::fence(&app, &access, &task, proof)?);
@@ -164,11 +164,11 @@ async fn complete(
 #[utoipa::path(post, path = "/v1/tasks/{task}/fail", tag = "tasks", request_body = NewFailure,
     responses((status = 200, body = Task)))]
 async fn fail(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(task): PathParam<TaskId>,
-    Body(mut new): Body<NewFailure>,
+    JsonBody(mut new): JsonBody<NewFailure>,
 ) -> JsonResult<Task> {
     let proof = Proof { fence: new.fence, token: new.token.take() };
     new.fence = Some(token::fence(&app, &access, &task, proof)?);
@@ -179,11 +179,11 @@ async fn fail(
 #[utoipa::path(post, path = "/v1/tasks/{task}/release", tag = "tasks", request_body = Hold,
     responses((status = 200, body = Task)))]
 async fn release(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
     CallerInfo(caller): CallerInfo,
     PathParam(task): PathParam<TaskId>,
-    Body(mut new): Body<Hold>,
+    JsonBody(mut new): JsonBody<Hold>,
 ) -> JsonResult<Task> {
     let proof = Proof { fence: new.fence, token: new.token.take() };
     new.fence = Some(token::fence(&app, &access, &task, proof)?);
@@ -202,17 +202,17 @@ async fn cancel(
 
 /// Reclaims the tasks of dead or silent claimants, and frees stale locks.
 #[utoipa::path(post, path = "/v1/tasks/reclaim", tag = "tasks", request_body = Option<NewReclaim>,
-    responses((status = 200, body = Reclaimed)))]
+    responses((status = 200, body = ReclaimedDoc)))]
 async fn reclaim(
     access: Access,
     CallerInfo(caller): CallerInfo,
     OptionalBody(new): OptionalBody<NewReclaim>,
-) -> JsonResult<Reclaimed> {
+) -> JsonResult<ReclaimedDoc> {
     Ok(Json(access.namespace.api.reclaim(&caller, new).await?))
 }
 
 /// Counts the tasks of each queue.
-#[utoipa::path(get, path = "/v1/queues", tag = "tasks", responses((status = 200, body = QueueStats)))]
-async fn queues(access: Access) -> JsonResult<QueueStats> {
+#[utoipa::path(get, path = "/v1/queues", tag = "tasks", responses((status = 200, body = QueueStatsDoc)))]
+async fn queues(access: Access) -> JsonResult<QueueStatsDoc> {
     Ok(Json(access.namespace.api.queues().await?))
 }

@@ -8,95 +8,64 @@ use goldseam::core::NodeId;
 use goldseam::engine::remote::wire::{
     Append, Appended, Beaten, Claim, Claimed, Events, Heartbeat, News, Register, Registered,
 };
-use goldseam::engine::remote::{Holder, RemoteWorkers};
-use goldseam_api::Problem;
-use goldseam_api::doc::key::Scope;
-use serde::Serialize;
-use utoipa::ToSchema;
+use goldseam_api::doc::worker::LeftWorkerDoc;
+use goldseam_api::{Problem, WorkersApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
-use crate::extract::{Access, Body, PathParam};
+use crate::app::ServerState;
+use crate::extract::{Access, CallerInfo, JsonBody, PathParam};
 use crate::reply::{Json, JsonResult};
 
-pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new()
         .routes(routes!(register))
-        .routes(routes!(leave))
+        .routes(routes!(remove))
         .routes(routes!(heartbeat))
         .routes(routes!(claim))
         .routes(routes!(append))
         .routes(routes!(events))
 }
 
-/// A worker that has left.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct LeftWorker {
-    /// Its id.
-    worker: NodeId,
-}
-
-fn workers<'a>(app: &App, access: &'a Access) -> &'a RemoteWorkers {
-    access.namespace.workers(&app.tokens)
-}
-
-/// Returns the credential of a request in the engine's terms.
-fn holder(access: &Access) -> Holder {
-    let principal = &access.principal;
-    let operates = principal.scopes.contains(&Scope::Operate);
-    Holder { key: principal.key.clone(), queues: principal.queues.clone(), operates }
-}
-
-/// Returns the workers if this one was registered with the key of the request. Node ids are not secret.
-fn workers_as<'a>(app: &App, access: &'a Access, worker: &NodeId) -> Result<&'a RemoteWorkers, Problem> {
-    let workers = workers(app, access);
-    workers.is_held_by(&holder(access), worker)?;
-    Ok(workers)
-}
-
 /// Registers a remote worker, which becomes a node of the store.
 #[utoipa::path(post, path = "/v1/workers", tag = "workers", request_body = Register,
     responses((status = 200, body = Registered)))]
 async fn register(
-    State(app): State<Arc<App>>,
     access: Access,
-    Body(new): Body<Register>,
+    CallerInfo(caller): CallerInfo,
+    JsonBody(new): JsonBody<Register>,
 ) -> JsonResult<Registered> {
-    let workers = workers(&app, &access);
-    let queues = new.queues_taken();
-    queues.iter().try_for_each(goldseam_api::open_queue)?;
-    access.principal.may_claim_from(&queues)?;
-    Ok(Json(workers.register_for(&holder(&access), new).await?))
+    access.principal.may_claim_from(&new.queues_taken())?;
+    Ok(Json(access.namespace.api.register_worker(&caller, new).await?))
 }
 
 /// Removes a worker. Releases its executions, which counts no attempt.
 #[utoipa::path(delete, path = "/v1/workers/{worker}", tag = "workers",
-    responses((status = 200, body = LeftWorker)))]
-async fn leave(
-    State(app): State<Arc<App>>,
+    responses((status = 200, body = LeftWorkerDoc)))]
+async fn remove(
     access: Access,
+    CallerInfo(caller): CallerInfo,
     PathParam(worker): PathParam<NodeId>,
-) -> JsonResult<LeftWorker> {
-    workers_as(&app, &access, &worker)?.leave(&worker).await?;
-    Ok(Json(LeftWorker { worker }))
+) -> JsonResult<LeftWorkerDoc> {
+    Ok(Json(access.namespace.api.remove_worker(&caller, &worker).await?))
 }
 
 /// Reports that a worker is alive, and returns the news in the logs of its executions.
 #[utoipa::path(post, path = "/v1/workers/{worker}/heartbeat", tag = "workers", request_body = Heartbeat,
     responses((status = 200, body = Beaten)))]
 async fn heartbeat(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
+    CallerInfo(caller): CallerInfo,
     PathParam(worker): PathParam<NodeId>,
-    Body(beat): Body<Heartbeat>,
+    JsonBody(beat): JsonBody<Heartbeat>,
 ) -> JsonResult<Beaten> {
-    let workers = workers_as(&app, &access, &worker)?;
+    let api = &access.namespace.api;
     let without_wait = Heartbeat { wait_ms: 0, ..beat.clone() };
     let beaten = tokio::select! {
-        beaten = workers.heartbeat(&worker, beat) => beaten?,
+        beaten = api.heartbeat_worker(&caller, &worker, beat) => beaten?,
         () = app.shutdown_started() => {
-            Beaten { leaving: true, ..workers.heartbeat(&worker, without_wait).await? }
+            Beaten { leaving: true, ..api.heartbeat_worker(&caller, &worker, without_wait).await? }
         }
     };
     Ok(Json(beaten))
@@ -106,16 +75,19 @@ async fn heartbeat(
 #[utoipa::path(post, path = "/v1/workers/{worker}/claim", tag = "workers", request_body = Claim,
     responses((status = 200, body = Claimed)))]
 async fn claim(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
+    CallerInfo(caller): CallerInfo,
     PathParam(worker): PathParam<NodeId>,
-    Body(claim): Body<Claim>,
+    JsonBody(claim): JsonBody<Claim>,
 ) -> JsonResult<Claimed> {
-    let workers = workers_as(&app, &access, &worker)?;
+    let api = &access.namespace.api;
     let nothing = Claim { limit: 0, wait_ms: 0, ..claim.clone() };
     let claimed = tokio::select! {
-        claimed = workers.claim(&worker, claim) => claimed?,
-        () = app.shutdown_started() => Claimed { leaving: true, ..workers.claim(&worker, nothing).await? },
+        claimed = api.claim_executions(&caller, &worker, claim) => claimed?,
+        () = app.shutdown_started() => {
+            Claimed { leaving: true, ..api.claim_executions(&caller, &worker, nothing).await? }
+        }
     };
     Ok(Json(claimed))
 }
@@ -124,11 +96,12 @@ async fn claim(
 #[utoipa::path(post, path = "/v1/executions/append", tag = "workers", request_body = Append,
     responses((status = 200, body = Appended), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn append(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     access: Access,
-    Body(append): Body<Append>,
+    CallerInfo(caller): CallerInfo,
+    JsonBody(append): JsonBody<Append>,
 ) -> JsonResult<Appended> {
-    let appended = workers(&app, &access).append_for(&holder(&access), append).await?;
+    let appended = access.namespace.api.append_to_execution(&caller, append).await?;
     let leaving = appended.leaving || *app.leaving.borrow();
     Ok(Json(Appended { leaving, ..appended }))
 }
@@ -136,6 +109,10 @@ async fn append(
 /// Returns the events of an execution's log after those that the worker has.
 #[utoipa::path(post, path = "/v1/executions/events", tag = "workers", request_body = Events,
     responses((status = 200, body = News), (status = 404, body = Problem)))]
-async fn events(State(app): State<Arc<App>>, access: Access, Body(events): Body<Events>) -> JsonResult<News> {
-    Ok(Json(workers(&app, &access).events_for(&holder(&access), events).await?))
+async fn events(
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    JsonBody(events): JsonBody<Events>,
+) -> JsonResult<News> {
+    Ok(Json(access.namespace.api.read_execution(&caller, events).await?))
 }

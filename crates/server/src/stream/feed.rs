@@ -19,9 +19,9 @@ use tokio::sync::watch;
 use utoipa::{IntoParams, ToSchema};
 
 use super::message::Message;
-use super::{Follower, Messages, last_event_id, redacted_message, respond};
-use crate::app::App;
-use crate::extract::{Query, WaitingAccess};
+use super::{ConnectedFollower, Messages, last_event_id, redacted_message, respond};
+use crate::app::ServerState;
+use crate::extract::{QueryParams, WaitingAccess};
 use crate::reply::ProblemResponse;
 
 /// Maximum number of events per read.
@@ -70,9 +70,9 @@ struct RunEvent {
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream"),
         (status = 501, body = Problem)))]
 pub(super) async fn follow_all(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     WaitingAccess { access, wait }: WaitingAccess,
-    Query(query): Query<FeedQuery>,
+    QueryParams(query): QueryParams<FeedQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ProblemResponse> {
     let store = Arc::clone(access.namespace.client().store());
@@ -99,12 +99,12 @@ pub(super) async fn follow_all(
     };
     // Refuses an invalid position now, not inside the stream.
     reader.read().await?;
-    Ok(respond(Follower { app, messages: reader.messages(), _slot: slot, wait }))
+    Ok(respond(ConnectedFollower { app, messages: reader.messages(), _slot: slot, wait }))
 }
 
 /// The reader of one follower of the feed.
 struct FeedReader {
-    app: Arc<App>,
+    app: Arc<ServerState>,
     store: Arc<dyn Store>,
     /// Position of the last sent event.
     position: Option<String>,
@@ -175,7 +175,7 @@ fn first_kept(read: Vec<FeedEvent>) -> VecDeque<FeedEvent> {
 
 /// Builds the message of an event. An event that cannot be decoded is sent as `unreadable`, so followers see that it
 /// exists.
-fn message(app: &App, fed: FeedEvent) -> Result<Message, Problem> {
+fn message(app: &ServerState, fed: FeedEvent) -> Result<Message, Problem> {
     let FeedEvent { place, run, record } = fed;
     let message = match codec::decode(record.seq, &record.body) {
         Ok(recorded) => {

@@ -17,18 +17,18 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, unfold};
 use goldseam::{RunId, Seq};
-use goldseam_api::doc::event::News;
+use goldseam_api::doc::event::NewsDoc;
 use goldseam_api::{Following, Problem};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
-use crate::extract::{PathParam, Query, WaitingAccess};
+use crate::app::ServerState;
+use crate::extract::{PathParam, QueryParams, WaitingAccess};
 use crate::follower_slots::FollowerSlot;
 use crate::reply::ProblemResponse;
-use crate::waits::Wait;
+use crate::waits::WaitingRequest;
 
 use message::Message;
 
@@ -37,7 +37,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// The header in which a reconnecting follower sends the last id it received.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new().routes(routes!(follow_run)).routes(routes!(feed::follow_all))
 }
 
@@ -59,10 +59,10 @@ pub(crate) struct FollowQuery {
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream"),
         (status = 204, description = "The run has ended, and all its events were received.")))]
 async fn follow_run(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     WaitingAccess { access, wait }: WaitingAccess,
     PathParam(run): PathParam<RunId>,
-    Query(query): Query<FollowQuery>,
+    QueryParams(query): QueryParams<FollowQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ProblemResponse> {
     let after = match last_event_id(&headers)? {
@@ -79,9 +79,9 @@ async fn follow_run(
     let slot = app.followers.take(access.principal.key.clone())?;
     let wake = access.namespace.fan_out.follow_run(&run);
     let permits = Arc::clone(&app.follower_reads);
-    let following = access.namespace.api.follow_among(&run, Seq(after), (wake, permits)).await?;
+    let following = access.namespace.api.follow_shared(&run, Seq(after), wake, permits).await?;
     let messages = run_messages(&app, following);
-    Ok(respond(Follower { app, messages, _slot: slot, wait }))
+    Ok(respond(ConnectedFollower { app, messages, _slot: slot, wait }))
 }
 
 /// Returns the last id that a reconnecting follower received.
@@ -101,9 +101,9 @@ fn invalid_id(id: &str) -> Problem {
 /// The messages of a stream. A problem ends it.
 type Messages = BoxStream<'static, Result<Message, Problem>>;
 
-fn run_messages(app: &Arc<App>, following: Following) -> Messages {
+fn run_messages(app: &Arc<ServerState>, following: Following) -> Messages {
     let app = Arc::clone(app);
-    let message = move |news: Result<News, Problem>| {
+    let message = move |news: Result<NewsDoc, Problem>| {
         let app = Arc::clone(&app);
         async move {
             let news = news?;
@@ -119,25 +119,25 @@ fn run_messages(app: &Arc<App>, following: Following) -> Messages {
 }
 
 /// Builds a message without secrets.
-fn redacted_message(app: &App, name: &str, document: &impl Serialize) -> Result<Message, Problem> {
+fn redacted_message(app: &ServerState, name: &str, document: &impl Serialize) -> Result<Message, Problem> {
     let text = serde_json::to_string(document)
         .map_err(|error| Problem::new(500, format!("cannot encode an event: {error}")))?;
     Ok(Message::new(name, app.redactor.json(&text).into_owned()))
 }
 
 /// A connected follower.
-struct Follower {
-    app: Arc<App>,
+struct ConnectedFollower {
+    app: Arc<ServerState>,
     messages: Messages,
     /// Freed when the follower disconnects.
     _slot: FollowerSlot,
     /// Ends with the key.
-    wait: Arc<Wait>,
+    wait: Arc<WaitingRequest>,
 }
 
 /// Sends the messages until they end, the server shuts down, or the key ends.
-fn respond(follower: Follower) -> Response {
-    let next = |follower: Option<Follower>| async move {
+fn respond(follower: ConnectedFollower) -> Response {
+    let next = |follower: Option<ConnectedFollower>| async move {
         let mut follower = follower?;
         match follower.next().await? {
             Ok(bytes) => Some((Ok::<_, Infallible>(bytes), Some(follower))),
@@ -149,12 +149,12 @@ fn respond(follower: Follower) -> Response {
 }
 
 /// Returns the last message of a stream that ends with a problem. It has no id.
-fn last_message(app: &App, problem: &Problem) -> Bytes {
+fn last_message(app: &ServerState, problem: &Problem) -> Bytes {
     let message = redacted_message(app, "problem", problem);
     message.map_or_else(|_| message::comment(), |message| message.to_bytes())
 }
 
-impl Follower {
+impl ConnectedFollower {
     async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
         let Self { app, messages, wait, .. } = self;
         tokio::select! {

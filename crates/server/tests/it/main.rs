@@ -11,6 +11,7 @@ mod fuzz;
 mod guide;
 mod healing;
 mod idempotency;
+mod interface;
 mod key_rights;
 mod keys;
 mod passes;

@@ -2,13 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::Arc;
 
-use goldseam::engine::{Clock as _, OsEntropy, SystemClock};
-use goldseam_api::Local;
+use goldseam::engine::Clock as _;
+use goldseam_api::credentials::token::FileSecret;
 use goldseam_api::doc::key::Scope;
-use goldseam_server::pass::{Maker, Passes};
-use goldseam_server::token::FileSecret;
+use goldseam_api::{Caller, LocalApi, PassesApi as _};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -264,12 +262,10 @@ async fn with_secret_file_the_store_alone_cannot_sign_passes() {
     started(&server, &key, "ask").await;
     let store = server.store("main.db");
     let made = async |own: FileSecret| {
-        let opened = goldseam::open_existing_store(&store).await.unwrap();
-        let local = Local::new(goldseam::connect_existing(&store).await.unwrap());
-        let passes = Passes::new(opened, Arc::new(OsEntropy), Arc::new(SystemClock), own);
+        let local = LocalApi::new(goldseam::connect_existing(&store).await.unwrap()).signing_with(own);
         let new = serde_json::from_value(json!({ "signal": "go" })).unwrap();
         let run = "r".parse().unwrap();
-        passes.make(("default", &local), Maker::default(), &run, new).await.unwrap().pass
+        local.create_pass(&Caller::default(), &run, new).await.unwrap().pass
     };
     let forged = made(FileSecret::default()).await;
     let refused = with(&server, &forged, Method::GET, "/v1/pass", None).await.problem(401, "GS0601");

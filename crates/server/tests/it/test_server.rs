@@ -7,10 +7,10 @@ use std::time::Duration;
 use goldseam::engine::OsEntropy;
 use goldseam::prelude::*;
 use goldseam_api::Caller;
+use goldseam_api::credentials::keys::KeyStore;
 use goldseam_api::doc::key::NewKey;
 use goldseam_api::doc::key::Scope;
-use goldseam_server::config::{Config, Settings};
-use goldseam_server::keys::Keys;
+use goldseam_server::config::{ServerConfig, Settings};
 use goldseam_server::{Running, serve};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
@@ -51,12 +51,12 @@ impl TestServer {
     pub(crate) async fn impatient(patience: Duration) -> Self {
         let mut server = Self::open().await;
         server.running.take().unwrap().shutdown().await;
-        let config = Config { header_timeout: patience, body_timeout: patience, ..server.config() };
+        let config = ServerConfig { header_timeout: patience, body_timeout: patience, ..server.config() };
         server.begin_with(config).await;
         server
     }
 
-    fn config(&self) -> Config {
+    fn config(&self) -> ServerConfig {
         Settings::gather(&self.flags, |_| None, None).unwrap().config().unwrap()
     }
 
@@ -64,7 +64,7 @@ impl TestServer {
         self.begin_with(self.config()).await;
     }
 
-    async fn begin_with(&mut self, config: Config) {
+    async fn begin_with(&mut self, config: ServerConfig) {
         let running = serve(config).await.unwrap();
         self.url = running.url();
         self.running = Some(running);
@@ -123,9 +123,9 @@ impl TestServer {
         matches!(reply.status().as_u16(), 401 | 429)
     }
 
-    pub(crate) async fn keys(&self) -> Keys {
+    pub(crate) async fn keys(&self) -> KeyStore {
         let store = goldseam::open_existing_store(&self.store("main.db")).await.unwrap();
-        Keys::new(store, Arc::new(OsEntropy))
+        KeyStore::new(store, Arc::new(OsEntropy))
     }
 
     pub(crate) fn ask(&self, method: Method, path: &str) -> RequestBuilder {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::drive::if_available;
 use super::fleet::{Freeze, Kill};
 use super::order::{DECLINED, STAGES};
-use super::witness::Seen;
+use super::witness::WitnessLine;
 use crate::error::CliError;
 
 /// What the store acknowledged as durable.
@@ -74,7 +74,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) client: &'a Client,
     pub(crate) acknowledged: &'a Acknowledged,
     /// The lines of the witness.
-    pub(crate) seen: &'a [Seen],
+    pub(crate) seen: &'a [WitnessLine],
     pub(crate) kills: &'a [Kill],
     pub(crate) freezes: &'a [Freeze],
 }
@@ -86,7 +86,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Compares the logs with the witness and with what was acknowledged.
 pub(crate) async fn settle(evidence: Evidence<'_>, seconds: f64) -> Result<(Account, Findings), CliError> {
     let mut findings = Findings::default();
-    let mut by_run: HashMap<&str, Vec<&Seen>> = HashMap::new();
+    let mut by_run: HashMap<&str, Vec<&WitnessLine>> = HashMap::new();
     for seen in evidence.seen {
         by_run.entry(&seen.run).or_default().push(seen);
     }
@@ -189,7 +189,7 @@ struct Completion<'a> {
 struct Case<'a> {
     run: &'a RunId,
     history: &'a [Recorded],
-    seen: &'a [&'a Seen],
+    seen: &'a [&'a WitnessLine],
     pids: &'a HashMap<NodeId, u32>,
     freezes: &'a [Freeze],
     /// Lines of the witness that a freeze explains.
@@ -234,7 +234,7 @@ impl Case<'_> {
     /// step, while another node claimed the run. Allowed once for each freeze and effect.
     fn is_excused(&mut self, at: usize) -> bool {
         let seen = self.seen[at];
-        let freeze_of = |seen: &Seen| {
+        let freeze_of = |seen: &WitnessLine| {
             self.freezes.iter().rposition(|freeze| freeze.pid == seen.pid && freeze.at_us <= seen.at_us)
         };
         let Some(freeze) = freeze_of(seen) else { return false };
@@ -390,8 +390,8 @@ mod tests {
         recorded(seq, Event::StepCompleted(step))
     }
 
-    fn seen(path: &str, ended: bool, pid: u32) -> Seen {
-        Seen {
+    fn seen(path: &str, ended: bool, pid: u32) -> WitnessLine {
+        WitnessLine {
             ended,
             run: "r".to_owned(),
             path: path.to_owned(),
@@ -403,18 +403,18 @@ mod tests {
     }
 
     /// The lost and repeated effects for a log with `reserve` by process 1 and `charge` by process 2.
-    fn found(seen: &[Seen]) -> (usize, usize) {
+    fn found(seen: &[WitnessLine]) -> (usize, usize) {
         let (lost, repeated, _) = found_after(seen, &[]);
         (lost, repeated)
     }
 
     /// The lost, repeated and excused effects for the same log, with frozen processes.
     #[expect(clippy::disallowed_methods, reason = "the end of a freeze does not matter here")]
-    fn found_after(seen: &[Seen], frozen: &[u32]) -> (usize, usize, usize) {
+    fn found_after(seen: &[WitnessLine], frozen: &[u32]) -> (usize, usize, usize) {
         let history = [claimed(1, 1), completed(2, "reserve"), claimed(3, 2), completed(4, "charge")];
         let run = RunId::new("r").unwrap();
         let mut findings = Findings::default();
-        let seen: Vec<&Seen> = seen.iter().collect();
+        let seen: Vec<&WitnessLine> = seen.iter().collect();
         let pids = HashMap::from([(node(1), 1), (node(2), 2)]);
         let freeze = |pid: &u32| Freeze { pid: *pid, at_us: 4_000, until: std::time::Instant::now() };
         let freezes: Vec<Freeze> = frozen.iter().map(freeze).collect();

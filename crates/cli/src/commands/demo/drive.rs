@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 use super::DemoArgs;
 use super::account::Acknowledged;
 use super::fleet::{Fleet, Freeze, thaw};
-use super::order::{ANSWERS, Order, QUESTION, WORKFLOW};
-use super::progress::Progress;
+use super::order::{ANSWERS, DemoOrder, QUESTION, WORKFLOW};
+use super::progress::ProgressLine;
 use crate::error::CliError;
 
 /// How often the store is read.
@@ -38,22 +38,22 @@ pub(crate) struct Course<'a> {
     args: &'a DemoArgs,
     client: &'a Client,
     fleet: &'a mut Fleet,
-    progress: &'a Progress,
+    progress: &'a ProgressLine,
     seed: u64,
     random: Seeded,
     acknowledged: Acknowledged,
     nodes: HashMap<u32, NodeId>,
-    next: Next,
+    next: NextFaults,
 }
 
 /// The times of the next kill and the next freeze.
-struct Next {
+struct NextFaults {
     kill: Instant,
     freeze: Instant,
 }
 
 /// Counts that show progress: ends, starts, answers, kills and freezes.
-type Mark = (usize, usize, usize, usize, usize);
+type ProgressCounts = (usize, usize, usize, usize, usize);
 
 impl<'a> Course<'a> {
     #[expect(clippy::disallowed_methods, reason = "the demo measures real time")]
@@ -62,7 +62,7 @@ impl<'a> Course<'a> {
         seed: u64,
         client: &'a Client,
         fleet: &'a mut Fleet,
-        progress: &'a Progress,
+        progress: &'a ProgressLine,
     ) -> Self {
         let now = Instant::now();
         let mut course = Self {
@@ -74,9 +74,9 @@ impl<'a> Course<'a> {
             random: Seeded::new(seed),
             acknowledged: Acknowledged::default(),
             nodes: HashMap::new(),
-            next: Next { kill: now, freeze: now },
+            next: NextFaults { kill: now, freeze: now },
         };
-        course.next = Next { kill: now + course.pause(), freeze: now + course.pause() };
+        course.next = NextFaults { kill: now + course.pause(), freeze: now + course.pause() };
         course
     }
 
@@ -94,7 +94,7 @@ impl<'a> Course<'a> {
     #[expect(clippy::disallowed_methods, reason = "the demo measures real time")]
     async fn go(&mut self, freezer: &mpsc::UnboundedSender<Freeze>) -> Result<(), CliError> {
         let mut moved = Instant::now();
-        let mut mark = Mark::default();
+        let mut mark = ProgressCounts::default();
         while moved.elapsed() < STALL_MAX {
             // If the store is unavailable, or a frozen worker blocks it, try again.
             if let Some(runs) = if_available(self.runs().await)? {
@@ -119,7 +119,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    fn mark(&self, ended: usize) -> Mark {
+    fn mark(&self, ended: usize) -> ProgressCounts {
         let Acknowledged { starts, answers, .. } = &self.acknowledged;
         (ended, starts.len(), answers.len(), self.fleet.kills.len(), self.fleet.freezes.len())
     }
@@ -206,11 +206,11 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    fn order(&self, number: usize) -> Order {
+    fn order(&self, number: usize) -> DemoOrder {
         let draw = |salt: u64| Seeded::new(self.seed ^ (number as u64) << 8 ^ salt).next();
         let goods = ["lamp", "rope", "kettle", "map", "tent"];
         let count = 2 + draw(1) % 3;
-        Order {
+        DemoOrder {
             customer: ["ana", "ben", "chi", "dora", "emil", "fay"][(draw(2) % 6) as usize].to_owned(),
             lines: goods.iter().take(count as usize).map(|line| (*line).to_owned()).collect(),
             cents: 500 + draw(3) % 9_500,

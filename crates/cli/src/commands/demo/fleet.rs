@@ -20,7 +20,7 @@ use super::witness::micros_now;
 
 /// How to start a worker.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct WorkerCommand {
     /// The URL of the store.
     pub(crate) url: String,
     pub(crate) options: Vec<OsString>,
@@ -50,7 +50,7 @@ pub(crate) struct Freeze {
 /// The workers.
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    plan: Plan,
+    plan: WorkerCommand,
     workers: Vec<Child>,
     /// Every kill so far.
     pub(crate) kills: Vec<Kill>,
@@ -60,7 +60,7 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// Starts `count` workers.
-    pub(crate) fn start(plan: Plan, count: usize) -> io::Result<Self> {
+    pub(crate) fn start(plan: WorkerCommand, count: usize) -> io::Result<Self> {
         let mut fleet = Self { plan, workers: Vec::new(), kills: Vec::new(), freezes: Vec::new() };
         for _ in 0..count {
             let worker = fleet.spawn(&[])?;

@@ -18,8 +18,8 @@ use goldseam::store::RunFilter;
 
 use account::{Account, Evidence, Findings};
 use drive::Course;
-use fleet::{Fleet, Plan};
-use progress::Progress;
+use fleet::{Fleet, WorkerCommand};
+use progress::ProgressLine;
 
 use crate::app::App;
 use crate::color::Hue;
@@ -93,19 +93,19 @@ pub(crate) async fn run(app: &App, args: DemoArgs) -> Result<Exit, CliError> {
     app.needs_store("demo")?;
     let began = Instant::now();
     let seed = args.seed.unwrap_or_else(|| OsEntropy.next() % 1_000_000);
-    let files = Files::create(app, &args, seed)?;
+    let files = DemoFiles::create(app, &args, seed)?;
     let silence = format!("{}ms", args.silence().as_millis());
     let options =
         vec!["--witness".into(), files.witness().into_os_string(), "--silence".into(), silence.into()];
-    let plan = Plan { url: files.url(), options, log: files.dir.join("workers.log") };
+    let plan = WorkerCommand { url: files.url(), options, log: files.dir.join("workers.log") };
     let client = Client::new(goldseam::open_store(&plan.url).await?);
     must_be_empty(&client, &plan.url).await?;
-    witness::Witness::open(&files.witness()).map_err(file_error)?;
+    witness::WitnessWriter::open(&files.witness()).map_err(file_error)?;
     if !app.wants_json() {
         introduce(app, &args, seed);
     }
     let mut fleet = Fleet::start(plan, args.workers).map_err(file_error)?;
-    let progress = Progress::new(app, &args);
+    let progress = ProgressLine::new(app, &args);
     let acknowledged = Course::new(&args, seed, &client, &mut fleet, &progress).run().await?;
     progress.clear();
     fleet.stop_all();
@@ -149,14 +149,14 @@ async fn must_be_empty(client: &Client, url: &str) -> Result<(), CliError> {
 }
 
 /// The demo's folder and its store.
-struct Files {
+struct DemoFiles {
     dir: PathBuf,
     temporary: bool,
     /// The store from the command line.
     store: Option<String>,
 }
 
-impl Files {
+impl DemoFiles {
     fn create(app: &App, args: &DemoArgs, seed: u64) -> Result<Self, CliError> {
         let name = || format!("goldseam-demo-{}-{seed}", std::process::id());
         let dir = args.dir.clone().unwrap_or_else(|| std::env::temp_dir().join(name()));
@@ -246,7 +246,7 @@ fn sentences(app: &App, account: &Account, findings: &Findings) -> Vec<String> {
 }
 
 /// Prints commands to explore the store, with the path of this program.
-fn print_next_commands(files: &Files, run: &str) {
+fn print_next_commands(files: &DemoFiles, run: &str) {
     let program = std::env::args().next().unwrap_or_else(|| "goldseam".to_owned());
     let url = files.url();
     let shown = goldseam::shown_url(&url);

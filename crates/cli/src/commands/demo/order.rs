@@ -6,7 +6,7 @@ use std::time::Duration;
 use goldseam::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::witness::Witness;
+use super::witness::WitnessWriter;
 
 pub(crate) const WORKFLOW: &str = "order";
 /// The question that every order asks.
@@ -19,7 +19,7 @@ pub(crate) const STAGES: &[&str] = &["reserve", "pick:", "charge", "ship"];
 
 /// Input of the workflow.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Order {
+pub(crate) struct DemoOrder {
     pub(crate) customer: String,
     pub(crate) lines: Vec<String>,
     pub(crate) cents: u64,
@@ -36,8 +36,12 @@ pub(crate) struct Receipt {
 }
 
 /// The workflow: reserve, pick in parallel, charge (fails once), settle, ask, ship.
-pub(crate) async fn order(ctx: Context, order: Order, witness: Arc<Witness>) -> goldseam::Result<Receipt> {
-    let work = Work { run: ctx.run_id().as_str().to_owned(), step_ms: order.step_ms, witness };
+pub(crate) async fn order(
+    ctx: Context,
+    order: DemoOrder,
+    witness: Arc<WitnessWriter>,
+) -> goldseam::Result<Receipt> {
+    let work = WitnessedWork { run: ctx.run_id().as_str().to_owned(), step_ms: order.step_ms, witness };
     let undo = work.clone();
     let reservation = ctx
         .step_with("reserve", |attempt| work.effect("reserve", attempt, format!("stock-{}", order.customer)))
@@ -72,13 +76,13 @@ pub(crate) async fn order(ctx: Context, order: Order, witness: Arc<Witness>) -> 
 
 /// Effects that write to the witness file.
 #[derive(Debug, Clone)]
-struct Work {
+struct WitnessedWork {
     run: String,
     step_ms: u64,
-    witness: Arc<Witness>,
+    witness: Arc<WitnessWriter>,
 }
 
-impl Work {
+impl WitnessedWork {
     fn effect(
         &self,
         path: &str,

@@ -9,12 +9,12 @@ use crate::app::App;
 use crate::progress;
 
 /// A live progress line on stderr.
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     bar: ProgressBar,
     kills: usize,
 }
 
-impl Progress {
+impl ProgressLine {
     pub(crate) fn new(app: &App, args: &DemoArgs) -> Self {
         let template = "{spinner} {bar:30} {pos}/{len} orders  {msg}  {elapsed}";
         Self { bar: progress::line(app, Some(args.runs as u64), template), kills: args.kills }

@@ -10,11 +10,11 @@ use std::time::SystemTime;
 
 /// A writer of the witness file.
 #[derive(Debug)]
-pub(crate) struct Witness(File);
+pub(crate) struct WitnessWriter(File);
 
 /// A line of the witness file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct WitnessLine {
     /// Whether the effect ended; otherwise it began.
     pub(crate) ended: bool,
     pub(crate) run: String,
@@ -29,7 +29,7 @@ pub(crate) struct Seen {
     pub(crate) at_us: i64,
 }
 
-impl Witness {
+impl WitnessWriter {
     /// Opens a file for appending.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(OpenOptions::new().create(true).append(true).open(path)?))
@@ -55,19 +55,19 @@ impl Witness {
 }
 
 /// Reads all lines, in order.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<Seen>> {
+pub(crate) fn read(path: &Path) -> io::Result<Vec<WitnessLine>> {
     let text = std::fs::read_to_string(path)?;
     Ok(text.lines().filter_map(parse).collect())
 }
 
-fn parse(line: &str) -> Option<Seen> {
+fn parse(line: &str) -> Option<WitnessLine> {
     let mut parts = line.split('\t');
     let ended = match parts.next()? {
         "end" => true,
         "begin" => false,
         _ => return None,
     };
-    Some(Seen {
+    Some(WitnessLine {
         ended,
         run: parts.next()?.to_owned(),
         path: parts.next()?.to_owned(),
@@ -93,7 +93,7 @@ mod tests {
     fn lines_round_trip() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("witness.tsv");
-        let witness = Witness::open(&path).unwrap();
+        let witness = WitnessWriter::open(&path).unwrap();
         witness.begin("r", "pick:a", 2, "k").unwrap();
         witness.end("r", "pick:a", 2, "k").unwrap();
         let seen = read(&path).unwrap();

@@ -9,8 +9,8 @@ use goldseam::core::LockName;
 use goldseam::{Config, Context, Engine, OpenEngine as _};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::order::{Order, WORKFLOW, order};
-use super::witness::Witness;
+use super::order::{DemoOrder, WORKFLOW, order};
+use super::witness::WitnessWriter;
 use crate::app::App;
 use crate::commands::drill::work as drill;
 use crate::error::{CliError, Exit};
@@ -59,8 +59,8 @@ pub(crate) async fn run(app: &App, args: WorkerArgs) -> Result<Exit, CliError> {
         }
         (None, witness) => {
             let file = witness.as_deref().unwrap_or(Path::new("witness.tsv"));
-            let witness = Arc::new(Witness::open(file).map_err(cannot)?);
-            let workflow = move |ctx: Context, input: Order| order(ctx, input, Arc::clone(&witness));
+            let witness = Arc::new(WitnessWriter::open(file).map_err(cannot)?);
+            let workflow = move |ctx: Context, input: DemoOrder| order(ctx, input, Arc::clone(&witness));
             config.recovery.attempts_max = ATTEMPTS_MAX;
             engine.config(config).workflow(WORKFLOW, workflow)
         }

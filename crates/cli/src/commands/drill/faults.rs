@@ -11,7 +11,7 @@ use goldseam::{Client, EngineError, Limits, Path, Payload, RunId, Status, Summar
 use indicatif::ProgressBar;
 use tokio::time::timeout;
 
-use super::measure::{Fault, Mark, Times};
+use super::measure::{FaultMark, FaultResult, Times};
 use super::work::{LOCK_TTL, Load, QUESTION, WORKFLOW};
 use crate::commands::demo::fleet::Fleet;
 use crate::error::CliError;
@@ -40,7 +40,7 @@ pub(crate) struct Drill<'a> {
 
 impl Drill<'_> {
     /// Injects every fault.
-    pub(crate) async fn run(&mut self) -> Result<Vec<Fault>, CliError> {
+    pub(crate) async fn run(&mut self) -> Result<Vec<FaultResult>, CliError> {
         let mut faults = Vec::new();
         self.show("killing a worker");
         faults.push(self.kill().await?);
@@ -88,7 +88,7 @@ impl Drill<'_> {
     }
 
     /// Waits until the run moves after the fault, or the time is over.
-    async fn healed(&self, run: &RunId, fault: Mark) -> Result<Times, CliError> {
+    async fn healed(&self, run: &RunId, fault: FaultMark) -> Result<Times, CliError> {
         let look = async {
             let mut mark = 0;
             loop {
@@ -118,11 +118,11 @@ impl Drill<'_> {
     }
 
     /// SIGKILL: the system reports that the process is gone.
-    async fn kill(&mut self) -> Result<Fault, CliError> {
+    async fn kill(&mut self) -> Result<FaultResult, CliError> {
         let run = self.start("kill", LONG).await?;
         let summary = self.until(&run, |run| run.steps > 0 && run.owner.is_some()).await?;
         let (at, node) = self.worker_of(&summary).await?;
-        let fault = Mark::now(self.client, &run).await?;
+        let fault = FaultMark::now(self.client, &run).await?;
         self.fleet.kill(at, node).map_err(worker_error)?;
         let times = self.healed(&run, fault).await?;
         self.client.cancel(&run, by()).await?;
@@ -130,7 +130,7 @@ impl Drill<'_> {
     }
 
     /// SIGSTOP for longer than the allowed silence, then SIGCONT: late results must be refused.
-    async fn freeze(&mut self) -> Result<Fault, CliError> {
+    async fn freeze(&mut self) -> Result<FaultResult, CliError> {
         let run = self.start("freeze", LONG).await?;
         let summary = self.until(&run, |run| run.steps > 0 && run.owner.is_some()).await?;
         let (at, node) = self.worker_of(&summary).await?;
@@ -146,9 +146,9 @@ impl Drill<'_> {
 
     /// Freezes the worker while it does not write. A worker frozen during a write to a SQLite file keeps the file's
     /// lock, which blocks every writer and which no engine can heal; it is then thawed and frozen again.
-    async fn freeze_between_writes(&self, run: &RunId, at: usize) -> Result<Mark, CliError> {
+    async fn freeze_between_writes(&self, run: &RunId, at: usize) -> Result<FaultMark, CliError> {
         for _ in 0..FREEZES_MAX {
-            let fault = Mark::now(self.client, run).await?;
+            let fault = FaultMark::now(self.client, run).await?;
             self.fleet.freeze(at);
             let reason = "the owner is frozen".to_owned();
             let write = self.client.annotate(run, By { reason, ..by() });
@@ -183,7 +183,7 @@ impl Drill<'_> {
     }
 
     /// A lock whose holder was killed: another holder must be able to acquire it.
-    async fn lock(&mut self) -> Result<Fault, CliError> {
+    async fn lock(&mut self) -> Result<FaultResult, CliError> {
         let name = LockName::new(format!("{}-lock", self.name))?;
         let at = self.fleet.add_worker(&["--hold", name.as_str()]).map_err(worker_error)?;
         let locks = self.client.locks();
@@ -207,7 +207,7 @@ impl Drill<'_> {
             Ok::<_, CliError>(())
         });
         let healed = acquired.await.is_ok_and(|acquired| acquired.is_ok());
-        Ok(Fault { fault: "lock", healed, detect_ms, reclaim_ms: detect_ms, progress_ms })
+        Ok(FaultResult { fault: "lock", healed, detect_ms, reclaim_ms: detect_ms, progress_ms })
     }
 
     /// When the lock became free or expired.
@@ -246,9 +246,9 @@ impl Drill<'_> {
     }
 
     /// The cached status hides an open question (rule A2).
-    async fn status(&mut self) -> Result<Fault, CliError> {
+    async fn status(&mut self) -> Result<FaultResult, CliError> {
         let (run, _) = self.resting("status").await?;
-        let fault = Mark::now(self.client, &run).await?;
+        let fault = FaultMark::now(self.client, &run).await?;
         let row = self.client.store().head(&run).await?.and_then(|head| head.row);
         let Some(mut row) = row else { return Err(CliError::plain(format!("run {run} has no cached row"))) };
         row.summary.status = Status::Running;
@@ -262,7 +262,7 @@ impl Drill<'_> {
     }
 
     /// The answer that a run waits for has arrived, but its task is lost (rule O1).
-    async fn task(&mut self) -> Result<Fault, CliError> {
+    async fn task(&mut self) -> Result<FaultResult, CliError> {
         let (run, _) = self.resting("task").await?;
         let filter =
             TaskFilter { run: Some(run.clone()), advance: Some(true), limit: 16, ..TaskFilter::default() };
@@ -273,7 +273,7 @@ impl Drill<'_> {
                 self.client.store().put_task(over, expect).await?;
             }
         }
-        let fault = Mark::now(self.client, &run).await?;
+        let fault = FaultMark::now(self.client, &run).await?;
         self.answer(&run).await?;
         let times = self.healed(&run, fault).await?;
         Ok(fault.fault("task", &times))

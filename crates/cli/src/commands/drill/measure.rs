@@ -1,7 +1,7 @@
 //! Measures from the logs how long it took to detect a fault, to reclaim the work, and to make progress.
 
+use goldseam::core::Recorded;
 use goldseam::core::event::Event;
-use goldseam::core::{Recorded, task::Task};
 use goldseam::store::TaskFilter;
 use goldseam::{Client, Millis, RunId, Seq};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::error::CliError;
 
 /// The result of one fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Fault {
+pub(crate) struct FaultResult {
     pub(crate) fault: &'static str,
     pub(crate) healed: bool,
     /// From the fault to its detection.
@@ -23,12 +23,12 @@ pub(crate) struct Fault {
 
 /// The time of a fault, and the end of the run's log at that time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct FaultMark {
     at: Millis,
     end: Seq,
 }
 
-impl Mark {
+impl FaultMark {
     /// The current mark, by the store's clock, which also stamps events.
     pub(crate) async fn now(client: &Client, run: &RunId) -> Result<Self, CliError> {
         let end = client.get(run).await?.as_of;
@@ -50,15 +50,15 @@ impl Mark {
         }
         let filter = TaskFilter { run: Some(run.clone()), limit: 16, ..TaskFilter::default() };
         let tasks = client.store().tasks(filter).await?;
-        let reclaimed = tasks.iter().filter_map(|task| reclaimed(task, self.at)).min();
+        let reclaimed = tasks.iter().filter_map(|task| task.reclaimed_at(self.at)).min();
         times.noticed = [times.noticed, reclaimed].into_iter().flatten().min();
         Ok(times)
     }
 
     /// The result of the fault.
-    pub(crate) fn fault(self, fault: &'static str, times: &Times) -> Fault {
+    pub(crate) fn fault(self, fault: &'static str, times: &Times) -> FaultResult {
         let since = |at: Option<Millis>| at.map(|at| self.until(at));
-        Fault {
+        FaultResult {
             fault,
             healed: times.moved.is_some(),
             detect_ms: since(times.noticed),
@@ -66,13 +66,6 @@ impl Mark {
             progress_ms: since(times.moved),
         }
     }
-}
-
-/// When the run's task was reclaimed, at or after `since`.
-fn reclaimed(task: &Task, since: Millis) -> Option<Millis> {
-    let entry =
-        |audit: &&goldseam::core::task::Audit| audit.at >= since && audit.what.starts_with("reclaimed");
-    task.audit.iter().find(entry).map(|audit| audit.at)
 }
 
 /// The times of a healing.

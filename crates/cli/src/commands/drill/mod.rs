@@ -11,14 +11,14 @@ use clap::Args;
 use goldseam::engine::{Entropy, OsEntropy};
 use serde::Serialize;
 
-use super::demo::fleet::{Fleet, Plan};
+use super::demo::fleet::{Fleet, WorkerCommand};
 use crate::app::App;
 use crate::color::Hue;
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{out, progress, time};
 use faults::Drill;
-use measure::Fault;
+use measure::FaultResult;
 
 const WORKERS: usize = 2;
 /// How often the drill's workers sweep.
@@ -47,14 +47,14 @@ pub(crate) async fn run(app: &App, _: DrillArgs) -> Result<Exit, CliError> {
     let name = format!("drill-{:08x}", OsEntropy.next() % 0x1_0000_0000);
     let dir = std::env::temp_dir().join(format!("goldseam-{name}"));
     std::fs::create_dir_all(&dir).map_err(file_error)?;
-    let files = Files(dir);
+    let files = DrillFiles(dir);
     let (url, silence, timeout) = match app.names_store {
         true => (app.url.clone(), "10s", TIMEOUT_GIVEN_STORE),
         false => (format!("sqlite:{}", files.0.join("drill.db").display()), SILENCE, TIMEOUT),
     };
     let client = goldseam::connect(&url).await?;
     let options = ["--drill", &name, "--silence", silence, "--sweep", SWEEP].map(Into::into).to_vec();
-    let plan = Plan { url, options, log: files.0.join("workers.log") };
+    let plan = WorkerCommand { url, options, log: files.0.join("workers.log") };
     let fleet = Fleet::start(plan, WORKERS).map_err(file_error)?;
     let line = progress::line(app, None, "{spinner} {msg}  {elapsed}");
     let mut drill = Drill { client: &client, fleet, name, timeout, line };
@@ -69,14 +69,14 @@ pub(crate) async fn run(app: &App, _: DrillArgs) -> Result<Exit, CliError> {
 
 /// The drill as a document.
 #[derive(Debug, Serialize)]
-struct Report<'a> {
-    faults: &'a [Fault],
+struct DrillReport<'a> {
+    faults: &'a [FaultResult],
 }
 
 /// The drill's folder, removed at the end.
-struct Files(PathBuf);
+struct DrillFiles(PathBuf);
 
-impl Files {
+impl DrillFiles {
     /// The last log line of a worker.
     fn last_log_line(&self) -> Option<String> {
         let log = std::fs::read_to_string(self.0.join("workers.log")).ok()?;
@@ -84,7 +84,7 @@ impl Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for DrillFiles {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -94,11 +94,11 @@ fn file_error(error: std::io::Error) -> CliError {
     CliError::plain(format!("cannot use the files of the drill: {error}"))
 }
 
-fn show(app: &App, faults: &[Fault]) {
+fn show(app: &App, faults: &[FaultResult]) {
     if app.wants_json() {
-        return out::json(&Report { faults });
+        return out::json(&DrillReport { faults });
     }
-    let mut table = Table::new(&["FAULT", "HEALED", "DETECT", "RECLAIM", "PROGRESS", "WHAT"]);
+    let mut table = TextTable::new(&["FAULT", "HEALED", "DETECT", "RECLAIM", "PROGRESS", "WHAT"]);
     let time = |ms: Option<i64>| match (ms.and_then(|ms| u64::try_from(ms).ok()), app.terminal) {
         (None, _) => "-".to_owned(),
         (Some(ms), true) => time::span(Duration::from_millis(ms)),
@@ -131,7 +131,7 @@ fn meaning(fault: &str) -> &'static str {
     }
 }
 
-fn verdict(faults: &[Fault]) -> (String, Hue) {
+fn verdict(faults: &[FaultResult]) -> (String, Hue) {
     let left: Vec<&str> = faults.iter().filter(|fault| !fault.healed).map(|fault| fault.fault).collect();
     if !left.is_empty() {
         let text = format!("✖ {} of {} faults not healed: {}", left.len(), faults.len(), left.join(", "));

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
-use goldseam_api::doc::task::{NewReclaim, QueueStats};
+use goldseam_api::doc::task::{NewReclaim, QueueStatsDoc};
 
 use crate::app::App;
 use crate::commands::actor;
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{out, time};
 
 /// Selects tasks to reclaim.
@@ -55,8 +55,8 @@ pub(super) async fn stats(app: &App) -> Result<Exit, CliError> {
     Ok(if stats.flaws.is_empty() { Exit::Ok } else { Exit::Error })
 }
 
-fn show(app: &App, stats: &QueueStats) {
-    let mut table = Table::new(&["QUEUE", "READY", "DUE", "CLAIMED", "DEAD", "OLDEST"]);
+fn show(app: &App, stats: &QueueStatsDoc) {
+    let mut table = TextTable::new(&["QUEUE", "READY", "DUE", "CLAIMED", "DEAD", "OLDEST"]);
     for found in &stats.queues {
         let mut row = vec![found.queue.to_string()];
         row.extend([found.ready, found.due, found.claimed, found.dead].map(|count| count.to_string()));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use goldseam::copy::{CopyOptions, CopyReport, Counts, Digests, Progress, Role, Stage};
+use goldseam::copy::{CopyCounts, CopyOptions, CopyProgress, CopyReport, CopyStage, Digests, Role};
 use goldseam::shown_url;
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -12,7 +12,7 @@ use super::print_facts;
 use crate::app::App;
 use crate::color::Hue;
 use crate::error::{CliError, Exit};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{out, progress, text, time};
 
 /// Copy everything to another store, where the runs continue
@@ -71,7 +71,7 @@ pub(super) async fn run(app: &App, args: &CopyArgs) -> Result<Exit, CliError> {
     let options = CopyOptions { merge: *merge };
     let bar = progress::line(app, Some(0), "{spinner} {msg:9} {bar:30} {human_pos}/{human_len}  {elapsed}");
     let shown = bar.clone();
-    let watcher = move |progress: Progress| show(&shown, progress);
+    let watcher = move |progress: CopyProgress| show(&shown, progress);
     let report = match dry_run {
         true => goldseam::dry_copier(from, to, options).await?.watched_by(watcher).plan().await,
         false => goldseam::copier(from, to, options).await?.watched_by(watcher).copy().await,
@@ -98,14 +98,14 @@ fn is_clear(plan: &CopyReport) -> bool {
     plan.refused.is_none() && plan.left_behind() == 0
 }
 
-fn show(bar: &ProgressBar, progress: Progress) {
-    let Progress { stage, done, total } = progress;
+fn show(bar: &ProgressBar, progress: CopyProgress) {
+    let CopyProgress { stage, done, total } = progress;
     let word = match stage {
-        Stage::Counting => "counting",
-        Stage::Logs => "logs",
-        Stage::Tasks => "tasks",
-        Stage::Locks => "locks",
-        Stage::Verifying => "verifying",
+        CopyStage::Counting => "counting",
+        CopyStage::Logs => "logs",
+        CopyStage::Tasks => "tasks",
+        CopyStage::Locks => "locks",
+        CopyStage::Verifying => "verifying",
     };
     bar.set_message(word);
     bar.set_length(total);
@@ -115,10 +115,10 @@ fn show(bar: &ProgressBar, progress: Progress) {
 fn print_report(app: &App, report: &CopyReport, from: &str, to: &str) {
     findings(app, report);
     let first = if report.dry_run { "TO COPY" } else { "COPIED" };
-    let mut table = Table::new(&["WHAT", first, "THERE ALREADY", "LEFT BEHIND", "VERIFIED"]);
+    let mut table = TextTable::new(&["WHAT", first, "THERE ALREADY", "LEFT BEHIND", "VERIFIED"]);
     let CopyReport { runs, events, tasks, locks, .. } = report;
     for (what, counts) in [("runs", runs), ("events", events), ("tasks", tasks), ("locks", locks)] {
-        let Counts { copied, there, left_behind, verified } = *counts;
+        let CopyCounts { copied, there, left_behind, verified } = *counts;
         let verified = if report.dry_run { "-".to_owned() } else { text::thousands(verified) };
         let numbers = [copied, there, left_behind].map(text::thousands);
         table.row([what.to_owned()].into_iter().chain(numbers).chain([verified]).collect());
@@ -139,7 +139,7 @@ fn findings(app: &App, report: &CopyReport) {
     if report.findings.is_empty() {
         return;
     }
-    let mut table = Table::wrapping(&["CODE", "KIND", "NAME", "FOUND"]);
+    let mut table = TextTable::wrapping(&["CODE", "KIND", "NAME", "FOUND"]);
     for found in &report.findings {
         let cells = [found.code, found.kind, &found.name, &found.what];
         table.row(cells.map(str::to_owned).into());

@@ -6,7 +6,7 @@ use goldseam_api::Problem;
 use goldseam_api::doc::key::Scope;
 use serde::{Deserialize, Serialize};
 
-use crate::app::App;
+use crate::app::ServerState;
 use crate::extract::Access;
 
 const PURPOSE: &str = "task";
@@ -28,7 +28,7 @@ pub(super) struct Proof {
 }
 
 /// Returns the token of a task that was just claimed.
-pub(super) fn seal(app: &App, access: &Access, task: &Task) -> Result<String, Problem> {
+pub(super) fn seal(app: &ServerState, access: &Access, task: &Task) -> Result<String, Problem> {
     let content =
         TokenContent { task: task.id.clone(), fence: task.fence, key: access.principal.key.clone() };
     app.tokens.seal(PURPOSE, &access.namespace.name, &content)
@@ -36,7 +36,7 @@ pub(super) fn seal(app: &App, access: &Access, task: &Task) -> Result<String, Pr
 
 /// Returns the fence that a request proves. A bare fence can be guessed, so only a key with the scope `operate` may
 /// send one, or use the token of another key.
-pub(super) fn fence(app: &App, access: &Access, task: &TaskId, proof: Proof) -> Result<u64, Problem> {
+pub(super) fn fence(app: &ServerState, access: &Access, task: &TaskId, proof: Proof) -> Result<u64, Problem> {
     let bad = || {
         Problem::new(403, "this token is not valid for this task and key")
             .code("GS0611")

@@ -13,17 +13,19 @@ use goldseam::core::{LockName, SignalName};
 use goldseam::engine::{Clock, Entropy};
 use goldseam::store::{Expect, Store, Written};
 use goldseam::{Millis, Path, RunId};
-use goldseam_api::doc::pass::{MadePass, NewPass, Rotated};
-use goldseam_api::{Api, Caller, Problem};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::cached_read::CachedRead;
-use crate::keys::Secret;
-use crate::token::{self, FileSecret, Tokens};
-use crate::{hex, unhex};
+use super::cached_read::CachedRead;
+use super::keys::SecretText;
+use super::token::{self, FileSecret, TokenSigner};
+use super::{hex, unhex};
+use crate::api::RunsApi;
+use crate::caller::Caller;
+use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
+use crate::problem::Problem;
 
 /// The lock that holds the current and the previous secret, and the id and time of the last rotation.
 const NAME: &str = "goldseam.pass";
@@ -34,47 +36,62 @@ const MARK: &str = "gsp_";
 /// Default validity of a pass.
 const VALID: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Maximum validity of a pass.
-pub(crate) const VALID_MAX: Duration = Duration::from_secs(90 * 24 * 3600);
+pub const VALID_MAX: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Maximum difference between the time in a signature and the server's clock.
-pub(crate) const WINDOW: Duration = Duration::from_secs(300);
+pub const WINDOW: Duration = Duration::from_secs(300);
 /// Maximum age of the cached secrets.
 const FRESH: Duration = Duration::from_secs(1);
 /// Attempts to rotate while other writers rotate at the same time.
 const TRIES: u32 = 5;
 
 /// Returns whether a credential has the form of a pass.
-pub(crate) fn is_pass(credential: &str) -> bool {
+pub fn is_pass(credential: &str) -> bool {
     credential.starts_with(MARK)
 }
 
 /// The action that a pass allows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Allows {
+pub enum Allows {
     /// To answer the question opened at `since`, but not a later question of the same name.
-    Answer { question: Path, since: Millis },
+    Answer {
+        /// The path of the question.
+        question: Path,
+        /// When it was opened.
+        since: Millis,
+    },
     /// To send a signal.
-    Signal { name: SignalName },
+    Signal {
+        /// The name of the signal.
+        name: SignalName,
+    },
 }
 
 /// The content of a ticket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Pass {
-    pub(crate) id: String,
-    pub(crate) namespace: String,
-    pub(crate) run: RunId,
-    pub(crate) allows: Allows,
+pub struct Ticket {
+    /// The id of the pass.
+    pub id: String,
+    /// The namespace of the run.
+    pub namespace: String,
+    /// The run.
+    pub run: RunId,
+    /// The action that the pass allows.
+    pub allows: Allows,
     /// Name of its creator.
-    pub(crate) by: Option<String>,
+    pub by: Option<String>,
     /// The key that created it. Revoking the key ends the pass.
     #[serde(default)]
-    pub(crate) key: Option<String>,
-    pub(crate) expires_at: Millis,
+    pub key: Option<String>,
+    /// When it expires.
+    pub expires_at: Millis,
 }
 
 /// The creator of a pass.
 #[derive(Debug, Clone, Default)]
-pub struct Maker {
+pub struct PassCreator {
+    /// The namespace of the run.
+    pub namespace: String,
     /// Name of the user or of the key.
     pub who: Option<String>,
     /// Id of the key; `None` with direct access to the store.
@@ -87,9 +104,10 @@ pub struct Maker {
 
 /// A pass whose ticket was verified.
 #[derive(Debug, Clone)]
-pub(crate) struct OpenedPass {
-    pub(crate) pass: Pass,
-    secret: Secret,
+pub struct OpenedPass {
+    /// What its ticket says.
+    pub pass: Ticket,
+    secret: SecretText,
 }
 
 impl OpenedPass {
@@ -99,7 +117,7 @@ impl OpenedPass {
     }
 
     /// Returns whether `signature` was made with the secret of the pass for this path and body within [`WINDOW`].
-    pub(crate) fn is_signed(&self, signature: &str, path: &str, body: &[u8], now: Millis) -> bool {
+    pub fn is_signed(&self, signature: &str, path: &str, body: &[u8], now: Millis) -> bool {
         let Some((time, mac)) = parse_signature(signature) else { return false };
         let age = now.0.abs_diff(time.saturating_mul(1_000));
         let fresh = u128::from(age) <= WINDOW.as_millis();
@@ -129,7 +147,7 @@ pub struct Passes {
     clock: Arc<dyn Clock>,
     own: FileSecret,
     /// The current and the previous signer of tickets.
-    known: CachedRead<Arc<[Tokens]>>,
+    known: CachedRead<Arc<[TokenSigner]>>,
 }
 
 impl Passes {
@@ -144,22 +162,22 @@ impl Passes {
         Self { store, entropy, clock, own, known }
     }
 
-    /// Creates a pass for a run of the namespace that `api` serves.
-    pub async fn make(
+    /// Creates a pass for a run that `runs` reads.
+    pub async fn create(
         &self,
-        (namespace, api): (&str, &dyn Api),
-        by: Maker,
+        runs: &dyn RunsApi,
+        by: PassCreator,
         run: &RunId,
         new: NewPass,
-    ) -> Result<MadePass, Problem> {
+    ) -> Result<CreatedPassDoc, Problem> {
         let allows = match (new.answer, new.signal) {
             (Some(question), None) => {
-                let since = api.question(run, &question).await?.open.input.since;
+                let since = runs.question(run, &question).await?.open.input.since;
                 Allows::Answer { question, since }
             }
             (None, Some(name)) => {
                 // Fails if the run does not exist.
-                api.questions_of(run).await?;
+                runs.questions_of(run).await?;
                 Allows::Signal { name }
             }
             _ => return Err(neither()),
@@ -173,13 +191,13 @@ impl Passes {
         let expires_at = (self.clock.now() + valid).min(by.key_expires_at.unwrap_or(Millis::NEVER));
         let random = || format!("{:016x}{:016x}", self.entropy.next(), self.entropy.next());
         let id = by.once.unwrap_or_else(random);
-        let namespace = namespace.to_owned();
-        let pass = Pass { id, namespace, run: run.clone(), allows, by: by.who, key: by.key, expires_at };
+        let PassCreator { namespace, who, key, .. } = by;
+        let pass = Ticket { id, namespace, run: run.clone(), allows, by: who, key, expires_at };
         let tokens = self.tokens().await?;
         let Some(present) = tokens.first() else { return Err(no_secret()) };
         let ticket = present.seal(PURPOSE, "", &pass)?;
         let secret = present.derive(PURPOSE, &ticket);
-        Ok(MadePass {
+        Ok(CreatedPassDoc {
             run: pass.run,
             pass: format!("{MARK}{ticket}_{secret}"),
             callback: format!("/v1/callbacks/{ticket}"),
@@ -189,18 +207,18 @@ impl Passes {
     }
 
     /// Returns the pass of a credential if the credential is valid now.
-    pub(crate) async fn check(&self, credential: &str) -> Result<Option<OpenedPass>, Problem> {
+    pub async fn check(&self, credential: &str) -> Result<Option<OpenedPass>, Problem> {
         let parts = credential.strip_prefix(MARK).and_then(|rest| rest.split_once('_'));
         let Some((ticket, secret)) = parts else { return Ok(None) };
         Ok(self.open(ticket).await?.filter(|opened| opened.is_opened_by(secret)))
     }
 
     /// Returns the pass of a ticket if the ticket is valid now. A ticket alone authorises nothing.
-    pub(crate) async fn open(&self, ticket: &str) -> Result<Option<OpenedPass>, Problem> {
-        let open = |tokens: &[Tokens]| {
+    pub async fn open(&self, ticket: &str) -> Result<Option<OpenedPass>, Problem> {
+        let open = |tokens: &[TokenSigner]| {
             tokens.iter().find_map(|tokens| {
-                let pass: Pass = tokens.open(PURPOSE, "", ticket)?;
-                Some(OpenedPass { pass, secret: Secret::new(tokens.derive(PURPOSE, ticket)) })
+                let pass: Ticket = tokens.open(PURPOSE, "", ticket)?;
+                Some(OpenedPass { pass, secret: SecretText::new(tokens.derive(PURPOSE, ticket)) })
             })
         };
         let opened = open(&self.tokens().await?);
@@ -209,7 +227,7 @@ impl Passes {
 
     /// Generates a new signing secret. Existing passes stay valid until the next rotation. A repeat under the same
     /// idempotency key does nothing.
-    pub async fn rotate(&self, by: &Caller) -> Result<Rotated, Problem> {
+    pub async fn rotate(&self, by: &Caller) -> Result<RotatedPassesDoc, Problem> {
         let once = by.command_id("rotate passes", "").unwrap_or_else(|| "-".to_owned());
         for _ in 0..TRIES {
             token::secrets(&*self.store, &*self.entropy, NAME, &self.own).await?;
@@ -221,14 +239,14 @@ impl Passes {
             let before = words.next().unwrap_or_default();
             let done = words.nth(1).and_then(|last| last.strip_prefix(once.as_str())?.strip_prefix('@'));
             if let Some(at) = done.filter(|_| by.key.is_some()).and_then(|at| at.parse().ok()) {
-                return Ok(Rotated { rotated_at: Millis(at) });
+                return Ok(RotatedPassesDoc { rotated_at: Millis(at) });
             }
             lock.holder = Some(format!("{} {before} {once}@{}", token::random(&*self.entropy), now.0));
             lock.fence += 1;
             lock.version += 1;
             if self.store.put_lock(lock, expect).await? == Written::Done {
                 self.known.forget().await;
-                return Ok(Rotated { rotated_at: now });
+                return Ok(RotatedPassesDoc { rotated_at: now });
             }
         }
         Err(Problem::new(
@@ -237,7 +255,7 @@ impl Passes {
         ))
     }
 
-    async fn tokens(&self) -> Result<Arc<[Tokens]>, Problem> {
+    async fn tokens(&self) -> Result<Arc<[TokenSigner]>, Problem> {
         let read = async { Ok(token::secrets(&*self.store, &*self.entropy, NAME, &self.own).await?.into()) };
         self.known.get(FRESH, read).await
     }
@@ -262,7 +280,7 @@ mod tests {
     fn opened() -> OpenedPass {
         let allows = Allows::Signal { name: SignalName::new("paid").unwrap() };
         let run = "r".parse().unwrap();
-        let pass = Pass {
+        let pass = Ticket {
             id: "1".to_owned(),
             namespace: "default".to_owned(),
             run,
@@ -271,7 +289,7 @@ mod tests {
             key: None,
             expires_at: Millis::NEVER,
         };
-        OpenedPass { pass, secret: Secret::new("s".to_owned()) }
+        OpenedPass { pass, secret: SecretText::new("s".to_owned()) }
     }
 
     fn signed(secret: &str, time: i64, path: &str, body: &[u8]) -> String {

@@ -1,7 +1,7 @@
 //! API keys: each grants scopes in one namespace. A key is stored as a lock with a reserved name in the main store.
 //!
-//! Invariant: only the caller that created a key has its secret. The store has a hash, and [`Secret`] prints its text
-//! only through [`Secret::reveal`].
+//! Invariant: only the caller that created a key has its secret. The store has a hash, and [`SecretText`] prints its text
+//! only through [`SecretText::reveal`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +11,15 @@ use goldseam::core::task::note;
 use goldseam::core::{LockName, Millis, argument};
 use goldseam::engine::Entropy;
 use goldseam::store::{Expect, LockFilter, Store, Written};
-use goldseam_api::doc::key::{Key, NewKey, Scope};
-use goldseam_api::{Caller, Problem};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::hex;
+use super::hex;
+use crate::caller::Caller;
+use crate::doc::key::{KeyDoc, NewKey, Scope};
+use crate::local::open_queue;
+use crate::problem::Problem;
 
 /// Prefix of the lock names of keys.
 const PREFIX: &str = "goldseam.key.";
@@ -26,26 +28,26 @@ const MARK: &str = "gsk";
 /// Keys per page when reading from the store.
 const PAGE: u32 = 200;
 /// Maximum length of a key's name.
-pub(crate) const NAME_CHARS_MAX: usize = 100;
+pub const NAME_CHARS_MAX: usize = 100;
 /// Maximum number of queues of a key.
-pub(crate) const QUEUES_MAX: usize = 100;
+pub const QUEUES_MAX: usize = 100;
 /// Attempts to change a key that other writers change at the same time.
 const TRIES: u32 = 5;
 
 /// The stored form of a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Kept {
+struct KeyRecord {
     #[serde(flatten)]
-    key: Key,
+    key: KeyDoc,
     /// Hexadecimal SHA-256 of the secret.
     hash: String,
 }
 
 /// A text that `Debug` does not print.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct SecretText(String);
 
-impl Secret {
+impl SecretText {
     /// Wraps a text.
     pub fn new(text: String) -> Self {
         Self(text)
@@ -57,31 +59,33 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
+        f.write_str("SecretText(…)")
     }
 }
 
 /// A key and the hash of its secret.
 #[derive(Debug, Clone)]
-pub(crate) struct Stored {
-    pub(crate) key: Key,
+pub struct StoredKey {
+    /// The key.
+    pub key: KeyDoc,
     hash: String,
 }
 
 /// The keys in a store.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) readable: Vec<Stored>,
+pub struct StoredKeys {
+    /// The keys that this build can decode.
+    pub readable: Vec<StoredKey>,
     /// Number of keys that this build cannot decode: damaged, or written by a later version.
-    pub(crate) unreadable: usize,
+    pub unreadable: usize,
 }
 
-impl Found {
+impl StoredKeys {
     fn add(&mut self, lock: &Lock) {
         match read(lock) {
-            Some(Kept { key, hash }) => self.readable.push(Stored { key, hash }),
+            Some(KeyRecord { key, hash }) => self.readable.push(StoredKey { key, hash }),
             None => {
                 tracing::warn!(name = lock.name.as_str(), "cannot decode key; it grants nothing");
                 self.unreadable += 1;
@@ -90,16 +94,16 @@ impl Found {
     }
 }
 
-impl Stored {
+impl StoredKey {
     /// Compares the secret with the key's hash in constant time.
-    pub(crate) fn is_opened_by(&self, secret: &str) -> bool {
+    pub fn is_opened_by(&self, secret: &str) -> bool {
         let hash = hash(secret);
         hash.as_bytes().ct_eq(self.hash.as_bytes()).into()
     }
 }
 
 /// Splits a credential into id and secret. Returns `None` if its form is invalid.
-pub(crate) fn parse(credential: &str) -> Option<(&str, &str)> {
+pub fn parse(credential: &str) -> Option<(&str, &str)> {
     let (mark, rest) = credential.split_once('_')?;
     let (id, secret) = rest.split_once('_')?;
     let is_hex = |text: &str, len| text.len() == len && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -112,12 +116,12 @@ fn hash(secret: &str) -> String {
 
 /// The keys of a store.
 #[derive(Debug, Clone)]
-pub struct Keys {
+pub struct KeyStore {
     store: Arc<dyn Store>,
     entropy: Arc<dyn Entropy>,
 }
 
-impl Keys {
+impl KeyStore {
     /// Returns the keys of a store.
     pub fn new(store: Arc<dyn Store>, entropy: Arc<dyn Entropy>) -> Self {
         Self { store, entropy }
@@ -125,7 +129,7 @@ impl Keys {
 
     /// Creates a key and returns its credential, which cannot be read again later. A repeat under the same idempotency
     /// key is refused and creates no second key.
-    pub async fn create(&self, new: NewKey, by: &Caller) -> Result<(Key, Secret), Problem> {
+    pub async fn create(&self, new: NewKey, by: &Caller) -> Result<(KeyDoc, SecretText), Problem> {
         let now = self.store.now().await?;
         let name = new.name.trim().to_owned();
         if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
@@ -138,11 +142,11 @@ impl Keys {
                 .hint("read, start, signal, operate, worker, admin"));
         }
         check_queues(&new)?;
-        let namespace = new.namespace.unwrap_or_else(|| crate::NAMESPACE_DEFAULT.to_owned());
+        let namespace = new.namespace.unwrap_or_else(|| super::NAMESPACE_DEFAULT.to_owned());
         let once = by.command_id("create key", &namespace);
         let id = once.as_ref().map_or_else(|| self.random(1), |once| hash(once)[..16].to_owned());
         let secret = self.random(4);
-        let key = Key {
+        let key = KeyDoc {
             id: id.clone(),
             name,
             namespace,
@@ -153,11 +157,11 @@ impl Keys {
             expires_at: new.valid_for_ms.map(|ms| now + std::time::Duration::from_millis(ms)),
             revoked_at: None,
         };
-        let kept = Kept { key: key.clone(), hash: hash(&secret) };
+        let kept = KeyRecord { key: key.clone(), hash: hash(&secret) };
         let mut lock = empty(lock_name(&id)?, now);
         write(&mut lock, &kept, now, "created")?;
         match self.store.put_lock(lock, Expect::Absent).await? {
-            Written::Done => Ok((key, Secret(format!("{MARK}_{id}_{secret}")))),
+            Written::Done => Ok((key, SecretText(format!("{MARK}_{id}_{secret}")))),
             Written::Lost(_) if once.is_some() => Err(Problem::new(
                 409,
                 format!("key {id} was already created under this idempotency key; its credential is shown only once"),
@@ -169,12 +173,13 @@ impl Keys {
     }
 
     /// Returns every readable key, including revoked and expired ones, in order of id.
-    pub async fn list(&self) -> Result<Vec<Key>, Problem> {
+    pub async fn list(&self) -> Result<Vec<KeyDoc>, Problem> {
         Ok(self.stored().await?.readable.into_iter().map(|stored| stored.key).collect())
     }
 
-    pub(crate) async fn stored(&self) -> Result<Found, Problem> {
-        let mut found = Found::default();
+    /// Reads all keys with their hashes.
+    pub async fn stored(&self) -> Result<StoredKeys, Problem> {
+        let mut found = StoredKeys::default();
         let mut after = Some(LockName::new(PREFIX.trim_end_matches('.'))?);
         loop {
             let filter = LockFilter { after: after.take(), limit: PAGE, ..LockFilter::default() };
@@ -189,8 +194,16 @@ impl Keys {
         }
     }
 
+    /// Returns a readable key.
+    pub async fn find(&self, id: &str) -> Result<Option<KeyDoc>, Problem> {
+        let Ok(name) = lock_name(id) else { return Ok(None) };
+        let filter = LockFilter { name: Some(name), limit: 1, ..LockFilter::default() };
+        let lock = self.store.locks(filter).await?.into_iter().next();
+        Ok(lock.and_then(|lock| read(&lock)).map(|record| record.key))
+    }
+
     /// Revokes a key permanently. Does nothing if it is already revoked.
-    pub async fn revoke(&self, id: &str, by: Option<&str>) -> Result<Key, Problem> {
+    pub async fn revoke(&self, id: &str, by: Option<&str>) -> Result<KeyDoc, Problem> {
         let missing = || {
             Problem::not_found(format!("key {} not found", id.chars().take(40).collect::<String>()))
                 .hint("goldseam key list shows all keys")
@@ -227,7 +240,7 @@ fn check_queues(new: &NewKey) -> Result<(), Problem> {
         return Err(Problem::bad_request("`queues` requires the scope worker, which this key lacks")
             .hint("add the scope worker, or omit `queues`"));
     }
-    queues.iter().try_for_each(goldseam_api::open_queue)?;
+    queues.iter().try_for_each(open_queue)?;
     match queues.len() {
         0 => Err(Problem::bad_request("`queues` is empty, so the key could claim nothing")
             .hint("name a queue, or omit `queues` to allow all")),
@@ -241,7 +254,8 @@ fn lock_name(id: &str) -> Result<LockName, Problem> {
     Ok(LockName::new(format!("{PREFIX}{id}"))?)
 }
 
-pub(crate) fn empty(name: LockName, now: Millis) -> Lock {
+/// Returns a lock with this name that has no holder yet.
+pub fn empty(name: LockName, now: Millis) -> Lock {
     Lock {
         name,
         holder: None,
@@ -254,11 +268,11 @@ pub(crate) fn empty(name: LockName, now: Millis) -> Lock {
     }
 }
 
-fn read(lock: &Lock) -> Option<Kept> {
+fn read(lock: &Lock) -> Option<KeyRecord> {
     serde_json::from_str(lock.holder.as_deref()?).ok()
 }
 
-fn write(lock: &mut Lock, kept: &Kept, now: Millis, what: &str) -> Result<(), Problem> {
+fn write(lock: &mut Lock, kept: &KeyRecord, now: Millis, what: &str) -> Result<(), Problem> {
     let text = serde_json::to_string(kept).map_err(|error| Problem::new(500, error.to_string()))?;
     lock.holder = Some(text);
     lock.fence += 1;

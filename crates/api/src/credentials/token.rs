@@ -7,13 +7,13 @@ use goldseam::core::LockName;
 use goldseam::core::lock::Lock;
 use goldseam::engine::Entropy;
 use goldseam::store::{Expect, LockFilter, Store, Written};
-use goldseam_api::Problem;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::Sha256;
 
-use crate::{file_mode, hex, keys, unhex};
+use super::{file_mode, hex, keys, unhex};
+use crate::problem::Problem;
 
 /// The lock that holds the signing secret shared by all servers of a store.
 const NAME: &str = "goldseam.secret";
@@ -24,15 +24,15 @@ const FILE_BYTES_MIN: usize = 32;
 /// Maximum length of a token.
 const TOKEN_BYTES_MAX: usize = 4096;
 
-/// Creates and verifies tokens.
+/// A signing secret: creates and verifies tokens.
 #[derive(Clone)]
-pub struct Tokens {
+pub struct TokenSigner {
     secret: Arc<[u8]>,
 }
 
-impl std::fmt::Debug for Tokens {
+impl std::fmt::Debug for TokenSigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tokens(…)")
+        f.write_str("TokenSigner(…)")
     }
 }
 
@@ -80,19 +80,20 @@ fn keyed(secret: &[u8]) -> Hmac<Sha256> {
 }
 
 /// Reads the secrets in a lock, the current one first, and creates the first one if necessary.
-pub(crate) async fn secrets(
+pub(super) async fn secrets(
     store: &dyn Store,
     entropy: &dyn Entropy,
     name: &str,
     own: &FileSecret,
-) -> Result<Vec<Tokens>, Problem> {
+) -> Result<Vec<TokenSigner>, Problem> {
     let name = LockName::new(name)?;
     loop {
         let found = read(store, &name).await?.and_then(|lock| lock.holder);
         let secrets = found.iter().flat_map(|holder| holder.split(' ')).filter_map(unhex);
-        let tokens: Vec<Tokens> = secrets.map(|secret| Tokens { secret: own.mixed_into(secret) }).collect();
-        if !tokens.is_empty() {
-            return Ok(tokens);
+        let signers: Vec<TokenSigner> =
+            secrets.map(|secret| TokenSigner { secret: own.mixed_into(secret) }).collect();
+        if !signers.is_empty() {
+            return Ok(signers);
         }
         let mut lock = keys::empty(name.clone(), store.now().await?);
         lock.holder = Some(random(entropy));
@@ -105,17 +106,17 @@ pub(crate) async fn secrets(
 }
 
 /// Reads a lock.
-pub(crate) async fn read(store: &dyn Store, name: &LockName) -> Result<Option<Lock>, Problem> {
+pub(super) async fn read(store: &dyn Store, name: &LockName) -> Result<Option<Lock>, Problem> {
     let filter = LockFilter { name: Some(name.clone()), limit: 1, ..LockFilter::default() };
     Ok(store.locks(filter).await?.into_iter().next())
 }
 
 /// Generates a secret.
-pub(crate) fn random(entropy: &dyn Entropy) -> String {
+pub(super) fn random(entropy: &dyn Entropy) -> String {
     (0..4).map(|_| format!("{:016x}", entropy.next())).collect()
 }
 
-impl Tokens {
+impl TokenSigner {
     /// Reads the signing secret of a store, or creates it.
     pub async fn of(store: &dyn Store, entropy: &dyn Entropy, own: &FileSecret) -> Result<Self, Problem> {
         let mut secrets = secrets(store, entropy, NAME, own).await?;
@@ -123,7 +124,7 @@ impl Tokens {
     }
 
     /// Derives a secret from a text. It cannot be computed without the signing secret.
-    pub(crate) fn derive(&self, purpose: &str, text: &str) -> String {
+    pub(super) fn derive(&self, purpose: &str, text: &str) -> String {
         hex(&self.mac(purpose, "derived", text.as_bytes()).finalize().into_bytes())
     }
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam::engine::Clock;
-use goldseam_api::Problem;
 use tokio::sync::{Mutex, RwLock};
+
+use crate::problem::Problem;
 
 /// Pause after a failed read.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -20,28 +21,29 @@ const STALE_MAX: Duration = Duration::from_secs(60);
 
 /// A cached value and the time of its read.
 #[derive(Debug)]
-pub(crate) struct CachedRead<T> {
+pub struct CachedRead<T> {
     clock: Arc<dyn Clock>,
     /// Held while reading. Other readers wait for it, or use the cached value.
     reading: Mutex<()>,
-    known: RwLock<Known<T>>,
+    known: RwLock<CacheState<T>>,
 }
 
 #[derive(Debug)]
-struct Known<T> {
+struct CacheState<T> {
     read: Option<(Duration, T)>,
     /// Time and error of the last read, if it failed.
     failed: Option<(Duration, Problem)>,
 }
 
 impl<T: Clone + Debug> CachedRead<T> {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, reading: Mutex::default(), known: RwLock::new(Known { read: None, failed: None }) }
+    /// Creates an empty cache.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, reading: Mutex::default(), known: RwLock::new(CacheState { read: None, failed: None }) }
     }
 
     /// Returns the cached value if it is at most `fresh` old, otherwise reads it. While reads fail, returns the
     /// cached value without a read for every request.
-    pub(crate) async fn get(
+    pub async fn get(
         &self,
         fresh: Duration,
         read: impl Future<Output = Result<T, Problem>> + Send,
@@ -66,7 +68,7 @@ impl<T: Clone + Debug> CachedRead<T> {
         match tokio::time::timeout(READ_WITHIN, read).await.unwrap_or_else(late) {
             Ok(value) => {
                 let at = self.clock.elapsed();
-                *self.known.write().await = Known { read: Some((at, value.clone())), failed: None };
+                *self.known.write().await = CacheState { read: Some((at, value.clone())), failed: None };
                 Ok(value)
             }
             Err(problem) => {
@@ -78,9 +80,9 @@ impl<T: Clone + Debug> CachedRead<T> {
     }
 
     /// Drops the cached value, and the result of a read in progress.
-    pub(crate) async fn forget(&self) {
+    pub async fn forget(&self) {
         let _reading = self.reading.lock().await;
-        *self.known.write().await = Known { read: None, failed: None };
+        *self.known.write().await = CacheState { read: None, failed: None };
     }
 
     async fn no_older_than(&self, bound: Duration) -> Option<T> {

@@ -1,0 +1,13 @@
+//! Remote workers. The documents of their protocol are in `goldseam::engine::remote::wire`.
+
+use goldseam::core::NodeId;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A worker that has left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = LeftWorker)]
+pub struct LeftWorkerDoc {
+    /// Its id.
+    pub worker: NodeId,
+}
