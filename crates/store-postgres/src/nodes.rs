@@ -49,7 +49,7 @@ impl Beat {
             id: node.id.as_str().to_owned(),
             name: node.name.clone(),
             started_at: node.started_at.0,
-            workflows: json_text(Some(&node.workflows))?.unwrap_or_default(),
+            workflows: json_text(Some(&node.labels()))?.unwrap_or_default(),
             slots: node.slots.into(),
             state: state_name(node.state),
         })
@@ -109,7 +109,9 @@ fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, Fault> {
     let damaged = |error: &dyn std::fmt::Display| Fault::unreadable("a node", error);
     let id: String = column(row, 0)?;
     let state: String = column(row, 5)?;
-    let workflows: String = column(row, 3)?;
+    let labels: String = column(row, 3)?;
+    let labels = json(Some(&labels)).map_err(|error| damaged(&error))?.unwrap_or_default();
+    let (workflows, timing) = NodeRecord::parse_labels(labels);
     let state = STATES
         .into_iter()
         .find(|known| state_name(*known) == state)
@@ -120,8 +122,9 @@ fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, Fault> {
         id: NodeId::new(id).map_err(|error| damaged(&error))?,
         name: column(row, 1)?,
         started_at: Millis(column(row, 2)?),
-        workflows: json(Some(&workflows)).map_err(|error| damaged(&error))?.unwrap_or_default(),
+        workflows,
         slots: u32::try_from(slots).map_err(|error| damaged(&error))?,
+        timing,
         state,
     };
     let settled = column::<f64>(row, 10)? >= SETTLING.as_secs_f64() && settled;

@@ -36,6 +36,7 @@ fn node(name: &str) -> NodeRecord {
         started_at: Millis(0),
         workflows: vec![],
         slots: 1,
+        timing: None,
         state: NodeState::Up,
     }
 }

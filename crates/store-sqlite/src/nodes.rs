@@ -29,7 +29,7 @@ pub(crate) fn beat(work: &Work<'_>, node: &NodeRecord) -> Result<Millis, Fault> 
         node.id.as_str(),
         node.name,
         node.started_at.0,
-        json_text(Some(&node.workflows))?,
+        json_text(Some(&node.labels()))?,
         node.slots,
         state_name(node.state),
         work.now.0,
@@ -82,13 +82,15 @@ pub(crate) fn unreadable(conn: &Connection) -> Result<Page<Unreadable>, Fault> {
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<NodeSeen> {
     let state: String = row.get(5)?;
+    let (workflows, timing) = NodeRecord::parse_labels(json(row, 3)?.unwrap_or_default());
     Ok(NodeSeen {
         record: NodeRecord {
             id: id(row, 0)?,
             name: row.get(1)?,
             started_at: Millis(row.get(2)?),
-            workflows: json(row, 3)?.unwrap_or_default(),
+            workflows,
             slots: row.get(4)?,
+            timing,
             state: STATES
                 .into_iter()
                 .find(|known| state_name(*known) == state)

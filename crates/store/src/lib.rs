@@ -59,6 +59,6 @@ pub use read_only::{Closed, ClosedStore};
 pub use traced::TracedStore;
 pub use types::{
     Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
-    Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable, Written,
+    Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Timing, Unreadable, Written,
 };
 pub use url_redact::{shown_url, url_secrets};

@@ -206,6 +206,7 @@ mod tests {
             started_at: Millis(0),
             workflows: vec!["pay@1".to_owned(), format!("of-{id}@2")],
             slots: 1,
+            timing: None,
             state,
         };
         NodeSeen { record, beats: 1, beat_at: Millis(beat_at), pulse }

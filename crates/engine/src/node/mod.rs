@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use goldseam_core::recovery::Reason;
 use goldseam_core::{NodeId, RunId};
-use goldseam_store::{NodeRecord, NodeState, Pace, StoreError};
+use goldseam_store::{NodeRecord, NodeState, Pace, StoreError, Timing};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -250,6 +250,7 @@ impl Node {
             started_at: self.live_runs().started_at(),
             workflows: self.registry.labels(),
             slots: self.config.slots,
+            timing: Some(Timing { beat: self.config.beat, silence_max: self.config.silence_max }),
             state,
         }
     }

@@ -54,7 +54,7 @@ pub(super) fn record(number: u64) -> NodeRecord {
     let id = node(number);
     let workflows = vec!["checkout@1".to_owned()];
     let state = NodeState::Up;
-    NodeRecord { name: id.to_string(), id, started_at: make::T, workflows, slots: 4, state }
+    NodeRecord { name: id.to_string(), id, started_at: make::T, workflows, slots: 4, timing: None, state }
 }
 
 /// Returns the command that jumps to a step.

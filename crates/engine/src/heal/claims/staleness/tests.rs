@@ -17,6 +17,7 @@ fn seen(id: &str, pulse: Pulse) -> NodeSeen {
         started_at: Millis(0),
         workflows: Vec::new(),
         slots: 1,
+        timing: None,
         state: NodeState::Up,
     };
     NodeSeen { record, beats: 1, beat_at: Millis(0), pulse }
