@@ -32,6 +32,7 @@ use crate::ledger::commit::Ledger;
 use crate::ledger::config::Config;
 use crate::ledger::copy_mark::{CLOSED, closed_by_copy};
 use crate::ledger::error::EngineError;
+use crate::ledger::liveness::Verdict;
 use crate::ledger::spawn::{spawn, spawn_apart};
 use crate::ledger::sync::lock;
 use crate::run::live_runs::LiveRuns;
@@ -138,8 +139,7 @@ pub(crate) struct Sight {
     beats: u64,
     since: Duration,
     suspect_since: Option<Duration>,
-    silent: bool,
-    gone: bool,
+    verdict: Verdict,
 }
 
 impl Node {

@@ -1,7 +1,7 @@
 use goldseam_core::lock::Ask;
 use goldseam_core::task::NewTask;
 use goldseam_core::{LockName, NodeId, Payload, QueueName, RunId, TaskId};
-use goldseam_store::{NodeRecord, Pulse};
+use goldseam_store::{NodeRecord, NodeState, Pulse};
 
 use super::*;
 
