@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 /// One incarnation of an engine process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Node {
-    /// Whether the node is up and its process is not known to be gone.
+    /// Whether the node is up, and neither gone nor silent for longer than its record allows.
     pub alive: bool,
     /// Its last beat, by the store's clock.
     pub beat_at: Millis,

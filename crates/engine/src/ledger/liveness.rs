@@ -234,15 +234,10 @@ impl Liveness {
     }
 
     /// Nodes that are alive and up.
-    fn working(&self) -> impl Iterator<Item = &NodeSeen> {
+    pub fn working(&self) -> impl Iterator<Item = &NodeSeen> {
         self.nodes
             .iter()
             .filter(|seen| seen.record.state == NodeState::Up && self.verdict(seen) == Verdict::Alive)
-    }
-
-    /// Whether the node is alive and up.
-    pub fn is_working(&self, node: &NodeId) -> bool {
-        self.working().any(|seen| seen.record.id == *node)
     }
 
     /// The versions of a workflow that live nodes have, ascending.
