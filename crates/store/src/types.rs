@@ -390,8 +390,8 @@ impl NodeRecord {
 
     /// Returns the workflows and the intervals among the labels of a node.
     pub fn parse_labels(labels: Vec<String>) -> (Vec<String>, Option<Timing>) {
-        let (timing, workflows): (Vec<String>, Vec<String>) =
-            labels.into_iter().partition(|label| label.starts_with(TIMING));
+        let is_timing = |label: &String| label.starts_with(TIMING) && !label.contains('@');
+        let (timing, workflows): (Vec<String>, Vec<String>) = labels.into_iter().partition(is_timing);
         let parse = |label: &String| {
             let mut spans = label.strip_prefix(TIMING)?.split(':').map(|span| span.parse().ok());
             Timing::of_millis(spans.next()?, spans.next()?)
@@ -492,6 +492,8 @@ mod tests {
             let labels = vec![format!("{TIMING}{bad}"), "order@1".to_owned()];
             assert_eq!(NodeRecord::parse_labels(labels), (workflows.clone(), None), "{bad}");
         }
+        let named_alike = vec![format!("{TIMING}200:1000@1")];
+        assert_eq!(NodeRecord::parse_labels(named_alike.clone()), (named_alike, None), "a workflow");
         let newer = vec!["order@1".to_owned(), format!("{TIMING}200:1000:7")];
         assert_eq!(NodeRecord::parse_labels(newer), (workflows.clone(), timing));
     }
