@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use goldseam_core::lock::Lock;
+pub use goldseam_core::plan::TaskChange;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, Status, Summary, TagKey, TaskId, WorkflowName};
 
@@ -32,36 +33,6 @@ pub struct Append {
     pub row: Option<Box<Summary>>,
     /// Changes of tasks, visible with the append or later, never before.
     pub tasks: Vec<TaskChange>,
-}
-
-/// A change of a task together with an append. Rules repair a lost change, so a change never fails the append.
-#[derive(Debug, Clone, PartialEq)]
-pub enum TaskChange {
-    /// Creates a task, unless a task with the same id exists, a live one with the same key, or, if the task is
-    /// claimed, another claimed one in the same lane. An advance task becomes the run's own, if the run has a row.
-    Create(Box<Task>),
-    /// Makes the task ready at `run_at`, without an owner. Ignored if the task has ended or does not exist.
-    Rest {
-        /// The task.
-        task: TaskId,
-        /// When it is due.
-        run_at: Millis,
-    },
-    /// Makes the run's own task due at `at` if it is ready and due later; pokes the claimant if it is claimed.
-    Wake {
-        /// When it is due.
-        at: Millis,
-    },
-    /// Cancels the task. Ignored if it has ended or does not exist.
-    Cancel {
-        /// The task.
-        task: TaskId,
-    },
-    /// Deletes the task.
-    Remove {
-        /// The task.
-        task: TaskId,
-    },
 }
 
 /// The cached row and what only the store knows.

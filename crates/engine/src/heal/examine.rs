@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::Stamped;
+use goldseam_core::delivery::child_ended;
 use goldseam_core::event::{Event, RunRecovered};
 use goldseam_core::recovery::{
     Cached, Code, Diagnosis, Owner, Remote, Sight, damaged, damaged_at_rest, diagnose, not_executed,
@@ -19,7 +20,6 @@ use goldseam_core::{
 use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskFilter, Written};
 
 use super::{Healed, Healer, Liveness};
-use crate::ledger::delivery::child_ended;
 use crate::ledger::error::EngineError;
 
 /// How long a row may stay behind a recovery before the healer that wrote the recovery counts as lost.

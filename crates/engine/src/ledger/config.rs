@@ -204,8 +204,6 @@ impl Config {
 /// The queue of runs that name none.
 pub const QUEUE_DEFAULT: &str = "default";
 
-/// The queue of tasks that report the end of a child to its parent.
-pub(crate) const QUEUE_MAIL: &str = "goldseam-mail";
 /// The queue of the records that keep heartbeat details. They are never claimed and are removed with their step.
 pub const QUEUE_DETAILS: &str = "goldseam-heartbeat";
 

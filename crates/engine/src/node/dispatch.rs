@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
+use goldseam_core::delivery;
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Reason, at_claim, damaged, poisoned};
 use goldseam_core::task::Task;
@@ -19,7 +20,6 @@ use super::quarantine::{Admission, HeldBack};
 use crate::heal::{Healed, Liveness};
 use crate::ledger::clock::pause;
 use crate::ledger::commit::{Committed, With};
-use crate::ledger::delivery;
 use crate::ledger::error::EngineError;
 use crate::ledger::meter::RecoveryTimes;
 use crate::ledger::spawn::spawn;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use goldseam_core::delivery::is_delivery;
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::Reason;
 use goldseam_core::task::{Task, TaskState};
@@ -15,7 +16,6 @@ use goldseam_core::{Millis, NodeId, RunId, Status};
 use goldseam_store::{Expect, NodeSeen, Pulse, RunFilter, TaskFilter};
 
 use super::{Node, Sight};
-use crate::ledger::delivery::is_delivery;
 use crate::ledger::error::EngineError;
 use crate::ledger::liveness::{Observed, Sign, Thresholds, Verdict};
 use crate::ledger::spawn::spawn;

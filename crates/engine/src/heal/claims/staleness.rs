@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use goldseam_core::Millis;
+use goldseam_core::delivery::is_delivery;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_store::NodeSeen;
 
-use crate::ledger::config::{QUEUE_DETAILS, QUEUE_MAIL};
+use crate::ledger::config::QUEUE_DETAILS;
 use crate::ledger::liveness::{self, Sign};
 
 /// Prefix of node ids; sixteen hexadecimal digits follow.
@@ -135,12 +136,7 @@ fn silent(quiet: Duration, reason: &'static str) -> Stale {
 
 /// Whether the engine created this task for itself. Takeover and drivers handle those.
 pub(super) fn is_engines_own(task: &Task) -> bool {
-    task.is_advance() || is_mail(task) || task.queue.as_str() == QUEUE_DETAILS
-}
-
-/// Whether the task delivers the end of a child to its parent.
-pub(super) fn is_mail(task: &Task) -> bool {
-    task.queue.as_str() == QUEUE_MAIL
+    task.is_advance() || is_delivery(task) || task.queue.as_str() == QUEUE_DETAILS
 }
 
 #[cfg(test)]

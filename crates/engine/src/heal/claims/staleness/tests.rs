@@ -1,3 +1,4 @@
+use goldseam_core::delivery::QUEUE_MAIL;
 use goldseam_core::lock::Ask;
 use goldseam_core::task::NewTask;
 use goldseam_core::{LockName, NodeId, Payload, QueueName, RunId, TaskId};
