@@ -186,7 +186,7 @@ impl Config {
 
     /// Applies the pace of a store, which can only slow an engine down.
     ///
-    /// A node proves its own liveness by these values; other nodes judge it by theirs.
+    /// A node proves its own liveness by these values and records them: other nodes judge it by its record.
     #[must_use]
     pub(crate) fn at_pace(self, pace: &Pace) -> Self {
         Self {
