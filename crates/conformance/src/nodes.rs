@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use goldseam_core::NodeId;
+use goldseam_store::Timing;
 use goldseam_store::api::{NodeRecord, NodeSeen, NodeState, Pulse};
 
 use super::Fixture;
@@ -16,6 +17,7 @@ pub fn node(name: &str) -> NodeRecord {
         started_at: T,
         workflows: vec!["checkout@1".to_owned(), "refund@2".to_owned()],
         slots: 4,
+        timing: Some(Timing { beat: Duration::from_millis(1_500), silence_max: Duration::from_secs(6) }),
         state: NodeState::Up,
     }
 }
@@ -49,6 +51,9 @@ pub async fn a_beat_updates_the_record(fixture: &Fixture) {
         fixture.store.beat(&changed).await.unwrap();
         assert_eq!(seen(fixture, "n1").await.record, changed);
     }
+    let older = NodeRecord { timing: None, ..node("n1") };
+    fixture.store.beat(&older).await.unwrap();
+    assert_eq!(seen(fixture, "n1").await.record, older);
 }
 
 /// A beat returns the store's clock.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use goldseam_core::command::{ClaimRequest, Command, Doing, Fence, Heal, Lost, Owned, StepEnded, Withdraw};
+use goldseam_core::command::{Claim, Command, Doing, Fence, Heal, Lost, Owned, StepEnded, Withdraw};
 use goldseam_core::decide::{Stamped, View, decide, next_task};
 use goldseam_core::event::{
     JumpRequested, Note, Release, Remote, Request, RunQueued, StepCompleted, StepFailed,
@@ -54,7 +54,7 @@ pub(super) fn record(number: u64) -> NodeRecord {
     let id = node(number);
     let workflows = vec!["checkout@1".to_owned()];
     let state = NodeState::Up;
-    NodeRecord { name: id.to_string(), id, started_at: make::T, workflows, slots: 4, state }
+    NodeRecord { name: id.to_string(), id, started_at: make::T, workflows, slots: 4, timing: None, state }
 }
 
 /// Returns the command that jumps to a step.
@@ -180,7 +180,7 @@ impl<'a> RandomRun<'a> {
         let evidence = "its lock was dropped".to_owned();
         let lost = self.state().summary.owner.clone();
         let lost = lost.map(|node| Lost { node, proven, evidence, lived: Lived::default() });
-        Command::Claim(ClaimRequest { lost, ..Claim::by(node(by)) })
+        Command::Claim(Claim { lost, ..Claim::by(node(by)) })
     }
 
     /// Takes over the run from an owner whose process died.

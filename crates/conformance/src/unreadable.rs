@@ -294,6 +294,7 @@ pub async fn an_unreadable_node_counts_as_up(fixture: &Fixture) {
         started_at: T,
         workflows: vec!["w@1".to_owned()],
         slots: 1,
+        timing: None,
         state: NodeState::Up,
     };
     fixture.store.beat(&node("good")).await.unwrap();

@@ -15,6 +15,7 @@ fn node() -> NodeRecord {
         started_at: goldseam_core::Millis(0),
         workflows: vec![],
         slots: 1,
+        timing: None,
         state: NodeState::Up,
     }
 }

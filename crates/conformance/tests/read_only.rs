@@ -23,7 +23,7 @@ fn node() -> NodeRecord {
     let id = NodeId::new("n").unwrap();
     let name = "n".to_owned();
     let state = NodeState::Up;
-    NodeRecord { id, name, started_at: Millis(0), workflows: Vec::new(), slots: 1, state }
+    NodeRecord { id, name, started_at: Millis(0), workflows: Vec::new(), slots: 1, timing: None, state }
 }
 
 fn lock() -> Lock {

@@ -9,7 +9,7 @@ use crate::event::{
 use crate::id::{NodeId, RunId, SignalName, StepName, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::recovery::{Code, Healer, Lived, Policy, Remedy};
+use crate::recovery::{Code, Healer, Lived, Owner, Policy, Remedy};
 use crate::state::State;
 use crate::time::{Millis, Seq};
 
@@ -262,6 +262,17 @@ pub struct Lost {
     pub evidence: String,
     /// How long it owned the run.
     pub lived: Lived,
+}
+
+impl Lost {
+    /// Returns the loss of `node`, the owner of a run. A claim records it under rule O2 with the evidence that a
+    /// diagnosis of the run names.
+    pub fn of(node: NodeId, owner: Owner) -> Option<Self> {
+        match owner {
+            Owner::Lost { proven, evidence, lived } => Some(Self { node, proven, evidence, lived }),
+            Owner::None | Owner::Alive => None,
+        }
+    }
 }
 
 /// Proof of ownership: the claim that an owner acts under and the branch that it executes.

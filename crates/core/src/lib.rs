@@ -29,6 +29,7 @@
 //! | `diagnose` | [`recovery`]: state, cached row, liveness → diagnoses with remedies |
 //! | commands | [`command`], [`redact`] (keeps secrets out of texts) |
 //! | `decide` | [`mod@decide`]: state, command → events or a refusal; [`seal`]: their place in the log |
+//! | tasks | [`plan`]: decision → changes of tasks that go with its append; [`delivery`]: reports to parents |
 //!
 //! Beside the layers, `schema` describes the documents for the HTTP interface (feature `schema`).
 
@@ -38,6 +39,7 @@ pub mod codec;
 pub mod command;
 pub mod corrupt;
 pub mod decide;
+pub mod delivery;
 
 pub mod error;
 pub mod event;
@@ -49,6 +51,7 @@ pub mod lines;
 pub mod lock;
 pub mod path;
 pub mod payload;
+pub mod plan;
 pub mod recovery;
 pub mod recovery_policy;
 pub mod redact;

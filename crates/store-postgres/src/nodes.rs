@@ -49,7 +49,7 @@ impl BeatArgs {
             id: node.id.as_str().to_owned(),
             name: node.name.clone(),
             started_at: node.started_at.0,
-            workflows: json_text(Some(&node.workflows))?.unwrap_or_default(),
+            workflows: json_text(Some(&node.labels()))?.unwrap_or_default(),
             slots: node.slots.into(),
             state: node.state.as_str(),
         })
@@ -109,7 +109,9 @@ fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, PgFault> {
     let damaged = |error: &dyn std::fmt::Display| PgFault::unreadable("a node", error);
     let id: String = column(row, 0)?;
     let state: String = column(row, 5)?;
-    let workflows: String = column(row, 3)?;
+    let labels: String = column(row, 3)?;
+    let labels = json(Some(&labels)).map_err(|error| damaged(&error))?.unwrap_or_default();
+    let (workflows, timing) = NodeRecord::parse_labels(labels);
     let state = NodeState::named(&state).ok_or_else(|| damaged(&format!("unknown node state {state:?}")))?;
     let slots: i64 = column(row, 4)?;
     let beats: i64 = column(row, 6)?;
@@ -117,8 +119,9 @@ fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, PgFault> {
         id: NodeId::new(id).map_err(|error| damaged(&error))?,
         name: column(row, 1)?,
         started_at: Millis(column(row, 2)?),
-        workflows: json(Some(&workflows)).map_err(|error| damaged(&error))?.unwrap_or_default(),
+        workflows,
         slots: u32::try_from(slots).map_err(|error| damaged(&error))?,
+        timing,
         state,
     };
     let settled = column::<f64>(row, 10)? >= SETTLING.as_secs_f64() && settled;

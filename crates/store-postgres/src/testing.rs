@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goldseam_conformance::damage::{Garble, Target as Aim};
+use goldseam_conformance::damage::{Garble, Target};
 use goldseam_conformance::views::Cells;
 use goldseam_conformance::{Capabilities, Damage, Fixture, Views};
 use goldseam_core::{RunId, Seq, TaskId};

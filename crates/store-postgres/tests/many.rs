@@ -38,6 +38,7 @@ fn node(name: &str) -> NodeRecord {
         started_at: Millis(0),
         workflows: vec![],
         slots: 1,
+        timing: None,
         state: NodeState::Up,
     }
 }

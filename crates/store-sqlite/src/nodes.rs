@@ -29,7 +29,7 @@ pub(crate) fn beat(work: &JobContext<'_>, node: &NodeRecord) -> Result<Millis, S
         node.id.as_str(),
         node.name,
         node.started_at.0,
-        json_text(Some(&node.workflows))?,
+        json_text(Some(&node.labels()))?,
         node.slots,
         node.state.as_str(),
         work.now.0,
@@ -82,13 +82,15 @@ pub(crate) fn unreadable(conn: &Connection) -> Result<Page<Unreadable>, SqliteFa
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<NodeSeen> {
     let state: String = row.get(5)?;
+    let (workflows, timing) = NodeRecord::parse_labels(json(row, 3)?.unwrap_or_default());
     Ok(NodeSeen {
         record: NodeRecord {
             id: id(row, 0)?,
             name: row.get(1)?,
             started_at: Millis(row.get(2)?),
-            workflows: json(row, 3)?.unwrap_or_default(),
+            workflows,
             slots: row.get(4)?,
+            timing,
             state: NodeState::named(&state)
                 .ok_or_else(|| rusqlite::Error::InvalidColumnType(5, state, rusqlite::types::Type::Text))?,
         },

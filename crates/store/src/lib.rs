@@ -63,6 +63,6 @@ pub use schema::{Migration, OpenMode};
 pub use traced::TracedStore;
 pub use types::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page,
-    Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable, Written,
+    Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Timing, Unreadable, Written,
 };
 pub use url_redact::{shown_url, url_secrets};

@@ -1,6 +1,9 @@
 //! The records of a store, and the conditions of its lists and writes.
 
+use std::time::Duration;
+
 use goldseam_core::lock::Lock;
+pub use goldseam_core::plan::TaskChange;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, Status, Summary, TagKey, TaskId, WorkflowName};
 use serde::{Deserialize, Serialize};
@@ -31,36 +34,6 @@ pub struct Append {
     pub row: Option<Box<Summary>>,
     /// Changes of tasks, visible with the append or later, never before.
     pub tasks: Vec<TaskChange>,
-}
-
-/// A change of a task together with an append. Rules repair a lost change, so a change never fails the append.
-#[derive(Debug, Clone, PartialEq)]
-pub enum TaskChange {
-    /// Creates a task, unless a task with the same id exists, a live one with the same key, or, if the task is
-    /// claimed, another claimed one in the same lane. An advance task becomes the run's own, if the run has a row.
-    Create(Box<Task>),
-    /// Makes the task ready at `run_at`, without an owner. Ignored if the task has ended or does not exist.
-    Rest {
-        /// The task.
-        task: TaskId,
-        /// When it is due.
-        run_at: Millis,
-    },
-    /// Makes the run's own task due at `at` if it is ready and due later; pokes the claimant if it is claimed.
-    Wake {
-        /// When it is due.
-        at: Millis,
-    },
-    /// Cancels the task. Ignored if it has ended or does not exist.
-    Cancel {
-        /// The task.
-        task: TaskId,
-    },
-    /// Deletes the task.
-    Remove {
-        /// The task.
-        task: TaskId,
-    },
 }
 
 /// The cached row and what only the store knows.
@@ -174,6 +147,7 @@ impl Unreadable {
             started_at: Millis(0),
             workflows: Vec::new(),
             slots: 0,
+            timing: None,
             state: NodeState::Up,
         };
         NodeSeen { record, beats: 0, beat_at, pulse }
@@ -347,8 +321,55 @@ pub struct NodeRecord {
     pub workflows: Vec<String>,
     /// Most runs that it executes at once.
     pub slots: u32,
+    /// Its intervals; none: the node is of a release that does not record them.
+    pub timing: Option<Timing>,
     /// The present state.
     pub state: NodeState,
+}
+
+/// The intervals that a node is configured with. Others judge its silence by them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Time between two beats.
+    pub beat: Duration,
+    /// The node is lost after this time without a beat.
+    pub silence_max: Duration,
+}
+
+/// Start of the label that holds the intervals of a node.
+const TIMING: &str = "goldseam.timing:";
+
+impl Timing {
+    fn label(self) -> String {
+        format!("{TIMING}{}:{}", self.beat.as_millis(), self.silence_max.as_millis())
+    }
+
+    /// Returns intervals in milliseconds; none if one is missing or zero, which no node has.
+    pub fn of_millis(beat: Option<u64>, silence_max: Option<u64>) -> Option<Self> {
+        let span = |ms: Option<u64>| ms.filter(|ms| *ms > 0).map(Duration::from_millis);
+        Some(Self { beat: span(beat)?, silence_max: span(silence_max)? })
+    }
+}
+
+impl NodeRecord {
+    /// Returns the labels that a store with columns keeps: the workflows, then the intervals.
+    ///
+    /// The intervals have no column of their own: a new column is a new schema, and older releases refuse to work on
+    /// a newer schema. They skip a label without a version.
+    pub fn labels(&self) -> Vec<String> {
+        self.workflows.iter().cloned().chain(self.timing.map(Timing::label)).collect()
+    }
+
+    /// Returns the workflows and the intervals among the labels of a node.
+    pub fn parse_labels(labels: Vec<String>) -> (Vec<String>, Option<Timing>) {
+        let is_timing = |label: &String| label.starts_with(TIMING) && !label.contains('@');
+        let (timing, workflows): (Vec<String>, Vec<String>) = labels.into_iter().partition(is_timing);
+        let parse = |label: &String| {
+            let mut spans = label.strip_prefix(TIMING)?.split(':').map(|span| span.parse().ok());
+            Timing::of_millis(spans.next()?, spans.next()?)
+        };
+        (workflows, timing.first().and_then(parse))
+    }
 }
 
 /// The state of a node.
@@ -426,6 +447,7 @@ mod tests {
             started_at: Millis(0),
             workflows: Vec::new(),
             slots: 1,
+            timing: None,
             state,
         };
         NodeSeen { record, beats: 1, beat_at: Millis(0), pulse }
@@ -438,5 +460,31 @@ mod tests {
         for pulse in [Pulse::Held, Pulse::Suspect, Pulse::Unknown] {
             assert!(!seen(NodeState::Up, pulse).is_gone(), "{pulse:?}");
         }
+    }
+
+    #[test]
+    fn labels_hold_the_timing_and_older_releases_see_no_workflow_in_it() {
+        let (beat, silence_max) = (Duration::from_millis(200), Duration::from_secs(1));
+        let timing = Some(Timing { beat, silence_max });
+        let workflows = vec!["order@1".to_owned()];
+        let node = |timing| NodeRecord {
+            workflows: workflows.clone(),
+            timing,
+            ..seen(NodeState::Up, Pulse::Held).record
+        };
+        for timing in [None, timing] {
+            assert_eq!(NodeRecord::parse_labels(node(timing).labels()), (workflows.clone(), timing));
+        }
+        let labels = node(timing).labels();
+        assert_eq!(labels, ["order@1", "goldseam.timing:200:1000"]);
+        assert_eq!(labels[1].rsplit_once('@'), None, "older releases read NAME@VERSION");
+        for bad in ["", "200", "200:x", "0:1000", "200:0", ":"] {
+            let labels = vec![format!("{TIMING}{bad}"), "order@1".to_owned()];
+            assert_eq!(NodeRecord::parse_labels(labels), (workflows.clone(), None), "{bad}");
+        }
+        let named_alike = vec![format!("{TIMING}200:1000@1")];
+        assert_eq!(NodeRecord::parse_labels(named_alike.clone()), (named_alike, None), "a workflow");
+        let newer = vec!["order@1".to_owned(), format!("{TIMING}200:1000:7")];
+        assert_eq!(NodeRecord::parse_labels(newer), (workflows.clone(), timing));
     }
 }

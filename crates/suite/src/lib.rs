@@ -19,6 +19,7 @@ pub mod seams;
 pub mod unreadable;
 pub mod versions;
 pub mod views;
+pub mod words;
 
 use std::future::Future;
 use std::time::Duration;
@@ -157,6 +158,7 @@ macro_rules! healing {
             versions::e2_grace_counts_from_the_first_sight_of_a_sweeper,
             versions::the_first_claim_brings_the_plan,
             views::views_show_a_step_run_beat_and_fail,
+            words::o1_o2_and_p1_have_the_same_words_on_every_path,
         }
     };
     (@each $fresh:path; $($topic:ident::$case:ident),+ $(,)?) => {

@@ -286,11 +286,12 @@ impl Copier {
 async fn live_nodes(side: &Side) -> Result<Vec<NodeSeen>, EngineError> {
     let nodes = side.ask("listing nodes", || side.store().nodes()).await?;
     let now = side.ask("asking the time", || side.store().now()).await?;
-    let silence = SILENCE_MIN.max(side.store().pace().silence_max);
+    let least = SILENCE_MIN.max(side.store().pace().silence_max);
+    let silence = |seen: &NodeSeen| seen.record.timing.map_or(least, |own| own.silence_max.max(least));
     let lives = |seen: &NodeSeen| match (seen.record.state, seen.pulse) {
         (NodeState::Left | NodeState::Gone, _) | (_, Pulse::Dropped) => false,
         (_, Pulse::Held) => true,
-        (_, Pulse::Suspect | Pulse::Unknown) => now.since(seen.beat_at) < silence,
+        (_, Pulse::Suspect | Pulse::Unknown) => now.since(seen.beat_at) < silence(seen),
     };
     Ok(nodes.into_iter().filter(lives).collect())
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use goldseam_core::{Limits, Millis, NodeId, Payload, RunId, Seq};
 use goldseam_store::faulty::{CallFault, FaultPlan, StoreMethod};
-use goldseam_store::{Expect, FaultyStore, MemoryStore, NodeRecord, NodeSeen, NodeState, Store, Written};
+use goldseam_store::{
+    Expect, FaultyStore, MemoryStore, NodeRecord, NodeSeen, NodeState, Store, Timing, Written,
+};
 use tokio::sync::Notify;
 
 use super::{Copier, CopyOptions, CopyStage, Role, mark_of};
@@ -32,7 +34,7 @@ async fn change_at_the_destination_is_found_and_prevents_handover() {
     let (from, here) = store_with(&["a", "b"]).await;
     let (to, there) = store_with(&[]).await;
     let (victim, once) = (Arc::clone(&to), AtomicBool::new(true));
-    let harm = move |progress: super::Progress| {
+    let harm = move |progress: super::CopyProgress| {
         if progress.stage == CopyStage::Tasks && once.swap(false, Ordering::SeqCst) {
             victim.corrupt(&RunId::new("a").unwrap(), Seq(1), "{}");
         }
@@ -56,7 +58,8 @@ async fn node_without_its_lock_is_gone_after_a_long_silence() {
     let (_, there) = store_with(&[]).await;
     let id = NodeId::new("n-1").unwrap();
     let (name, started_at, state) = ("host:1".to_owned(), Millis(0), NodeState::Up);
-    let node = NodeRecord { id: id.clone(), name, started_at, workflows: vec![], slots: 1, state };
+    let node =
+        NodeRecord { id: id.clone(), name, started_at, workflows: vec![], slots: 1, timing: None, state };
     from.beat(&node).await.unwrap();
     let refused = copier(&here, &there).copy().await.unwrap_err();
     assert_eq!(refused.to_string(), "here is in use by node n-1 (host:1)");
@@ -66,6 +69,13 @@ async fn node_without_its_lock_is_gone_after_a_long_silence() {
     from.beat(&node).await.unwrap();
     from.suspect(&id);
     assert_eq!(copier(&here, &there).copy().await.unwrap_err().code(), "GS0401", "it has just beaten");
+    let slow = Some(Timing { beat: Duration::from_secs(30), silence_max: Duration::from_secs(150) });
+    from.beat(&NodeRecord { timing: slow, ..node.clone() }).await.unwrap();
+    from.suspect(&id);
+    clock.advance(Duration::from_secs(149));
+    assert_eq!(copier(&here, &there).copy().await.unwrap_err().code(), "GS0401", "it trusts its ownership");
+    from.beat(&node).await.unwrap();
+    from.suspect(&id);
     clock.advance(Duration::from_secs(30));
     assert!(copier(&here, &there).copy().await.unwrap().is_verified());
 }

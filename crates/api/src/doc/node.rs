@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Node)]
 pub struct NodeDoc {
-    /// Whether the node is up and its process is not known to be gone.
+    /// Whether the node is up, and neither gone nor silent for longer than its record allows.
     pub alive: bool,
     /// Its last beat, by the store's clock.
     pub beat_at: Millis,

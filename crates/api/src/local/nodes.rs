@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use goldseam::core::WorkflowName;
+use goldseam::core::{NodeId, WorkflowName};
 use goldseam::store::{NodeSeen, NodeState, Pulse};
 
 use super::{LocalApi, limit};
@@ -12,11 +12,7 @@ use crate::doc::ItemsDoc;
 use crate::doc::node::{NodeDoc, WorkflowDoc};
 use crate::doc::run::{ChangesQuery, MarkDoc};
 
-fn is_alive(seen: &NodeSeen) -> bool {
-    seen.record.state == NodeState::Up && seen.pulse != Pulse::Dropped
-}
-
-fn node(seen: NodeSeen) -> NodeDoc {
+fn node(seen: NodeSeen, alive: bool) -> NodeDoc {
     let state = match seen.record.state {
         NodeState::Up => "up",
         NodeState::Leaving => "leaving",
@@ -30,7 +26,7 @@ fn node(seen: NodeSeen) -> NodeDoc {
         Pulse::Unknown => "unknown",
     };
     NodeDoc {
-        alive: is_alive(&seen),
+        alive,
         beat_at: seen.beat_at,
         beats: seen.beats,
         id: seen.record.id,
@@ -46,13 +42,18 @@ fn node(seen: NodeSeen) -> NodeDoc {
 #[async_trait]
 impl NodesApi for LocalApi {
     async fn nodes(&self) -> ApiResult<ItemsDoc<NodeDoc>> {
-        let nodes = self.client.store().nodes().await?;
-        Ok(nodes.into_iter().map(node).collect::<Vec<_>>().into())
+        let liveness = self.client.healer().liveness().await?;
+        let alive: BTreeSet<NodeId> = liveness.working().map(|seen| seen.record.id.clone()).collect();
+        let node = |seen: NodeSeen| {
+            let alive = alive.contains(&seen.record.id);
+            node(seen, alive)
+        };
+        Ok(liveness.nodes.into_iter().map(node).collect::<Vec<_>>().into())
     }
 
     async fn workflows(&self) -> ApiResult<ItemsDoc<WorkflowDoc>> {
         let mut found: BTreeMap<WorkflowName, (u32, BTreeSet<u32>)> = BTreeMap::new();
-        for seen in self.client.store().nodes().await?.iter().filter(|seen| is_alive(seen)) {
+        for seen in self.client.healer().liveness().await?.working() {
             let mut names = BTreeSet::new();
             for label in &seen.record.workflows {
                 let Some((name, version)) = label.rsplit_once('@') else { continue };

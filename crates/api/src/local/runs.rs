@@ -10,7 +10,6 @@ use goldseam::core::task::Quarantined;
 use goldseam::core::{Event, Recorded, TagKey, WorkflowName};
 use goldseam::engine::heal::Found;
 use goldseam::engine::page::{Most, Piece};
-use goldseam::healer::Found;
 use goldseam::store::{Cursor, Record, RunFilter, RunOrder, TaskFilter};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 

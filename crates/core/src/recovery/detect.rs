@@ -10,6 +10,7 @@ use crate::error::Class;
 use crate::form::check_signal;
 use crate::lines::signal_line;
 use crate::path::Path;
+use crate::recovery_policy::Bounds;
 use crate::state::{Found, Mail, Op, OpKind, State, StepOp, StepProgress, WaitOp};
 use crate::summary::{Status, Summary};
 use crate::task::{Task, TaskState};
@@ -146,10 +147,12 @@ fn half_jump_in(state: &State) -> Option<Diagnosis> {
 pub(super) fn poison(sight: &Sight<'_>) -> Option<Diagnosis> {
     let Owner::Lost { proven: true, lived, .. } = &sight.owner else { return None };
     let summary = &sight.state.summary;
-    if pace(summary, *lived, sight.bounds) != Pace::Never {
-        return None;
-    }
-    found(Code::P1, seen_of(summary), used_up(summary, sight.bounds))
+    (pace(summary, *lived, sight.bounds) == Pace::Never).then(|| poisoned(summary, sight.bounds))
+}
+
+/// Returns the diagnosis of a run that is never admitted again ([`Pace::Never`]): rule P1.
+pub fn poisoned(summary: &Summary, bounds: Bounds) -> Diagnosis {
+    Diagnosis { rule: Code::P1, evidence: seen_of(summary), remedy: used_up(summary, bounds) }
 }
 
 /// Detects rule O2.
@@ -243,12 +246,12 @@ pub(super) fn no_task(sight: &Sight<'_>) -> Option<Diagnosis> {
         return None;
     }
     let evidence = match sight.task {
-        None => "its advance task is missing".to_owned(),
+        None => idle(None),
         Some(task) if task.state == TaskState::Claimed && !sight.claimant.is_alive() => {
             if sight.owner != Owner::None {
                 return None;
             }
-            return found(Code::O1, lapsed(task), Remedy::Reclaim);
+            return found(Code::O1, lapsed(&sight.claimant), Remedy::Reclaim);
         }
         // Only nodes with the version in the task's kind are offered the task.
         Some(task) if task.state == TaskState::Ready && !is_offered(sight, task) => {
@@ -256,10 +259,30 @@ pub(super) fn no_task(sight: &Sight<'_>) -> Option<Diagnosis> {
             format!("its advance task is of kind {}, but the run needs {needs}", task.kind)
         }
         Some(task) if task.state.is_live() => return None,
-        Some(task) => format!("its advance task is {}", task.state.as_str()),
+        Some(task) => idle(Some(task)),
     };
     let run_at = due_at(sight.state, sight.now);
     found(Code::O1, evidence, Remedy::Requeue { run_at })
+}
+
+/// Detects rule O1 on a run that its live owner does not execute, which only the owner knows: no other node may claim
+/// the run, and its task does not bring it back.
+pub fn not_executed(task: Option<&Task>, now: Millis) -> Option<Diagnosis> {
+    let is_dormant = |task: &Task| task.state == TaskState::Ready && task.run_at == Millis::NEVER;
+    if task.is_some_and(|task| task.state.is_live() && !is_dormant(task)) {
+        return None;
+    }
+    let evidence = format!("its owner does not execute it, and {}", idle(task));
+    found(Code::O1, evidence, Remedy::Requeue { run_at: now })
+}
+
+/// Describes an advance task that moves nothing.
+fn idle(task: Option<&Task>) -> String {
+    match task {
+        None => "its advance task is missing".to_owned(),
+        Some(task) if task.state == TaskState::Ready => "its advance task is dormant".to_owned(),
+        Some(task) => format!("its advance task is {}", task.state.as_str()),
+    }
 }
 
 fn is_offered(sight: &Sight<'_>, task: &Task) -> bool {
@@ -267,9 +290,11 @@ fn is_offered(sight: &Sight<'_>, task: &Task) -> bool {
     !task.is_advance() || task.is_offered_to(workflow.as_str(), *version)
 }
 
-fn lapsed(task: &Task) -> String {
-    let owner = task.owner.as_deref().unwrap_or("an unknown node");
-    format!("its advance task is claimed by {owner}, which is dead")
+fn lapsed(claimant: &Owner) -> String {
+    match claimant {
+        Owner::Lost { evidence, .. } => format!("its advance task is claimed, but {evidence}"),
+        Owner::None | Owner::Alive => "its advance task is claimed without an owner".to_owned(),
+    }
 }
 
 /// Returns when the run's task must be due; the run of a lost owner is due now.

@@ -7,11 +7,11 @@
 mod blame;
 mod detect;
 pub mod foreign;
+mod observed;
 mod rules;
 
 use std::time::Duration;
 
-use crate::corrupt::Corrupt;
 use crate::error::Failure;
 use crate::id::{NodeId, RunId, TaskId};
 use crate::path::Path;
@@ -27,6 +27,8 @@ pub use blame::{
     Lived, Pace, control, is_charged, next_attempt, pace, probation, seen_of, suspected, used_up,
     was_executing,
 };
+pub use detect::{not_executed, poisoned};
+pub use observed::{damaged, damaged_at_rest, unreadable, wrong_row};
 pub use rules::{Budget, CATALOGUE, Code, Detector, NoRule, Rule};
 
 /// The cached row as the store has it.
@@ -60,6 +62,17 @@ impl Owner {
     /// Returns whether the owner may be executing the run.
     pub fn is_alive(&self) -> bool {
         *self == Self::Alive
+    }
+
+    /// Replaces the tolerance of a lost owner's lifetime by that of the run's policy.
+    #[must_use]
+    pub fn with_doubt(self, policy: Policy) -> Self {
+        match self {
+            Self::Lost { proven, evidence, lived } => {
+                Self::Lost { proven, evidence, lived: Lived { doubt: policy.doubt(), ..lived } }
+            }
+            other => other,
+        }
     }
 }
 
@@ -103,8 +116,10 @@ pub struct Sight<'a> {
     pub bounds: Bounds,
 }
 
-/// A rule that applies to a run, with its evidence and its remedy.
+/// A rule that applies to a run, with its evidence and its remedy. Only this module constructs one, so the same facts
+/// have the same rule and the same words on every path.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Diagnosis {
     /// The rule.
     pub rule: Code,
@@ -192,6 +207,22 @@ pub enum Remedy {
     },
 }
 
+impl Diagnosis {
+    /// Returns the diagnosis while a deploy may still bring the version that E2 misses: an operator learns what to do
+    /// and what follows. Other rules are unchanged.
+    #[must_use]
+    pub fn before_grace(self, summary: &Summary) -> Self {
+        if self.rule != Code::E2 || !self.remedy.is_automatic() {
+            return self;
+        }
+        let (run, needs, later) = (&summary.run, summary.needs(), self.remedy.describe());
+        let hint = format!(
+            "start a worker with {needs}; otherwise a sweep will {later}; to do so now: goldseam recover {run} --rule E2"
+        );
+        Self { remedy: Remedy::Tell { hint }, ..self }
+    }
+}
+
 impl Remedy {
     /// Returns whether an engine can apply the remedy without an operator.
     pub fn is_automatic(&self) -> bool {
@@ -243,17 +274,6 @@ pub fn diagnose(sight: &Sight<'_>) -> Vec<Diagnosis> {
 /// cache.
 pub fn at_claim(state: &State) -> Option<Diagnosis> {
     detect::at_claim(state)
-}
-
-/// Returns the diagnosis of a run whose log cannot be read.
-pub fn damaged(what: &Corrupt) -> Diagnosis {
-    let reason = what.to_string();
-    if what.is_newer {
-        let hint = "start a node of the release that wrote it, or upgrade this one; the run waits unchanged"
-            .to_owned();
-        return Diagnosis { rule: Code::K2, evidence: reason, remedy: Remedy::Tell { hint } };
-    }
-    Diagnosis { rule: Code::K1, evidence: reason.clone(), remedy: Remedy::Park { reason } }
 }
 
 /// A parked run stays a finding until an operator has resolved it.

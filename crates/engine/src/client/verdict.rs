@@ -3,13 +3,8 @@
 use goldseam_core::recovery::Code;
 use goldseam_core::{Status, Summary};
 
-use super::why::{Explanation, Link};
+use super::why::{Explanation, Link, LinkKind};
 use crate::heal::Found;
-
-/// Start of the link of a run in quarantine, which is not a finding.
-const QUARANTINE: &str = "it waits in quarantine";
-/// Starts of the links of pending requests.
-const REQUESTS: [&str; 2] = ["a jump to ", "a request to cancel it"];
 
 /// Returns the verdict on a run: fine, waits, stalled, needs you or failed, with the reason.
 pub(super) fn verdict(explained: &Explanation, summary: &Summary) -> String {
@@ -38,9 +33,9 @@ pub(super) fn of_unreadable(found: &[Found], status: Status, rule: Code) -> Stri
 
 /// The verdict on a run that has not ended and is neither paused nor parked.
 fn of_active(explained: &Explanation) -> String {
-    let own = || explained.links.iter().filter(|link| link.depth == 0 && !is_request(link));
-    if let Some(held) = own().find(|link| link.what.starts_with(QUARANTINE)) {
-        return shortened(&held.what);
+    let own = || of_run(explained).filter(|link| link.kind != LinkKind::Request);
+    if let Some(held) = own().find(|link| link.kind == LinkKind::Quarantine) {
+        return held.brief.clone();
     }
     if !explained.found.is_empty() {
         let mut reasons: Vec<&str> = Vec::new();
@@ -53,32 +48,27 @@ fn of_active(explained: &Explanation) -> String {
         let word = if needs_operator { "stalled, needs you" } else { "stalled" };
         return format!("{word}: {}", reasons.join("; and "));
     }
-    let words: Vec<String> = own().take(2).map(|link| shortened(&link.what)).collect();
-    let child = explained.links.iter().find(|link| link.depth == 1).map(|link| link.what.clone());
-    let words = words.into_iter().chain(child).collect::<Vec<_>>().join("; ");
+    let is_waiting = own().next().is_some_and(|link| link.kind == LinkKind::Wait);
+    let child = explained.links.iter().find(|link| link.depth == 1).map(|link| link.what.as_str());
+    let words: Vec<&str> = own().take(2).map(|link| link.brief.as_str()).chain(child).collect();
     match explained.status {
         Status::Queued | Status::Running | Status::Compensating if words.is_empty() => {
             "fine: a node will claim it soon".to_owned()
         }
-        Status::Queued | Status::Running | Status::Compensating if !words.starts_with("waits for") => {
-            format!("fine: {words}")
+        Status::Queued | Status::Running | Status::Compensating if !is_waiting => {
+            format!("fine: {}", words.join("; "))
         }
-        _ => words,
+        _ => words.join("; "),
     }
 }
 
-fn is_request(link: &Link) -> bool {
-    REQUESTS.iter().any(|head| link.what.starts_with(head))
+/// The links of the run itself.
+fn of_run(explained: &Explanation) -> impl Iterator<Item = &Link> {
+    explained.links.iter().filter(|link| link.depth == 0)
 }
 
 /// Adds the pending requests of operators.
-fn with_requests(explained: &Explanation, words: String) -> String {
-    let pending = explained.links.iter().filter(|link| link.depth == 0 && is_request(link));
-    let head = |what: &str| what.split(": it waits").next().unwrap_or(what).to_owned();
-    std::iter::once(words).chain(pending.map(|link| head(&link.what))).collect::<Vec<_>>().join("; ")
-}
-
-/// Turns `it waits for x` into `waits for x`.
-fn shortened(what: &str) -> String {
-    what.strip_prefix("it ").unwrap_or(what).to_owned()
+fn with_requests(explained: &Explanation, verdict: String) -> String {
+    let pending = of_run(explained).filter(|link| link.kind == LinkKind::Request);
+    std::iter::once(verdict).chain(pending.map(|link| link.brief.clone())).collect::<Vec<_>>().join("; ")
 }

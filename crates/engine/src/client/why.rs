@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use goldseam_core::event::Terminated;
 use goldseam_core::lines::{answer_line, signal_line};
-use goldseam_core::recovery::{Code, Remedy, suspected};
+use goldseam_core::recovery::{Code, Owner, Remedy, suspected};
 use goldseam_core::state::{Mail, Op, OpKind, StepOp, StepProgress, Undo};
 use goldseam_core::summary::{OpenWait, Trouble};
 use goldseam_core::task::TaskState;
@@ -20,18 +20,42 @@ const DEPTH_MAX: u32 = 8;
 /// Maximum number of open children that are explained per run.
 const CHILDREN_MAX: usize = 5;
 
+/// The kind of a cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkKind {
+    /// A pending request of an operator.
+    Request,
+    /// A wait in quarantine, which is not a finding.
+    Quarantine,
+    /// A wait for something outside the run.
+    Wait,
+    /// Anything else that is known about the run.
+    Fact,
+}
+
 /// One cause in the chain that an explanation shows.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// 0 for the run itself, 1 for a child, 2 for a child's child.
     pub depth: u32,
+    /// Its kind.
+    pub kind: LinkKind,
     /// The description.
     pub what: String,
+    /// The description within a verdict, whose subject is the run.
+    pub brief: String,
     /// When it began.
     pub since: Option<Millis>,
     /// When it ends at the latest.
     pub until: Option<Millis>,
+}
+
+impl Link {
+    /// A fact about the run itself.
+    fn fact(what: String) -> Self {
+        Self { depth: 0, kind: LinkKind::Fact, brief: what.clone(), what, since: None, until: None }
+    }
 }
 
 /// Why a run is in its current status.
@@ -78,7 +102,7 @@ impl Client {
         };
         if let Some(what) = examined.row_is.clone().filter(|_| !examined.has_row) {
             let what = format!("{what}; the next sweep rewrites it");
-            explained.links.push(Link { depth: 0, what, since: None, until: None });
+            explained.links.push(Link::fact(what));
         }
         let mut open = vec![(0, examined.clone())];
         while let Some((depth, examined)) = open.pop() {
@@ -126,12 +150,11 @@ fn unreadable(run: &RunId, status: Status, found: Vec<Found>, ended: Option<Term
     let what = found.first().map_or_else(String::new, |found| found.diagnosis.evidence.clone());
     let rule = found.first().map_or(Code::K1, |found| found.diagnosis.rule);
     let what = if rule == Code::K1 { format!("its log is damaged: {what}") } else { what };
-    let link = |what: String| Link { depth: 0, what, since: None, until: None };
     let mut you_can = vec![format!("goldseam history {run}"), format!("goldseam explain {rule}")];
-    let mut links = vec![link(what)];
+    let mut links = vec![Link::fact(what)];
     let status = match ended {
         Some(left) => {
-            links.insert(0, link(format!("it was terminated: {}", left.note.reason)));
+            links.insert(0, Link::fact(format!("it was terminated: {}", left.note.reason)));
             Status::Cancelled
         }
         None => {
@@ -200,12 +223,25 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// A fact with its own subject.
     fn link(&self, what: String, since: Option<Millis>, until: Option<Millis>) -> Link {
+        let brief = what.clone();
         let what = match self.depth {
             0 => what,
             _ => format!("{}: {what}", self.state.summary.run),
         };
-        Link { depth: self.depth, what, since, until }
+        Link { depth: self.depth, kind: LinkKind::Fact, what, brief, since, until }
+    }
+
+    /// What the run does, as in `waits for signal go`.
+    fn does(&self, kind: LinkKind, brief: String, since: Option<Millis>, until: Option<Millis>) -> Link {
+        Link { kind, brief: brief.clone(), ..self.link(format!("it {brief}"), since, until) }
+    }
+
+    /// A pending request, and what it waits for.
+    fn request(&self, brief: String, waits: &str, since: Option<Millis>) -> Link {
+        let what = format!("{brief}: it waits for {waits}");
+        Link { kind: LinkKind::Request, brief, ..self.link(what, since, None) }
     }
 
     /// Adds the pending requests: which operator sent them, when, and what they wait for.
@@ -219,18 +255,14 @@ impl Seen<'_> {
         if let Some(jump) = &self.state.jump {
             let since = summary.jump.as_ref().map(|jump| jump.at);
             let undoes = crate::client::ending::undoes(self.state);
-            let what = format!(
-                "a jump to {}{} is pending: it waits for {worker} to undo {undoes}",
-                jump.to,
-                by(jump.note.by.as_ref())
-            );
-            into.links.push(self.link(what, since, None));
+            let what = format!("a jump to {}{} is pending", jump.to, by(jump.note.by.as_ref()));
+            into.links.push(self.request(what, &format!("{worker} to undo {undoes}"), since));
         }
         if summary.is_cancel_pending() {
             let asked = summary.cancel_asked.as_ref();
             let who = by(asked.and_then(|asked| asked.by.as_ref()));
-            let what = format!("a request to cancel it{who} is pending: it waits for {worker}");
-            into.links.push(self.link(what, asked.map(|asked| asked.at), None));
+            let what = format!("a request to cancel it{who} is pending");
+            into.links.push(self.request(what, &worker, asked.map(|asked| asked.at)));
         }
     }
 
@@ -350,19 +382,16 @@ impl Seen<'_> {
             things.push(format!("an answer to {question}{prompt}"));
         }
         things.extend(wait.children.iter().map(|child| format!("child run {child}")));
-        let what = match self.state.ops.get(&wait.path).map(|op| &op.kind) {
+        let (since, due, path) = (Some(wait.since), wait.due, &wait.path);
+        match self.state.ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => {
                 let attempt = step.attempts.saturating_add(1);
-                format!(
-                    "step {} is being retried, attempt {attempt}{}",
-                    wait.path,
-                    self.last_error(&wait.path)
-                )
+                let error = self.last_error(path);
+                self.link(format!("step {path} is being retried, attempt {attempt}{error}"), since, due)
             }
-            _ if things.is_empty() => format!("it sleeps ({})", wait.path),
-            _ => format!("it waits for {}", things.join(" or ")),
-        };
-        self.link(what, Some(wait.since), wait.due)
+            _ if things.is_empty() => self.does(LinkKind::Fact, format!("sleeps ({path})"), since, due),
+            _ => self.does(LinkKind::Wait, format!("waits for {}", things.join(" or ")), since, due),
+        }
     }
 
     /// A run that should move: its owner, or what its advance task waits for.
@@ -371,15 +400,17 @@ impl Seen<'_> {
         if let Some(owner) = &summary.owner {
             let node = self.liveness.nodes.iter().find(|seen| seen.record.id == *owner);
             let name = node.map_or_else(String::new, |seen| format!(" ({})", seen.record.name));
-            let alive = self.liveness.owner(Some(owner), summary.claimed_at).is_alive();
-            let what = match alive {
-                true => format!("node {owner}{name} executes it"),
-                false => format!("node {owner}{name} owned it and is lost"),
-            };
-            into.links.push(self.link(what, summary.claimed_at, None));
-            if alive {
-                into.links.push(self.current_step());
-                return Ok(());
+            match self.liveness.owner(Some(owner), summary.claimed_at) {
+                Owner::Lost { evidence, .. } => {
+                    let what = format!("its owner is lost: {evidence}");
+                    into.links.push(self.link(what, node.map(|seen| seen.beat_at), None));
+                }
+                Owner::Alive | Owner::None => {
+                    let what = format!("node {owner}{name} executes it");
+                    into.links.push(self.link(what, summary.claimed_at, None));
+                    into.links.push(self.current_step());
+                    return Ok(());
+                }
             }
         }
         into.links.extend(self.task_of_run().await?);
@@ -422,15 +453,15 @@ impl Seen<'_> {
         if let Some(waits) = task.quarantine().filter(|_| self.state.summary.owner.is_some()) {
             let place = suspected(&self.state.summary);
             let what = format!(
-                "it waits in quarantine {}: its process died while it was executing, {place}",
+                "waits in quarantine {}: its process died while it was executing, {place}",
                 waits.place
             );
-            return Ok(Some(self.link(what, Some(waits.since), Some(waits.until))));
+            return Ok(Some(self.does(LinkKind::Quarantine, what, Some(waits.since), Some(waits.until))));
         }
         Ok(match task.state {
             TaskState::Ready if task.run_at <= self.liveness.now && !self.has_live_version() => {
-                let what = format!("it waits for a worker with {}", self.state.summary.needs());
-                Some(self.link(what, Some(task.changed_at), None))
+                let what = format!("waits for a worker with {}", self.state.summary.needs());
+                Some(self.does(LinkKind::Wait, what, Some(task.changed_at), None))
             }
             TaskState::Ready if task.run_at <= self.liveness.now => {
                 let what =

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::Stamped;
+use goldseam_core::delivery::child_ended;
 use goldseam_core::event::{Event, RunRecovered};
 use goldseam_core::recovery::{
-    Cached, Code, Diagnosis, Lived, Owner, Policy, Remedy, Remote, Sight, damaged, diagnose,
+    Cached, Code, Diagnosis, Owner, Remote, Sight, damaged, damaged_at_rest, diagnose, not_executed,
 };
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::state::{OpenRemote, Outcome};
@@ -19,7 +20,6 @@ use goldseam_core::{
 use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskFilter, Written};
 
 use super::{Healed, Healer, Liveness};
-use crate::ledger::delivery::child_ended;
 use crate::ledger::error::EngineError;
 
 /// How long a row may stay behind a recovery before the healer that wrote the recovery counts as lost.
@@ -37,17 +37,9 @@ pub struct Found {
 }
 
 impl Found {
-    /// Replaces an automatic remedy of E2 while a deploy may still bring the version: the hint says what to do and
-    /// what follows.
-    pub(crate) fn before_grace(mut self, summary: &Summary) -> Self {
-        let (run, needs, later) = (&self.run, summary.needs(), self.diagnosis.remedy.describe());
-        if self.diagnosis.rule == Code::E2 && self.diagnosis.remedy.is_automatic() {
-            let hint = format!(
-                "start a worker with {needs}; otherwise a sweep will {later}; to do so now: goldseam recover {run} --rule E2"
-            );
-            self.diagnosis.remedy = Remedy::Tell { hint };
-        }
-        self
+    /// The finding while a deploy may still bring the version that E2 misses.
+    pub(crate) fn before_grace(self, summary: &Summary) -> Self {
+        Self { diagnosis: self.diagnosis.before_grace(summary), ..self }
     }
 }
 
@@ -83,14 +75,17 @@ impl Healer {
         Ok(self.ledger.store.tasks(filter).await?.pop())
     }
 
-    /// Whether a live task will move the run without a wake-up. A dormant one will not.
-    pub(crate) async fn has_moving_task(&self, row: &Row) -> Result<bool, EngineError> {
+    /// Diagnoses a run that this process owns and does not execute.
+    pub(crate) async fn not_executed(
+        &self,
+        row: &Row,
+        now: Millis,
+    ) -> Result<Option<Diagnosis>, EngineError> {
         let task = match row.task.clone() {
             Some(id) => self.task(id).await?,
             None => self.advance_task_of(&row.summary.run).await?,
         };
-        let dormant = |task: &Task| task.state == TaskState::Ready && task.run_at == Millis::NEVER;
-        Ok(task.is_some_and(|task| task.state.is_live() && !dormant(&task)))
+        Ok(not_executed(task.as_ref(), now))
     }
 
     /// Reads everything about a run and diagnoses it.
@@ -142,7 +137,7 @@ impl Healer {
             state: &state,
             row: row.as_ref().map(|row| Cached { summary: &row.summary, task: row.task.as_ref() }),
             task: task.as_ref(),
-            owner: with_doubt(liveness.owner(summary.owner.as_ref(), summary.claimed_at), policy),
+            owner: liveness.owner(summary.owner.as_ref(), summary.claimed_at).with_doubt(policy),
             claimant: claimant.map_or(Owner::None, |claimant| liveness.holder(claimant, since)),
             versions: Some(&versions),
             remote: &remote,
@@ -322,16 +317,6 @@ impl Healer {
     }
 }
 
-/// Replaces the tolerance of a lost owner's lifetime by that of the policy.
-fn with_doubt(owner: Owner, policy: Policy) -> Owner {
-    match owner {
-        Owner::Lost { proven, evidence, lived } => {
-            Owner::Lost { proven, evidence, lived: Lived { doubt: policy.doubt(), ..lived } }
-        }
-        other => other,
-    }
-}
-
 /// Whether a healer has appended a recovery and is about to write the row: some stores write row and task shortly
 /// after the log. If the row never comes, the recovery is soon too old for this check.
 fn is_being_healed(row: &Summary, log: &Summary, now: Millis) -> bool {
@@ -364,16 +349,10 @@ fn parked_row(row: Summary, reason: &str, as_of: Seq, head: Hash) -> Summary {
 
 /// The examination of a run with a damaged log, which has no state. `is_parked`: the log ends with its parking.
 fn examine_damaged(run: &RunId, end: Seq, row: Option<&Row>, is_parked: bool, corrupt: &Corrupt) -> Examined {
-    let mut diagnosis = damaged(corrupt);
     let rests = |row: &Row| row.summary.status == Status::Parked && row.summary.as_of == end;
     // A run that has ended stays as it ended: there is nothing to park.
     let is_still = is_parked || row.is_some_and(|row| rests(row) || row.summary.status.is_terminal());
-    if is_still && !corrupt.is_newer {
-        let hint = format!(
-            "restore the log of {run} from a backup; goldseam history {run} shows the readable events"
-        );
-        diagnosis.remedy = Remedy::Tell { hint };
-    }
+    let diagnosis = if is_still { damaged_at_rest(run, corrupt) } else { damaged(corrupt) };
     let found = vec![Found { run: run.clone(), at: end, diagnosis }];
     Examined { state: None, found, row_is_off: false, row_is: None, has_row: row.is_some() }
 }
@@ -402,6 +381,8 @@ fn ended_child(child: &RunId, outcome: Outcome) -> Option<(RunId, Result<Payload
 
 #[cfg(test)]
 mod tests {
+    use goldseam_core::recovery::Remedy;
+
     use super::super::sample::started;
     use super::*;
 

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::{Refusal, Stamped};
 use goldseam_core::event::{Event, Note, Terminated};
+use goldseam_core::plan::report_to_parent;
 use goldseam_core::seal::{Place, Sealed, seal};
 use goldseam_core::{BranchId, Corrupt, Hash, Path, Recorded, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskChange, Written};
 
 use super::{Healed, Healer};
 use crate::ledger::error::{EngineError, refused};
-use crate::ledger::report_to_parent;
 use crate::ledger::salvage::left_by;
 
 /// Consecutive conflicts after which a termination fails as contended.

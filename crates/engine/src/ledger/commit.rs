@@ -6,6 +6,7 @@ use goldseam_core::codec::decode;
 use goldseam_core::command::Starter;
 use goldseam_core::decide::{Decision, Refusal};
 use goldseam_core::event::RunQueued;
+use goldseam_core::plan::{Old, plan_tasks};
 use goldseam_core::seal::{Place, Sealed, leaves_branch, row_after, seal};
 use goldseam_core::summary::{Stuck, command_id};
 use goldseam_core::{
@@ -18,7 +19,7 @@ use super::clock::pause;
 use super::error::EngineError;
 pub use super::read::{Snapshot, is_tombstone};
 use super::retry::RetryWindow;
-use super::{Next, Old, Prepared, Source, Tried, plan_tasks};
+use super::{Next, Prepared, Source, Tried};
 
 /// Events searched at a time.
 const PAGE: u32 = 1_000;

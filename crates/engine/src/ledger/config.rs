@@ -187,7 +187,7 @@ impl Config {
 
     /// Applies the pace of a store, which can only slow an engine down.
     ///
-    /// A node proves its own liveness by these values; other nodes judge it by theirs.
+    /// A node proves its own liveness by these values and records them: other nodes judge it by its record.
     #[must_use]
     pub(crate) fn at_pace(self, pace: &StorePace) -> Self {
         Self {
@@ -205,8 +205,6 @@ impl Config {
 /// The queue of runs that name none.
 pub const QUEUE_DEFAULT: &str = "default";
 
-/// The queue of tasks that report the end of a child to its parent.
-pub(crate) const QUEUE_MAIL: &str = "goldseam-mail";
 /// The queue of the records that keep heartbeat details. They are never claimed and are removed with their step.
 pub const QUEUE_DETAILS: &str = "goldseam-heartbeat";
 

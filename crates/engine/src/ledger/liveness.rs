@@ -1,16 +1,144 @@
-//! Liveness of nodes: by locks that the operating system drops, otherwise by beats in the store's time.
+//! Liveness of nodes: the only module that judges whether a node is alive.
+//!
+//! A lock that the operating system drops, or a record in which the node says so, proves an end. Without a proof, only
+//! silence shows it, and a node is silent after the time that its own record names. Each kind of evidence has one
+//! wording, in logs, audits, findings and explanations.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use goldseam_core::recovery::{Lived, Owner};
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Millis, NodeId, Summary, WorkflowName};
-use goldseam_store::{NodeSeen, NodeState, Pulse};
+use goldseam_store::{NodeSeen, NodeState, Pulse, Timing};
 
 use crate::ledger::commit::Ledger;
 use crate::ledger::config::{Config, Newest};
 use crate::ledger::error::EngineError;
+
+/// What shows that a node is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// The store has no record of it. A node beats before it claims, so it was there.
+    NoRecord,
+    /// Its record says that it has left.
+    Left,
+    /// Its record says that it ended without handing over its work.
+    Ended,
+    /// Its process no longer holds its lock.
+    Dropped,
+    /// It has not beaten for this long.
+    Silent(Duration),
+}
+
+/// A sign of the loss of a node, in words.
+#[derive(Debug)]
+pub(crate) struct Evidence<'a> {
+    sign: Sign,
+    node: &'a str,
+    /// The display name, if the store has a record of the node.
+    name: Option<&'a str>,
+}
+
+impl Sign {
+    /// Returns the sign in words, for a node that the store has a record of.
+    pub(crate) fn of(self, seen: &NodeSeen) -> Evidence<'_> {
+        Evidence { sign: self, node: seen.record.id.as_str(), name: Some(&seen.record.name) }
+    }
+
+    /// Returns the words for a node without a record.
+    pub(crate) fn no_record(node: &str) -> Evidence<'_> {
+        Evidence { sign: Self::NoRecord, node, name: None }
+    }
+}
+
+impl fmt::Display for Evidence<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.sign == Sign::Dropped {
+            f.write_str("the process of ")?;
+        }
+        write!(f, "node {}", self.node)?;
+        if let Some(name) = self.name {
+            write!(f, " ({name})")?;
+        }
+        match self.sign {
+            Sign::NoRecord => f.write_str(" is gone: the store has no record of it"),
+            Sign::Left => f.write_str(" has left"),
+            Sign::Ended | Sign::Dropped => f.write_str(" is gone"),
+            Sign::Silent(span) if span < Duration::from_secs(1) => {
+                write!(f, " has not beaten for {} ms", span.as_millis())
+            }
+            Sign::Silent(span) => write!(f, " has not beaten for {} s", span.as_secs()),
+        }
+    }
+}
+
+/// The judgement of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is alive, or nothing says otherwise.
+    Alive,
+    /// Its end is proven.
+    Gone(Sign),
+    /// It has not beaten for too long. It may be alive.
+    Silent(Sign),
+}
+
+/// What an observer knows about a node, beside the record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Observed {
+    /// Time since the last beat, by one clock.
+    pub(crate) silence: Duration,
+    /// How long its lock has been suspect; none if that is unknown or it is not.
+    pub(crate) suspect: Option<Duration>,
+}
+
+/// Returns the proof that a node has ended, if its record or its lock is one.
+pub(crate) fn proof(seen: &NodeSeen) -> Option<Sign> {
+    match (seen.record.state, seen.pulse) {
+        (NodeState::Left, _) => Some(Sign::Left),
+        (NodeState::Gone, _) => Some(Sign::Ended),
+        (NodeState::Up | NodeState::Leaving, Pulse::Dropped) => Some(Sign::Dropped),
+        (NodeState::Up | NodeState::Leaving, Pulse::Held | Pulse::Suspect | Pulse::Unknown) => None,
+    }
+}
+
+/// Limits by which a process judges nodes whose records name none, and how long it lets a node be suspect.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Thresholds {
+    pub(crate) silence_max: Duration,
+    pub(crate) beat: Duration,
+    pub(crate) doubt: Duration,
+    pub(crate) grace: Duration,
+}
+
+impl Thresholds {
+    pub(crate) fn of(config: &Config) -> Self {
+        let Config { silence_max, beat, grace, .. } = *config;
+        Self { silence_max, beat, doubt: config.recovery.doubt(), grace }
+    }
+
+    /// Returns the intervals of a node: those of its record or, if it is of an older release, which records none,
+    /// those of this process.
+    pub(crate) fn timing(self, seen: &NodeSeen) -> Timing {
+        seen.record.timing.unwrap_or(Timing { beat: self.beat, silence_max: self.silence_max })
+    }
+
+    /// Judges a node.
+    pub(crate) fn judge(self, seen: &NodeSeen, observed: Observed) -> Verdict {
+        if let Some(sign) = proof(seen) {
+            return Verdict::Gone(sign);
+        }
+        if observed.suspect.is_some_and(|span| span >= self.grace) {
+            return Verdict::Gone(Sign::Dropped);
+        }
+        match observed.silence >= self.timing(seen).silence_max {
+            true => Verdict::Silent(Sign::Silent(observed.silence)),
+            false => Verdict::Alive,
+        }
+    }
+}
 
 /// All nodes at one moment.
 #[derive(Debug, Clone)]
@@ -19,35 +147,15 @@ pub struct Liveness {
     pub nodes: Vec<NodeSeen>,
     /// The time of the reading, by the store's clock.
     pub now: Millis,
-    /// A node counts as lost after this time without a beat.
-    pub silence_max: Duration,
-    /// Interval between two beats of a node.
-    pub beat: Duration,
-    /// Tolerance when two lifetimes are compared.
-    pub doubt: Duration,
-}
-
-/// Limits by which liveness is judged.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Thresholds {
-    pub(crate) silence_max: Duration,
-    pub(crate) beat: Duration,
-    pub(crate) doubt: Duration,
-}
-
-impl Thresholds {
-    pub(crate) fn of(config: &Config) -> Self {
-        Self { silence_max: config.silence_max, beat: config.beat, doubt: config.recovery.doubt() }
-    }
+    pub(crate) thresholds: Thresholds,
 }
 
 impl Ledger {
     /// Reads the state of all nodes.
     pub(crate) async fn liveness(&self, thresholds: Thresholds) -> Result<Liveness, EngineError> {
-        let Thresholds { silence_max, beat, doubt } = thresholds;
         // Read the clock after the beats: no beat is then in the future.
         let nodes = self.store.nodes().await?;
-        Ok(Liveness { nodes, now: self.store.now().await?, silence_max, beat, doubt })
+        Ok(Liveness { nodes, now: self.store.now().await?, thresholds })
     }
 }
 
@@ -68,48 +176,68 @@ impl Liveness {
 
     /// Judges a claimant that may not be a node.
     pub fn holder(&self, holder: &str, since: Option<Millis>) -> Owner {
-        let lived = self.lived(holder, since.unwrap_or(self.now));
-        let lost = |proven, evidence: String| Owner::Lost { proven, evidence, lived };
         let Some(seen) = self.find(holder) else {
-            return lost(true, format!("node {holder} is gone and did not hand it over"));
+            let evidence = Sign::no_record(holder).to_string();
+            return self.lost(holder, since, true, evidence);
         };
-        let name = &seen.record.name;
-        match (seen.record.state, seen.pulse) {
-            (NodeState::Left, _) => lost(true, format!("node {holder} ({name}) has left")),
-            (NodeState::Gone, _) => lost(true, format!("node {holder} ({name}) is gone")),
-            (_, Pulse::Dropped) => lost(true, format!("the process of node {holder} ({name}) is gone")),
-            _ => match self.now.since(seen.beat_at) {
-                silent if silent >= self.silence_max => {
-                    lost(false, format!("node {holder} ({name}) has not beaten for {} s", silent.as_secs()))
-                }
-                _ => Owner::Alive,
-            },
+        match self.verdict(seen) {
+            Verdict::Alive => Owner::Alive,
+            Verdict::Gone(sign) => self.lost(holder, since, true, sign.of(seen).to_string()),
+            Verdict::Silent(sign) => self.lost(holder, since, false, sign.of(seen).to_string()),
         }
     }
 
+    fn lost(&self, node: &str, since: Option<Millis>, proven: bool, evidence: String) -> Owner {
+        Owner::Lost { proven, evidence, lived: self.lived(node, since.unwrap_or(self.now)) }
+    }
+
+    /// Judges a node by this reading alone, which cannot show for how long a lock has been suspect.
+    fn verdict(&self, seen: &NodeSeen) -> Verdict {
+        let silence = self.now.since(seen.beat_at);
+        self.thresholds.judge(seen, Observed { silence, suspect: None })
+    }
+
+    /// Judges the owner of a run by this reading and by `watched`, the verdict of a process that has watched it: that
+    /// process may take the run over. Silence by the store's clock alone permits no takeover.
+    pub(crate) fn watched(&self, owner: &NodeId, since: Option<Millis>, watched: Verdict) -> Owner {
+        let read = self.owner(Some(owner), since);
+        let (proven, sign) = match (&read, watched) {
+            (Owner::Lost { proven: true, .. }, _) => return read,
+            (_, Verdict::Alive) => return Owner::Alive,
+            (_, Verdict::Gone(sign)) => (true, sign),
+            // If a death can never be proven, silence counts as one: a run that crashes its process must be stopped
+            // at some point.
+            (_, Verdict::Silent(sign)) => (!self.can_prove(owner), sign),
+        };
+        let Some(seen) = self.find(owner.as_str()) else { return read };
+        self.lost(owner.as_str(), since, proven, sign.of(seen).to_string())
+    }
+
     /// Whether the store can prove the death of `node`. If not, only silence shows it.
-    pub fn can_prove(&self, node: &NodeId) -> bool {
+    fn can_prove(&self, node: &NodeId) -> bool {
         self.find(node.as_str()).is_none_or(|seen| seen.pulse != Pulse::Unknown)
     }
 
     /// How long a lost owner lived after `since`: at least until its last beat, at most until its next one.
-    pub fn lived(&self, node: &str, since: Millis) -> Lived {
+    fn lived(&self, node: &str, since: Millis) -> Lived {
         let until_now = self.now.since(since);
+        let doubt = self.thresholds.doubt;
         match self.find(node) {
             Some(seen) => {
-                let (least, doubt) = (seen.beat_at.since(since), self.doubt);
+                let least = seen.beat_at.since(since);
+                let next = least + self.thresholds.timing(seen).beat * 2;
                 let process = seen.beat_at.since(seen.record.started_at);
-                Lived { least, most: (least + self.beat * 2).min(until_now).max(least), doubt, process }
+                Lived { least, most: next.min(until_now).max(least), doubt, process }
             }
-            None => Lived { most: until_now, doubt: self.doubt, ..Lived::default() },
+            None => Lived { most: until_now, doubt, ..Lived::default() },
         }
     }
 
     /// Nodes that are alive and up.
-    fn working(&self) -> impl Iterator<Item = &NodeSeen> {
-        self.nodes.iter().filter(|seen| {
-            seen.record.state == NodeState::Up && self.holder(seen.record.id.as_str(), None).is_alive()
-        })
+    pub fn working(&self) -> impl Iterator<Item = &NodeSeen> {
+        self.nodes
+            .iter()
+            .filter(|seen| seen.record.state == NodeState::Up && self.verdict(seen) == Verdict::Alive)
     }
 
     /// The versions of a workflow that live nodes have, ascending.
@@ -168,11 +296,7 @@ impl Liveness {
                 name == summary.workflow.as_str() && wanted.into_iter().any(|one| Some(one) == version)
             })
         };
-        self.nodes.iter().any(|seen| {
-            self.holder(seen.record.id.as_str(), None).is_alive()
-                && seen.record.state == goldseam_store::NodeState::Up
-                && seen.record.workflows.iter().any(is_it)
-        })
+        self.working().any(|seen| seen.record.workflows.iter().any(is_it))
     }
 
     /// Describes the worker that a request to this run waits for.
@@ -191,119 +315,4 @@ impl Liveness {
 }
 
 #[cfg(test)]
-mod tests {
-    use goldseam_store::NodeRecord;
-
-    use super::*;
-
-    const NOW: Millis = Millis(100_000);
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn node(id: &str, state: NodeState, pulse: Pulse, beat_at: i64) -> NodeSeen {
-        let record = NodeRecord {
-            id: NodeId::new(id).unwrap(),
-            name: format!("host-{id}"),
-            started_at: Millis(0),
-            workflows: vec!["pay@1".to_owned(), format!("of-{id}@2")],
-            slots: 1,
-            state,
-        };
-        NodeSeen { record, beats: 1, beat_at: Millis(beat_at), pulse }
-    }
-
-    fn seen(nodes: Vec<NodeSeen>) -> Liveness {
-        Liveness { nodes, now: NOW, silence_max: 10 * SECOND, beat: 3 * SECOND, doubt: SECOND }
-    }
-
-    fn all_nodes() -> Liveness {
-        seen(vec![
-            node("well", NodeState::Up, Pulse::Held, 99_000),
-            node("leaving", NodeState::Leaving, Pulse::Unknown, 90_001),
-            node("suspect", NodeState::Up, Pulse::Suspect, 99_000),
-            node("left", NodeState::Left, Pulse::Held, 99_000),
-            node("gone", NodeState::Gone, Pulse::Held, 99_000),
-            node("dropped", NodeState::Up, Pulse::Dropped, 99_000),
-            node("silent", NodeState::Up, Pulse::Unknown, 90_000),
-        ])
-    }
-
-    #[test]
-    fn holder_is_judged_by_state_pulse_and_beats() {
-        let all = all_nodes();
-        let cases = [
-            ("well", None),
-            ("leaving", None),
-            ("suspect", None),
-            ("left", Some((true, "node left (host-left) has left"))),
-            ("gone", Some((true, "node gone (host-gone) is gone"))),
-            ("dropped", Some((true, "the process of node dropped (host-dropped) is gone"))),
-            ("silent", Some((false, "node silent (host-silent) has not beaten for 10 s"))),
-            ("unknown", Some((true, "node unknown is gone and did not hand it over"))),
-        ];
-        for (holder, lost) in cases {
-            let expected = lost.map_or(Owner::Alive, |(proven, evidence)| Owner::Lost {
-                proven,
-                evidence: evidence.to_owned(),
-                lived: all.lived(holder, Millis(50_000)),
-            });
-            assert_eq!(all.holder(holder, Some(Millis(50_000))), expected, "{holder}");
-            let id = NodeId::new(holder).unwrap();
-            assert_eq!(all.owner(Some(&id), Some(Millis(50_000))), expected, "{holder}");
-        }
-        assert_eq!(all.owner(None, Some(Millis(50_000))), Owner::None);
-    }
-
-    #[test]
-    fn owner_without_a_claim_has_lived_for_no_time() {
-        let Owner::Lost { lived, .. } = all_nodes().holder("unknown", None) else { panic!("it lives") };
-        assert_eq!((lived.least, lived.most), (Duration::ZERO, Duration::ZERO));
-    }
-
-    #[test]
-    fn only_a_pulse_can_prove_a_death() {
-        let all = all_nodes();
-        let can = ["well", "leaving", "suspect", "dropped", "unknown"]
-            .map(|node| all.can_prove(&NodeId::new(node).unwrap()));
-        assert_eq!(can, [true, false, true, true, true]);
-    }
-
-    #[test]
-    fn lifetime_ends_within_two_beats_of_the_last_one() {
-        let all = all_nodes();
-        let lived = |node: &str, since: i64| {
-            let Lived { least, most, doubt, .. } = all.lived(node, Millis(since));
-            assert_eq!(doubt, SECOND);
-            (least.as_millis(), most.as_millis())
-        };
-        assert_eq!(lived("silent", 80_000), (10_000, 16_000));
-        assert_eq!(lived("well", 90_000), (9_000, 10_000), "a lifetime ends now at the latest");
-        assert_eq!(lived("silent", 95_000), (0, 5_000), "it claimed after its last beat");
-        assert_eq!(lived("unknown", 90_000), (0, 10_000), "no record");
-    }
-
-    #[test]
-    fn only_nodes_that_are_up_can_execute() {
-        let all = all_nodes();
-        let has = |name: &str| all.can_execute(&WorkflowName::new(name).unwrap(), UNDECIDED);
-        let names = ["of-well", "of-suspect", "of-leaving", "of-left", "of-gone", "of-dropped", "of-silent"];
-        assert_eq!(names.map(has), [true, true, false, false, false, false, false]);
-        assert!(has("pay") && !has("pa") && !has("ship"));
-        assert!(!seen(Vec::new()).can_execute(&WorkflowName::new("pay").unwrap(), UNDECIDED));
-    }
-
-    #[test]
-    fn versions_come_from_live_nodes_and_last_had_from_dead_ones() {
-        let all = all_nodes();
-        let name = |name: &str| WorkflowName::new(name).unwrap();
-        assert_eq!(all.versions(&name("pay")), [1]);
-        assert_eq!(all.versions(&name("of-well")), [2]);
-        assert_eq!(all.versions(&name("of-silent")), [0; 0]);
-        assert!(all.can_execute(&name("of-well"), 2) && !all.can_execute(&name("of-well"), 1));
-        assert!(!all.can_execute(&name("of-gone"), 2));
-        assert_eq!(all.last_had(&name("of-silent"), 2), Some(Millis(90_000)));
-        assert_eq!((all.last_had(&name("of-silent"), 1), all.last_had(&name("ship"), 1)), (None, None));
-        let newest = all.newest();
-        assert_eq!(newest.get(&name("of-well")), Some(&2));
-        assert_eq!((newest.get(&name("pay")), newest.get(&name("of-gone"))), (Some(&1), None));
-    }
-}
+mod tests;

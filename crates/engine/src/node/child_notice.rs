@@ -1,13 +1,13 @@
 //! Reports the end of a child to its parent.
 
 use goldseam_core::RunId;
+use goldseam_core::delivery::{addressed, child_ended, delivery_id};
 use goldseam_core::state::Outcome;
 use goldseam_core::task::Task;
 use goldseam_store::{Expect, TaskChange};
 
 use super::Node;
 use crate::ledger::commit::With;
-use crate::ledger::delivery::{addressed, child_ended, delivery_id};
 use crate::ledger::error::EngineError;
 
 impl Node {

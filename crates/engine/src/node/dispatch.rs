@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
-use goldseam_core::recovery::{Code, Diagnosis, Lived, Owner, Reason, at_claim, damaged, seen_of, used_up};
+use goldseam_core::delivery;
+use goldseam_core::recovery::{Code, Reason, at_claim, damaged, poisoned};
 use goldseam_core::task::Task;
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Command, Corrupt, Event, Millis, NodeId, RunId, Seq, Summary};
@@ -18,7 +19,6 @@ use super::quarantine::{Admission, HeldBack};
 use crate::heal::{Healed, Liveness};
 use crate::ledger::clock::pause;
 use crate::ledger::commit::{Committed, With};
-use crate::ledger::delivery;
 use crate::ledger::error::EngineError;
 use crate::ledger::meter::RecoveryTimes;
 use crate::ledger::spawn::spawn;
@@ -419,8 +419,7 @@ impl Node {
 
     /// Applies rule P1: the run crashed its process too often, the last time alone.
     async fn stop_poisonous(&self, run: &RunId, summary: &Summary) -> Result<Taken, EngineError> {
-        let remedy = used_up(summary, self.policy_for(summary).bounds());
-        let diagnosis = Diagnosis { rule: Code::P1, evidence: seen_of(summary), remedy };
+        let diagnosis = poisoned(summary, self.policy_for(summary).bounds());
         let healer = self.healer(Reason::InfrastructureRestart);
         healer.heal(run, summary.as_of, &diagnosis).await?;
         Ok(Taken::Over)
@@ -434,24 +433,8 @@ impl Node {
             // It may be new. A node beats before it claims, so only a reading after the claim proves that it is gone.
             liveness = self.read_liveness().await?;
         }
-        let (proven, evidence, lived) = match liveness.owner(Some(owner), summary.claimed_at) {
-            Owner::Lost { proven: true, evidence, lived } => (true, evidence, lived),
-            _ if self.is_gone(owner) || self.is_silent(owner) => {
-                let lived = liveness.lived(owner.as_str(), summary.claimed_at.unwrap_or(liveness.now));
-                match self.is_gone(owner) {
-                    true => (true, "its owner's process is gone".to_owned(), lived),
-                    // If a death can never be proven, silence counts as one: a run that crashes its process must be
-                    // stopped at some point.
-                    false => {
-                        let why = "its owner has not beaten for too long".to_owned();
-                        (!liveness.can_prove(owner), why, lived)
-                    }
-                }
-            }
-            _ => return Ok(None),
-        };
-        let lived = Lived { doubt: self.policy_for(summary).doubt(), ..lived };
-        Ok(Some(Lost { node: owner.clone(), proven, evidence, lived }))
+        let judged = liveness.watched(owner, summary.claimed_at, self.verdict_on(owner));
+        Ok(Lost::of(owner.clone(), judged.with_doubt(self.policy_for(summary))))
     }
 
     /// All nodes by a recent reading: one reading serves many orphans.

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use goldseam_core::recovery::Reason;
 use goldseam_core::{NodeId, RunId};
-use goldseam_store::{NodeRecord, NodeState, StoreError, StorePace};
+use goldseam_store::{NodeRecord, NodeState, StoreError, StorePace, Timing};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -32,6 +32,7 @@ use crate::ledger::commit::Ledger;
 use crate::ledger::config::Config;
 use crate::ledger::copy_mark::{CLOSED, closed_by_copy};
 use crate::ledger::error::EngineError;
+use crate::ledger::liveness::Verdict;
 use crate::ledger::spawn::{spawn, spawn_apart};
 use crate::ledger::sync::lock;
 use crate::run::live_runs::LiveRuns;
@@ -138,8 +139,7 @@ pub(crate) struct Sight {
     beats: u64,
     since: Duration,
     suspect_since: Option<Duration>,
-    silent: bool,
-    gone: bool,
+    verdict: Verdict,
 }
 
 impl Node {
@@ -250,6 +250,7 @@ impl Node {
             started_at: self.live_runs().started_at(),
             workflows: self.registry.labels(),
             slots: self.config.slots,
+            timing: Some(Timing { beat: self.config.beat, silence_max: self.config.silence_max }),
             state,
         }
     }

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
+use goldseam_core::delivery::is_delivery;
+use goldseam_core::recovery::Reason;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, NodeId, RunId, Status};
-use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, RunFilter, TaskFilter};
+use goldseam_store::{Expect, NodeSeen, Pulse, RunFilter, TaskFilter};
 
 use super::{Node, Sight};
-use crate::ledger::delivery::is_delivery;
 use crate::ledger::error::EngineError;
+use crate::ledger::liveness::{Observed, Sign, Thresholds, Verdict};
 use crate::ledger::spawn::spawn;
 use crate::ledger::sync::lock;
 
@@ -29,13 +30,6 @@ const WATCHERS: usize = 4;
 
 /// Runs that this node owns and does not execute: their progress, and since when.
 type Unheld = HashMap<RunId, (u64, Millis)>;
-
-/// The liveness of a node as this node sees it.
-enum Verdict {
-    Alive,
-    Gone(&'static str),
-    Silent,
-}
 
 /// Why a node counts as lost, and whether its death is proven.
 #[derive(Clone, Copy)]
@@ -104,7 +98,7 @@ impl Node {
     /// Number of other nodes that count as alive.
     fn others(&self) -> usize {
         let all = lock(&self.seen);
-        all.values().filter(|sight| !sight.gone && !sight.silent).count()
+        all.values().filter(|sight| sight.verdict == Verdict::Alive).count()
     }
 
     /// The pause between two checks. In a large fleet it grows, so the store gets no more reads.
@@ -133,12 +127,13 @@ impl Node {
             }
         };
         for seen in nodes.iter().filter(|seen| seen.record.id != self.id) {
-            let (why, proven) = match self.verdict(seen) {
+            let (sign, proven) = match self.observe(seen) {
                 Verdict::Alive => continue,
-                Verdict::Gone(why) => (why, true),
-                Verdict::Silent => ("its node has not beaten for too long", false),
+                Verdict::Gone(sign) => (sign, true),
+                Verdict::Silent(sign) => (sign, false),
             };
-            match self.return_tasks(seen, Loss { why, proven }, pages_max).await {
+            let why = sign.of(seen).to_string();
+            match self.return_tasks(seen, Loss { why: &why, proven }, pages_max).await {
                 Ok(()) if proven => self.forget_dead_node(&seen.record.id).await,
                 Ok(()) => {}
                 Err(error) => tracing::warn!(node = %seen.record.id, %error, "takeover failed"),
@@ -160,33 +155,23 @@ impl Node {
         }
     }
 
-    fn verdict(&self, seen: &NodeSeen) -> Verdict {
+    /// Judges a node by what this node has observed of it so far.
+    fn observe(&self, seen: &NodeSeen) -> Verdict {
         let now = self.ledger.clock.elapsed();
         let mut all = lock(&self.seen);
-        let new = Sight { beats: seen.beats, since: now, suspect_since: None, silent: false, gone: false };
+        let new = Sight { beats: seen.beats, since: now, suspect_since: None, verdict: Verdict::Alive };
         let sight = all.entry(seen.record.id.clone()).or_insert(new);
         if sight.beats != seen.beats {
             *sight = new;
         }
-        sight.gone = seen.is_gone() || seen.record.state == NodeState::Left;
-        if seen.record.state == NodeState::Left {
-            return Verdict::Gone("its node has left");
-        }
-        if sight.gone {
-            return Verdict::Gone("its node's process is gone");
-        }
         match seen.pulse {
-            Pulse::Suspect => {
-                let since = *sight.suspect_since.get_or_insert(now);
-                if now.saturating_sub(since) >= self.config.grace {
-                    sight.gone = true;
-                    return Verdict::Gone("its node's process is gone");
-                }
-            }
+            Pulse::Suspect => _ = sight.suspect_since.get_or_insert(now),
             Pulse::Held | Pulse::Dropped | Pulse::Unknown => sight.suspect_since = None,
         }
-        sight.silent = now.saturating_sub(sight.since) >= self.config.silence_max;
-        if sight.silent { Verdict::Silent } else { Verdict::Alive }
+        let silence = now.saturating_sub(sight.since);
+        let suspect = sight.suspect_since.map(|since| now.saturating_sub(since));
+        sight.verdict = Thresholds::of(&self.config).judge(seen, Observed { silence, suspect });
+        sight.verdict
     }
 
     /// Number of crashes after which a task is dead. Advance tasks are limited by the log of their run instead.
@@ -195,15 +180,9 @@ impl Node {
         if is_delivery(task) { u32::MAX } else { self.config.deliveries_max }
     }
 
-    /// Whether the process of the node is gone: its lock was dropped for longer than the grace.
-    pub(super) fn is_gone(&self, node: &NodeId) -> bool {
-        let all = lock(&self.seen);
-        all.get(node).is_some_and(|sight| sight.gone)
-    }
-
-    pub(super) fn is_silent(&self, node: &NodeId) -> bool {
-        let all = lock(&self.seen);
-        all.get(node).is_some_and(|sight| sight.silent)
+    /// The latest verdict of this node on another, from watching it.
+    pub(super) fn verdict_on(&self, node: &NodeId) -> Verdict {
+        lock(&self.seen).get(node).map_or(Verdict::Alive, |sight| sight.verdict)
     }
 
     /// Returns all tasks of a lost node to their queues. Losing a race to another healer is not an error.
@@ -295,9 +274,10 @@ impl Node {
             let now = self.ledger.store.now().await?;
             for row in page.items {
                 let run = &row.summary.run;
-                if self.has(run) || healer.has_moving_task(&row).await? {
+                if self.has(run) {
                     continue;
                 }
+                let Some(diagnosis) = healer.not_executed(&row, now).await? else { continue };
                 // Appends of other writers do not restart the time.
                 let moves = row.summary.moves();
                 let last = row.summary.last_event_at;
@@ -307,9 +287,6 @@ impl Node {
                 if now.since(since) < self.config.silence_max {
                     continue;
                 }
-                let evidence = "its owner does not execute it, and it has no live task".to_owned();
-                let diagnosis =
-                    Diagnosis { rule: Code::O1, evidence, remedy: Remedy::Requeue { run_at: now } };
                 let end = self.ledger.store.head(run).await?.map_or(row.summary.as_of, |head| head.end);
                 healer.heal(run, end, &diagnosis).await?;
             }
@@ -359,7 +336,7 @@ impl Node {
                     }
                 } else if !known {
                     let limit = self.deliveries_max(&task);
-                    let back = task.reclaimed("its node has no record", limit, now);
+                    let back = task.reclaimed(&Sign::no_record(&owner).to_string(), limit, now);
                     self.ledger.store.put_task(back, expect).await?;
                 }
             }

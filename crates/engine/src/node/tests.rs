@@ -1,3 +1,4 @@
+use goldseam_core::delivery::delivery_task;
 use goldseam_core::task::Task;
 use goldseam_core::{Event, Payload, Status, WorkflowName};
 use goldseam_store::faulty::{CallFault, FaultPlan, FaultyStore};
@@ -6,7 +7,6 @@ use goldseam_store::{Expect, MemoryStore, Store, TaskFilter, Written};
 use super::*;
 use crate::client::{By, Client};
 use crate::ledger::clock::{Clock, SystemClock};
-use crate::ledger::delivery::delivery_task;
 use crate::ledger::entropy::OsEntropy;
 use crate::ledger::meter::Meter;
 use crate::ledger::process::Process;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::{Refusal, View};
 use goldseam_core::event::{BranchOpened, Event, Release};
+use goldseam_core::plan::{Old, plan_tasks};
 use goldseam_core::seal::{Sealed, changes_row, leaves_branch, place, row_after, seal};
 use goldseam_core::state::Applied;
 use goldseam_core::{Command, Owned, Recorded, Seq, Why, WriteId, decide};
@@ -13,7 +14,7 @@ use goldseam_store::{Append, Record, TaskChange};
 
 use crate::ledger::error::EngineError;
 use crate::ledger::retry::RetryWindow;
-use crate::ledger::{Next, Old, Prepared, Source, Tried, plan_tasks};
+use crate::ledger::{Next, Prepared, Source, Tried};
 use crate::run::live_run::{Inner, LiveRun, Stop};
 
 /// Events read at a time.

@@ -20,6 +20,7 @@ fn node(id: &str) -> NodeRecord {
         started_at: Millis(1),
         workflows: vec!["order@1".to_owned()],
         slots: 4,
+        timing: None,
         state: NodeState::Up,
     }
 }

@@ -34,6 +34,7 @@ fn node(id: &str) -> NodeRecord {
         started_at: Millis(1),
         workflows: Vec::new(),
         slots: 1,
+        timing: None,
         state: NodeState::Up,
     }
 }

@@ -5,6 +5,7 @@ mod doctor;
 mod feed;
 mod following;
 mod healing;
+mod liveness;
 mod preflight;
 mod recover;
 mod sweeping;

@@ -245,7 +245,7 @@ async fn executed_or_lost_run_names_its_node() {
     );
     assert_eq!(moves.verdict, format!("fine: {owner}; {}", moves.links[1].what));
     engine.crash();
-    let lost = format!("node {node} ({name}) owned it and is lost");
+    let lost = format!("its owner is lost: node {node} ({name}) is gone");
     eventually("the node is lost", || async { why(&harness, "r").await.links[0].what == lost }).await;
     let lost = why(&harness, "r").await;
     // The other node returns the task as soon as it knows of the loss; it lacks the code.

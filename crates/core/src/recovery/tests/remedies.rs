@@ -23,8 +23,11 @@ fn later(span: u64) -> Queue {
 fn a_task_of_a_dead_claimant_returns_to_its_queue() {
     let log = || Log::new("r1").queued();
     let held = Case { claimant: Some(lost()), ..Case::resting(log(), Queue::Claimed) };
-    let evidence = "its advance task is claimed by n-1, which is dead".to_owned();
+    let evidence = "its advance task is claimed, but its process is gone".to_owned();
     assert_eq!(only(&held), (Code::O1, evidence, Remedy::Reclaim));
+    let nameless = Case { claimant: Some(Owner::None), ..Case::resting(log(), Queue::Claimed) };
+    let evidence = "its advance task is claimed without an owner".to_owned();
+    assert_eq!(only(&nameless), (Code::O1, evidence, Remedy::Reclaim));
     let ready = Case { claimant: Some(lost()), ..Case::resting(log(), Queue::Ready) };
     assert_eq!(ready.diagnoses(), [], "it is not claimed");
     let owned = Case { owner: lost(), ..Case::healthy(Log::running()) };
@@ -271,4 +274,19 @@ fn a_suspicion_never_ends_a_run() {
     let seen = "the worker died after each of 3 recoveries without progress, most recently executing only this run, in \
                 workflow code before its first step";
     assert_eq!(found.evidence, seen);
+}
+
+#[test]
+fn an_owner_requeues_a_run_that_no_task_brings_back() {
+    let found = |queue: Queue| {
+        let found = not_executed(task(&Log::running(), queue).as_ref(), NOW)?;
+        assert_eq!((found.rule, &found.remedy), (Code::O1, &Remedy::Requeue { run_at: NOW }));
+        found.evidence.strip_prefix("its owner does not execute it, and ").map(str::to_owned)
+    };
+    assert_eq!(found(Queue::Missing).unwrap(), "its advance task is missing");
+    assert_eq!(found(Queue::Completed).unwrap(), "its advance task is completed");
+    assert_eq!(found(Queue::Sleeps).unwrap(), "its advance task is dormant");
+    for moving in [Queue::Ready, Queue::Claimed, later(1)] {
+        assert_eq!(found(moving), None);
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use goldseam_core::delivery::is_delivery;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, TaskId};
@@ -264,7 +265,7 @@ impl<'a> Pass<'a> {
         let expect = Expect::Version(task.version);
         let owner = task.owner.clone();
         // Deliveries never become dead: the end of a child must reach its parent, however many nodes die.
-        let most = if staleness::is_mail(&task) { u32::MAX } else { self.rules.deliveries_max };
+        let most = if is_delivery(&task) { u32::MAX } else { self.rules.deliveries_max };
         let back = task.reclaimed(&stale.why, most, self.now);
         let put = retry::write(&back, self.reach.retries, |task| self.ledger.store.put_task(task, expect));
         let done = self.settle("L2", &stale, put.await)?;

@@ -1,14 +1,16 @@
-//! Decides whether a claim or a lock is stale. Pure: the known nodes and the store's clock decide.
+//! Decides whether a claim or a lock is stale. Pure: the verdicts on the known nodes and the store's clock decide.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use goldseam_core::Millis;
+use goldseam_core::delivery::is_delivery;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::{Task, TaskState};
-use goldseam_store::{NodeSeen, NodeState};
+use goldseam_store::NodeSeen;
 
-use crate::ledger::config::{QUEUE_DETAILS, QUEUE_MAIL};
+use crate::ledger::config::QUEUE_DETAILS;
+use crate::ledger::liveness::{self, Sign};
 
 /// Prefix of node ids; sixteen hexadecimal digits follow.
 pub(crate) const NODE_PREFIX: &str = "n-";
@@ -44,7 +46,8 @@ pub(crate) struct Roster {
 
 #[derive(Debug)]
 struct Seen {
-    gone: bool,
+    /// The evidence, if the node is proven gone.
+    gone: Option<String>,
     beat_at: Millis,
 }
 
@@ -52,7 +55,7 @@ impl Roster {
     /// Creates a roster of `nodes`; `own` is the node of this process, which is alive.
     pub(crate) fn new(nodes: &[NodeSeen], own: Option<&str>) -> Self {
         let seen = |node: &NodeSeen| {
-            let gone = node.is_gone() || node.record.state == NodeState::Left;
+            let gone = liveness::proof(node).map(|sign| sign.of(node).to_string());
             (node.record.id.as_str().to_owned(), Seen { gone, beat_at: node.beat_at })
         };
         Self { known: nodes.iter().map(seen).collect(), own: own.map(str::to_owned) }
@@ -60,7 +63,7 @@ impl Roster {
 
     /// Nodes that are not proven gone. Silence is not a proof.
     pub(super) fn alive(&self) -> Vec<String> {
-        let alive = self.known.iter().filter(|(_, seen)| !seen.gone).map(|(name, _)| name.clone());
+        let alive = self.known.iter().filter(|(_, seen)| seen.gone.is_none()).map(|(name, _)| name.clone());
         alive.chain(self.own.clone()).collect()
     }
 
@@ -69,15 +72,11 @@ impl Roster {
         if self.own.as_deref() == Some(node) {
             return None;
         }
-        match self.known.get(node) {
-            None => Some(Stale { reason: "node_gone", why: format!("its node {node} is gone"), span: None }),
-            Some(seen) if seen.gone => Some(Stale {
-                reason: "node_gone",
-                why: format!("the process of its node {node} is gone"),
-                span: Some(now.since(seen.beat_at)),
-            }),
-            Some(_) => None,
-        }
+        let (why, span) = match self.known.get(node) {
+            None => (Sign::no_record(node).to_string(), None),
+            Some(seen) => (seen.gone.clone()?, Some(now.since(seen.beat_at))),
+        };
+        Some(Stale { reason: "node_gone", why, span })
     }
 
     fn is_node(&self, name: &str) -> bool {
@@ -137,12 +136,7 @@ fn silent(quiet: Duration, reason: &'static str) -> Stale {
 
 /// Whether the engine created this task for itself. Takeover and drivers handle those.
 pub(super) fn is_engines_own(task: &Task) -> bool {
-    task.is_advance() || is_mail(task) || task.queue.as_str() == QUEUE_DETAILS
-}
-
-/// Whether the task delivers the end of a child to its parent.
-pub(super) fn is_mail(task: &Task) -> bool {
-    task.queue.as_str() == QUEUE_MAIL
+    task.is_advance() || is_delivery(task) || task.queue.as_str() == QUEUE_DETAILS
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 use super::super::sample::{started, wait_until};
 use super::*;
+use crate::ledger::config::Config;
+use crate::ledger::liveness::Thresholds;
 
 #[test]
 fn every_fate_has_a_name() {
@@ -81,8 +83,8 @@ async fn fingerprint_changes_with_row_and_task() {
 async fn unchanged_run_is_quiet_until_time_can_have_stalled_it() {
     let (row, task) = started().await;
     let nodes = Vec::new();
-    let [silence_max, beat, doubt] = [Duration::from_secs(1); 3];
-    let liveness = Liveness { nodes, now: Millis(100), silence_max, beat, doubt };
+    let thresholds = Thresholds::of(&Config::default());
+    let liveness = Liveness { nodes, now: Millis(100), thresholds };
     let quiet = |due: Option<i64>, state: TaskState, run_at: i64| {
         let mut row = row.clone();
         row.summary.waits = due.into_iter().map(wait_until).collect();

@@ -1,6 +1,6 @@
 //! Unreadable rows in a sweep, and the slow walk over ended, paused and parked runs.
 
-use goldseam_core::recovery::{Code, Diagnosis, Remedy};
+use goldseam_core::recovery::{Code, unreadable, wrong_row};
 use goldseam_core::{Millis, RunId, Seq};
 use goldseam_store::{Row, RunFilter, StoreError, Unreadable};
 
@@ -46,9 +46,7 @@ impl Sweeper {
         report: &mut SweepReport,
     ) -> Result<(), EngineError> {
         let Err(EngineError::Store(StoreError::Damaged { detail })) = examined else { return examined };
-        let hint = "read the whole store with: goldseam store check".to_owned();
-        let diagnosis = Diagnosis { rule: Code::U1, evidence: detail, remedy: Remedy::Tell { hint } };
-        let found = Found { run: run.clone(), at: Seq::ZERO, diagnosis };
+        let found = Found { run: run.clone(), at: Seq::ZERO, diagnosis: unreadable(detail) };
         report.stalled.push(Stalled { found, since: liveness.now, fate: Fate::NeedsHelp });
         Ok(())
     }
@@ -86,7 +84,6 @@ impl Sweeper {
 
 /// The finding of a row that a fix would rewrite.
 pub(super) fn off_row(run: &RunId, at: Seq, evidence: String, since: Millis) -> Stalled {
-    let hint = "rewrite the row from the log".to_owned();
-    let diagnosis = Diagnosis { rule: Code::C1, evidence, remedy: Remedy::Tell { hint } };
-    Stalled { found: Found { run: run.clone(), at, diagnosis }, since, fate: Fate::Reported }
+    let found = Found { run: run.clone(), at, diagnosis: wrong_row(evidence) };
+    Stalled { found, since, fate: Fate::Reported }
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use goldseam_core::recovery::{Code, Diagnosis, Remedy};
+use goldseam_core::recovery::{Bounds, Code, not_executed, poisoned};
 use goldseam_core::task::NewTask;
 use goldseam_core::{LockName, Millis, Payload, QueueName, RunId, TaskId};
 use goldseam_store::MemoryStore;
@@ -200,14 +200,13 @@ async fn healing_is_counted_by_rule_and_giving_up_separately() {
     let run = RunId::new("r").unwrap();
     client.start("w", &run, &Payload::null()).await.unwrap();
     let exceeded = "goldseam_recovery_attempts_exceeded_total{workflow=w}";
-    for (rule, healed, stopped) in [(Code::W1, Some(1.0), None), (Code::P1, None, Some(1.0))] {
-        let at = client.get(&run).await.unwrap().as_of;
-        let remedy = match rule {
-            Code::P1 => Remedy::Park { reason: "no luck".to_owned() },
-            _ => Remedy::Wake,
+    for (rule, healed, stopped) in [(Code::O1, Some(1.0), None), (Code::P1, None, Some(1.0))] {
+        let summary = client.get(&run).await.unwrap();
+        let diagnosis = match rule {
+            Code::P1 => poisoned(&summary, Bounds::default()),
+            _ => not_executed(None, Millis(0)).unwrap(),
         };
-        let diagnosis = Diagnosis { rule, evidence: "seen".to_owned(), remedy };
-        let done = client.healer().heal(&run, at, &diagnosis).await.unwrap();
+        let done = client.healer().heal(&run, summary.as_of, &diagnosis).await.unwrap();
         assert!(matches!(done, Healed::Done { .. }), "{done:?}");
         let line = format!("goldseam_recoveries_total{{rule={rule},workflow=w,reason=manual}}");
         assert_eq!((book.get(&line), book.get(exceeded)), (healed, stopped), "{book:?}");

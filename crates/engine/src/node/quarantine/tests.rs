@@ -6,7 +6,6 @@ use goldseam_store::MemoryStore;
 
 use super::super::tests::node_on;
 use super::*;
-use crate::client::StartOptions;
 use crate::ledger::clock::SystemClock;
 use crate::testing::{SimClock, TrueTime};
 
@@ -100,7 +99,7 @@ async fn probation_begins_with_the_claim_not_with_the_admission() {
     let store = Arc::new(MemoryStore::new(time.store_clock()));
     let node = node_on(store, Arc::new(SimClock::new(time, 0, 0)));
     let (client, run) = (node.client(), RunId::new("r").unwrap());
-    client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    client.start("w", &run, &Payload::null()).await.unwrap();
     let place = Suspect { until: Duration::MAX, expected: true, ..suspect(false) };
     node.quarantine().inside.insert(run.clone(), place);
     let lived = place.death.lived;
@@ -213,7 +212,7 @@ impl Model {
 async fn finds_the_run_that_kills_its_process_by_halving() {
     let node = node_on(Arc::new(MemoryStore::new(Arc::new(|| Millis(1)))), Arc::new(SystemClock));
     let (client, run) = (node.client(), RunId::new("r").unwrap());
-    client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    client.start("w", &run, &Payload::null()).await.unwrap();
     let template = client.get(&run).await.unwrap();
     let small = (2..=40_usize).flat_map(|count| (0..count).map(move |place| (count, place)));
     let large = [0, 1, 333, 500, 511, 512, 999, 1_000].map(|place| (1_001, place));

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 
 use futures_util::future::BoxFuture;
 use goldseam_core::decide::child_id;
+use goldseam_core::delivery::child_ended;
 use goldseam_core::event::{ChildStarted, RunQueued, WaitStarted};
 use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
 use goldseam_core::{Command, Failure, Owned, Payload, PayloadError, RunId, WorkflowName};
@@ -13,7 +14,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Context, Name, wait};
-use crate::ledger::delivery::child_ended;
 use crate::ledger::error::EngineError;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{LiveRun, Mode, Spot, Stop};

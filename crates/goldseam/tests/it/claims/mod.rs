@@ -80,6 +80,7 @@ impl Fixture {
             started_at: Millis(0),
             workflows: Vec::new(),
             slots: 1,
+            timing: None,
             state: NodeState::Up,
         };
         let file = self.folder.as_ref().map(|folder| open(folder, &self.clock));

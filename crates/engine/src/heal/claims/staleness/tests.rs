@@ -1,7 +1,8 @@
+use goldseam_core::delivery::QUEUE_MAIL;
 use goldseam_core::lock::Ask;
 use goldseam_core::task::NewTask;
 use goldseam_core::{LockName, NodeId, Payload, QueueName, RunId, TaskId};
-use goldseam_store::{NodeRecord, Pulse};
+use goldseam_store::{NodeRecord, NodeState, Pulse};
 
 use super::*;
 
@@ -17,6 +18,7 @@ fn seen(id: &str, pulse: Pulse) -> NodeSeen {
         started_at: Millis(0),
         workflows: Vec::new(),
         slots: 1,
+        timing: None,
         state: NodeState::Up,
     };
     NodeSeen { record, beats: 1, beat_at: Millis(0), pulse }

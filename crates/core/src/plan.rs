@@ -1,31 +1,65 @@
 //! The tasks that go with an append: pure functions of a decision.
 
-use goldseam_core::decide::{Decision, TaskMove};
-use goldseam_core::seal::Sealed;
-use goldseam_core::task::{NewTask, Task};
-use goldseam_core::{Millis, NodeId, Payload, Summary, TaskId};
-use goldseam_store::TaskChange;
+use crate::decide::{Decision, TaskMove};
+use crate::delivery::delivery_task;
+use crate::id::{NodeId, TaskId};
+use crate::payload::Payload;
+use crate::seal::Sealed;
+use crate::summary::Summary;
+use crate::task::{NewTask, Task};
+use crate::time::Millis;
 
-use super::delivery::delivery_task;
+/// A change of a task together with an append. Rules repair a lost change, so a change never fails the append.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskChange {
+    /// Creates a task, unless a task with the same id exists, a live one with the same key, or, if the task is
+    /// claimed, another claimed one in the same lane. An advance task becomes the run's own, if the run has a row.
+    Create(Box<Task>),
+    /// Makes the task ready at `run_at`, without an owner. Ignored if the task has ended or does not exist.
+    Rest {
+        /// The task.
+        task: TaskId,
+        /// When it is due.
+        run_at: Millis,
+    },
+    /// Makes the run's own task due at `at` if it is ready and due later; pokes the claimant if it is claimed.
+    Wake {
+        /// When it is due.
+        at: Millis,
+    },
+    /// Cancels the task. Ignored if it has ended or does not exist.
+    Cancel {
+        /// The task.
+        task: TaskId,
+    },
+    /// Deletes the task.
+    Remove {
+        /// The task.
+        task: TaskId,
+    },
+}
 
 /// The advance task that a run had, and when its row was last written.
-#[derive(Clone, Copy)]
-pub(crate) struct Old<'a> {
-    pub(crate) task: Option<&'a TaskId>,
-    pub(crate) updated_at: Millis,
+#[derive(Debug, Clone, Copy)]
+pub struct Old<'a> {
+    /// The advance task.
+    pub task: Option<&'a TaskId>,
+    /// When the row was last written.
+    pub updated_at: Millis,
 }
 
 /// The changes of tasks that go with an append.
 #[derive(Debug, Default)]
-pub(crate) struct Planned {
-    pub(crate) tasks: Vec<TaskChange>,
+pub struct Planned {
+    /// The changes, in order.
+    pub tasks: Vec<TaskChange>,
     /// The new advance task, if there is one.
-    pub(crate) advance: Option<TaskId>,
+    pub advance: Option<TaskId>,
 }
 
-/// Plans the changes of tasks for a decision: tasks of remote steps, the advance task, and the report of a child's end.
-/// `row` is the row after the append, `node` the node that reports the end to the parent at once.
-pub(crate) fn plan_tasks(
+/// Returns the changes of tasks for a decision: tasks of remote steps, the advance task, and the report of a child's
+/// end. `row` is the row after the append, `node` the node that reports the end to the parent at once.
+pub fn plan_tasks(
     decision: &Decision,
     sealed: &Sealed,
     row: &Summary,
@@ -81,19 +115,14 @@ impl Planned {
     }
 }
 
-/// The task that reports the end of a child to its parent, if this append ends a child.
-pub(crate) fn report_to_parent(
-    row: &Summary,
-    sealed: &Sealed,
-    node: Option<&NodeId>,
-    now: Millis,
-) -> Option<Task> {
+/// Returns the task that reports the end of a child to its parent, if this append ends a child.
+pub fn report_to_parent(row: &Summary, sealed: &Sealed, node: Option<&NodeId>, now: Millis) -> Option<Task> {
     let parent = row.parent.as_ref()?;
     let ended = sealed.records.iter().any(|recorded| recorded.event.is_terminal());
     ended.then(|| delivery_task(parent, &row.run, node, now))
 }
 
-/// A new advance task for the run, ready now.
+/// Returns a new advance task for the run, ready now.
 fn advance_task(row: &Summary, now: Millis) -> Task {
     let new = NewTask {
         id: Task::advance_id(&row.run, row.as_of.0),
