@@ -7,11 +7,11 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use goldseam::core::lock::Lock;
-use goldseam::core::task::Task;
-use goldseam::core::{LockName, NodeId, TaskId};
-use goldseam::engine::claims::StaleLock;
-use goldseam::engine::remote::wire::{
+use goldseam::unstable::core::lock::Lock;
+use goldseam::unstable::core::task::Task;
+use goldseam::unstable::core::{LockName, NodeId, TaskId};
+use goldseam::unstable::engine::claims::StaleLock;
+use goldseam::unstable::engine::remote::wire::{
     Append, Appended, Beaten, Claim, Claimed as ClaimedExecutions, Events, Heartbeat, News as ExecutionNews,
     Register, Registered,
 };

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use goldseam::client::By;
-use goldseam::core::QueueName;
-use goldseam::engine::remote::Holder;
+use goldseam::unstable::core::QueueName;
+use goldseam::unstable::engine::remote::Holder;
 use sha2::{Digest, Sha256};
 
 /// The prefix of ids that are derived from an idempotency key.

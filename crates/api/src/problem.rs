@@ -3,12 +3,12 @@
 use std::fmt;
 
 use goldseam::EngineError;
-use goldseam::core::decide::Refusal;
-use goldseam::core::lock::LockRefusal;
-use goldseam::core::task::TaskRefusal;
-use goldseam::core::{ArgumentError, IdError, PayloadError};
-use goldseam::engine::remote::RemoteRefusal;
-use goldseam::store::StoreError;
+use goldseam::unstable::core::decide::Refusal;
+use goldseam::unstable::core::lock::LockRefusal;
+use goldseam::unstable::core::task::TaskRefusal;
+use goldseam::unstable::core::{ArgumentError, IdError, PayloadError};
+use goldseam::unstable::engine::remote::RemoteRefusal;
+use goldseam::unstable::store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -250,7 +250,7 @@ impl From<StoreError> for Problem {
 
 #[cfg(test)]
 mod tests {
-    use goldseam::core::decide::TooLong;
+    use goldseam::unstable::core::decide::TooLong;
 
     use super::*;
 

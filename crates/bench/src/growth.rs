@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
-use goldseam::core::task::NewTask;
-use goldseam::core::{QueueName, TaskId};
-use goldseam::engine::queue::Want;
+use goldseam::unstable::core::task::NewTask;
+use goldseam::unstable::core::{QueueName, TaskId};
+use goldseam::unstable::engine::queue::Want;
 use goldseam::{Client, Config, Engine, Millis, Payload};
 
 use crate::report::{Measurement, median};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use goldseam::engine::heal::sweeper::SweepOptions;
+use goldseam::unstable::engine::heal::sweeper::SweepOptions;
 use goldseam::{Client, Config, Engine, OpenEngine as _, Payload, RunId, Status};
 use goldseam_store_object::{BucketStore, RequestCounts};
 

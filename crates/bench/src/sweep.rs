@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use goldseam::engine::heal::sweeper::SweepOptions;
 use goldseam::prelude::*;
-use goldseam::store::{Expect, TaskFilter};
+use goldseam::unstable::engine::heal::sweeper::SweepOptions;
+use goldseam::unstable::store::{Expect, TaskFilter};
 use goldseam::{Config, Millis, RunId};
 
 use crate::report::{Measurement, median};

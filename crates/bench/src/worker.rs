@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use goldseam::prelude::*;
-use goldseam::store::Store;
+use goldseam::unstable::store::Store;
 
 use crate::Fallible;
 use crate::raw::Raw;

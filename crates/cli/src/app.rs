@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use goldseam::engine::{Clock, SystemClock};
+use goldseam::unstable::engine::{Clock, SystemClock};
 use goldseam::{Millis, RunId};
 use goldseam_api::view::describe::PayloadLength;
 use goldseam_api::{Api, LocalApi, RemoteApi};
@@ -120,7 +120,7 @@ impl App {
 
     /// Warns about files of the store at this URL.
     pub(crate) fn warn_exposed_files(&self, url: &str) {
-        let exposed = goldseam::exposed_files(url);
+        let exposed = goldseam::admin::exposed_files(url);
         let (folders, files): (Vec<_>, Vec<_>) = exposed.iter().partition(|path| path.is_dir());
         for (found, mode) in [(files, "600"), (folders, "700")] {
             if !found.is_empty() {

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::LazyLock;
 
 use goldseam::Status;
-use goldseam::core::argument::escaped;
+use goldseam::unstable::core::argument::escaped;
 
 /// The random prefix of this process's escape sequences. Data cannot contain it, so only these sequences reach a
 /// terminal.

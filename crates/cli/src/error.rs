@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use goldseam::core::{IdError, PayloadError};
-use goldseam::store::StoreError;
+use goldseam::unstable::core::{IdError, PayloadError};
+use goldseam::unstable::store::StoreError;
 use goldseam::{EngineError, RunId};
 use goldseam_api::Problem;
 use serde::Serialize;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
-use goldseam::core::argument::is_control;
+use goldseam::unstable::core::argument::is_control;
 use serde::Serialize;
 use serde_json::json;
 

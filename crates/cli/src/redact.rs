@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use goldseam::Redactor;
-use goldseam::core::redact::{MARK, Names};
+use goldseam::unstable::core::redact::{MARK, Names};
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::{FormatFields, MakeWriter, format};
 
@@ -28,7 +28,7 @@ impl Redaction {
     /// Replaces the redactor, and adds the secrets of the URLs and the environment.
     pub(crate) fn replace(&self, mut redactor: Redactor) {
         let env = |name: &str| std::env::var(name).ok();
-        goldseam::hide_known(&mut redactor, self.urls.iter().map(String::as_str), env);
+        goldseam::admin::hide_known(&mut redactor, self.urls.iter().map(String::as_str), env);
         if let Some(key) = env("GOLDSEAM_KEY") {
             let _ = redactor.hide(&key);
         }

@@ -1,6 +1,6 @@
 //! Short texts that several commands share.
 
-use goldseam::core::summary::OpenWait;
+use goldseam::unstable::core::summary::OpenWait;
 use goldseam::{Millis, Summary};
 
 pub(crate) use goldseam_api::view::text::{form, one_line, quoted, signal_line};

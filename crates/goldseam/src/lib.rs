@@ -55,7 +55,8 @@
 //! | [`Secret`] | values that steps use and that no log shows |
 //! | [`preflight`] | replays stored runs with new code before it is deployed |
 //! | [`healer`] | diagnoses and repairs runs on request |
-//! | [`retention`], [`copy`] | archive old runs; move a store |
+//! | [`admin`] | checks, migrates, copies and archives stores |
+//! | [`unstable`] | the crates inside, without any promise |
 //! | `testing` | runs your workflow with a crash at every point (feature `testing`) |
 
 mod archive;
@@ -66,12 +67,12 @@ mod store_secrets;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use archive::retention;
 pub use durations::{days, hours, mins, secs};
-pub use goldseam_admin::copy;
-pub use goldseam_core as core;
+pub use goldseam_core::form::Form;
 pub use goldseam_core::recovery;
-pub use goldseam_engine as engine;
+pub use goldseam_core::{
+    Class, Failure, Limits, Millis, Path, Payload, Redactor, Retry, RunId, Seq, Status, Summary,
+};
 pub use goldseam_engine::client;
 pub use goldseam_engine::config::Recovery;
 pub use goldseam_engine::context;
@@ -79,18 +80,28 @@ pub use goldseam_engine::{
     Attempt, Builder, Client, Config, Context, Engine, EngineError, Error, Outcome, Probe, Result, ResultExt,
     RunHandle, Secret, SecretError, Selected, StartOptions, Untyped, Workflow, WorkflowRef,
 };
-pub use goldseam_store as store;
-
-pub use goldseam_core::Redactor;
-pub use goldseam_core::form::Form;
-pub use goldseam_core::{Class, Failure, Limits, Millis, Path, Payload, Retry, RunId, Seq, Status, Summary};
-pub use goldseam_store::check::{Fact, Migrated, StoreReport};
 pub use goldseam_store::shown_url;
-pub use open::{
-    OpenEngine, check_store, connect, connect_existing, copier, copy_mark, dry_copier, exposed_files,
-    migrate_store, open_existing_store, open_store, reopen_store,
-};
-pub use store_secrets::hide_known;
+pub use open::{OpenEngine, connect, connect_existing, open_existing_store, open_store};
+
+/// Administration of stores: check, migrate, copy, archive.
+pub mod admin {
+    pub use crate::archive::retention;
+    pub use crate::open::{
+        check_store, copier, copy_mark, dry_copier, exposed_files, migrate_store, reopen_store,
+    };
+    pub use crate::store_secrets::hide_known;
+    pub use goldseam_admin::copy;
+    pub use goldseam_store::check::{Fact, Migrated, StoreReport};
+}
+
+/// The crates inside Goldseam. **Unstable**: any release may change or remove anything here.
+///
+/// Use it for your own store (`store`), for tools that read logs (`core`), or for tests of the engine (`engine`).
+pub mod unstable {
+    pub use goldseam_core as core;
+    pub use goldseam_engine as engine;
+    pub use goldseam_store as store;
+}
 
 /// Tasks of users and of remote steps.
 pub mod queue {

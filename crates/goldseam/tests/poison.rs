@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use goldseam::prelude::*;
-use goldseam::store::RunFilter;
+use goldseam::unstable::store::RunFilter;
 use goldseam::{Config, Limits, Payload, Recovery, RunId, Status};
 
 const FOLDER: &str = "GOLDSEAM_POISON_FOLDER";

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use goldseam::OpenEngine as _;
-use goldseam::engine::{Clock, Entropy, OsEntropy, SystemClock};
-use goldseam::store::Store;
+use goldseam::unstable::engine::{Clock, Entropy, OsEntropy, SystemClock};
+use goldseam::unstable::store::Store;
 use goldseam::{Engine, Redactor};
 use goldseam_api::Problem;
 use goldseam_api::credentials::keys::KeyStore;
@@ -216,7 +216,8 @@ fn open_namespaces(
     let mut namespaces = BTreeMap::new();
     for (name, engine) in engines {
         let archive = config.archive_of(&name);
-        let archive = archive.map(|archive| goldseam::retention::open_archive(&archive)).transpose()?;
+        let archive =
+            archive.map(|archive| goldseam::admin::retention::open_archive(&archive)).transpose()?;
         let options = NamespaceOptions {
             archive,
             request_slots: RequestSlots::share(config.requests_at_once, count),

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use goldseam::core::redact::Names;
-use goldseam::core::redact::names::USUAL;
+use goldseam::unstable::core::redact::Names;
+use goldseam::unstable::core::redact::names::USUAL;
 use goldseam::{Limits, Redactor, shown_url};
 use goldseam_api::Problem;
 use serde::Serialize;
@@ -304,7 +304,7 @@ impl Settings {
                     hidden(&entry)
                 )));
             };
-            let name = goldseam::core::QueueName::new(name.trim())
+            let name = goldseam::unstable::core::QueueName::new(name.trim())
                 .map_err(|error| bad(format!("invalid namespace name: {error}")))?;
             if name.as_str() == NAMESPACE_DEFAULT {
                 return Err(bad("namespace default is the main store; set its URL with `store`".to_owned()));
@@ -363,7 +363,7 @@ impl ServerConfig {
     pub fn redactor(&self, env: impl Fn(&str) -> Option<String>) -> Result<Redactor, Problem> {
         let mut redactor = Redactor::new(Names::of(self.redact_keys.iter().map(String::as_str)));
         let others = [self.otlp.as_deref(), self.archive.as_deref()].into_iter().flatten();
-        goldseam::hide_known(&mut redactor, self.stores().map(|(_, url)| url).chain(others), &env);
+        goldseam::admin::hide_known(&mut redactor, self.stores().map(|(_, url)| url).chain(others), &env);
         for name in &self.secrets_from_env {
             let why = match env(name).filter(|value| !value.trim().is_empty()) {
                 Some(value) => redactor.hide(&value).err().map(|why| why.to_string()),

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use goldseam::core::{Recorded, codec};
-use goldseam::store::Feed;
+use goldseam::unstable::core::{Recorded, codec};
+use goldseam::unstable::store::Feed;
 use goldseam::{Client, RunId, Seq};
 use tokio::sync::{Notify, watch};
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use goldseam::engine::Clock;
+use goldseam::unstable::engine::Clock;
 use goldseam_api::Problem;
 use goldseam_api::credentials::cached_read::CachedRead;
 use goldseam_api::credentials::keys::{self, KeyStore, StoredKey};

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use goldseam::engine::remote::{self, RemoteOptions, RemoteWorkers};
-use goldseam::retention::Archive;
+use goldseam::admin::retention::Archive;
+use goldseam::unstable::engine::remote::{self, RemoteOptions, RemoteWorkers};
 use goldseam::{Client, Engine, Redactor};
 use goldseam_api::credentials::keys::KeyStore;
 use goldseam_api::credentials::passes::Passes;

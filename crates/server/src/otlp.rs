@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam::core::branch::Branches;
-use goldseam::core::lock::Lock;
-use goldseam::core::{Event, LockName, Recorded, version};
-use goldseam::store::{Expect, Feed, FeedEvent, LockFilter, Store, StoreError, Written};
+use goldseam::unstable::core::branch::Branches;
+use goldseam::unstable::core::lock::Lock;
+use goldseam::unstable::core::{Event, LockName, Recorded, version};
+use goldseam::unstable::store::{Expect, Feed, FeedEvent, LockFilter, Store, StoreError, Written};
 use goldseam::{Client, EngineError, Millis, Redactor, RunId, Status};
 use goldseam_api::Problem;
 use goldseam_api::credentials::{hex, keys};
@@ -230,7 +230,7 @@ fn no_feed() -> Problem {
 fn runs_in(page: &[FeedEvent]) -> BTreeMap<RunId, Millis> {
     let mut runs = BTreeMap::new();
     for fed in page {
-        if let Ok(recorded) = goldseam::core::codec::decode(fed.record.seq, &fed.record.body) {
+        if let Ok(recorded) = goldseam::unstable::core::codec::decode(fed.record.seq, &fed.record.body) {
             let first = runs.entry(fed.run.clone()).or_insert(recorded.at);
             *first = recorded.at.min(*first);
         }

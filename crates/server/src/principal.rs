@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use goldseam::core::QueueName;
+use goldseam::unstable::core::QueueName;
 use goldseam_api::Problem;
 use goldseam_api::credentials::passes::OpenedPass;
 use goldseam_api::doc::key::Scope;

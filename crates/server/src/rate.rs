@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use goldseam::engine::Clock;
+use goldseam::unstable::engine::Clock;
 use goldseam_api::Problem;
 
 use crate::address_slots::network_of;

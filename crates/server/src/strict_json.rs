@@ -279,7 +279,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
 
 #[cfg(test)]
 mod tests {
-    use goldseam::engine::remote::wire::{Append, Register};
+    use goldseam::unstable::engine::remote::wire::{Append, Register};
     use goldseam_api::doc::key::NewKey;
     use goldseam_api::doc::run::NewRun;
 

@@ -1,6 +1,6 @@
 //! Dependencies between crates: lower layers only, and a pure core.
 
-use super::homes::{CORE_BANNED, DEVELOPERS, LAYERS, TESTBEDS, matches};
+use super::homes::{CORE_BANNED, DEVELOPERS, DOCUMENTED, LAYERS, TESTBEDS, matches};
 use crate::finding::Finding;
 use crate::tree::{File, Tree};
 
@@ -24,6 +24,8 @@ fn check_crate(file: &File) -> Vec<Finding> {
             (None, Some(_)) => Some("the tooling depends on no crate of the workspace"),
             // A crate's tests may enable its features.
             _ if *name == manifest.name => None,
+            // Examples in the documentation show the paths that users write.
+            _ if name == "goldseam" && !*ships && matches(DOCUMENTED, &manifest.name) => None,
             (Some(user), Some(used)) if used >= user => Some("dependencies point to lower layers only"),
             _ => None,
         };
@@ -132,6 +134,14 @@ mod tests {
         assert_eq!(lines("goldseam", &on("goldseam-sim")), [4]);
         assert_eq!(lines("goldseam-sim", &on("goldseam-cli")), [4]);
         assert!(lines("goldseam-store", &on("goldseam-store")).is_empty(), "its own features, for its tests");
+    }
+
+    #[test]
+    fn only_examples_in_documentation_use_the_facade() {
+        let on = |section: &str| format!("[{section}]\ngoldseam = {{ path = \"../goldseam\" }}\n");
+        assert!(lines("goldseam-engine", &on("dev-dependencies")).is_empty());
+        assert_eq!(lines("goldseam-engine", &on("dependencies")), [4]);
+        assert_eq!(lines("goldseam-store", &on("dev-dependencies")), [4]);
     }
 
     #[test]

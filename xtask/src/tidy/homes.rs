@@ -123,6 +123,9 @@ pub(super) const LAYERS_INSIDE: &[LayersInside] = &[LayersInside {
     ],
 }];
 
+/// Crates whose types `goldseam` re-exports. Examples in their documentation use `goldseam`.
+pub(super) const DOCUMENTED: &[&str] = &["goldseam-core", "goldseam-engine"];
+
 /// Crates with servers to test against, real and fake. They use no crate of the workspace.
 pub(super) const TESTBEDS: &[&str] = &["goldseam-testbed", "goldseam-fake-s3"];
 

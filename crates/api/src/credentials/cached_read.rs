@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam::engine::Clock;
+use goldseam::unstable::engine::Clock;
 use tokio::sync::{Mutex, RwLock};
 
 use crate::problem::Problem;

@@ -6,11 +6,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use goldseam::core::lock::Lock;
-use goldseam::core::task::note;
-use goldseam::core::{LockName, Millis, argument};
-use goldseam::engine::Entropy;
-use goldseam::store::{Expect, LockFilter, Store, Written};
+use goldseam::unstable::core::lock::Lock;
+use goldseam::unstable::core::task::note;
+use goldseam::unstable::core::{LockName, Millis, argument};
+use goldseam::unstable::engine::Entropy;
+use goldseam::unstable::store::{Expect, LockFilter, Store, Written};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;

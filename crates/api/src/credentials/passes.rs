@@ -9,9 +9,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam::core::{LockName, SignalName};
-use goldseam::engine::{Clock, Entropy};
-use goldseam::store::{Expect, Store, Written};
+use goldseam::unstable::core::{LockName, SignalName};
+use goldseam::unstable::engine::{Clock, Entropy};
+use goldseam::unstable::store::{Expect, Store, Written};
 use goldseam::{Millis, Path, RunId};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use goldseam::core::LockName;
-use goldseam::core::lock::Lock;
-use goldseam::engine::Entropy;
-use goldseam::store::{Expect, LockFilter, Store, Written};
+use goldseam::unstable::core::LockName;
+use goldseam::unstable::core::lock::Lock;
+use goldseam::unstable::engine::Entropy;
+use goldseam::unstable::store::{Expect, LockFilter, Store, Written};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,7 +1,7 @@
 //! Changes of a run: requests and responses.
 
-use goldseam::core::SignalName;
 use goldseam::recovery::Code;
+use goldseam::unstable::core::SignalName;
 use goldseam::{Millis, Path, Payload, RunId, Seq, Status};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;

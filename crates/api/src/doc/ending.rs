@@ -1,6 +1,6 @@
 //! Cancelling, terminating, retrying and withdrawing: requests and responses.
 
-use goldseam::core::event::{Request, Terminated as Left};
+use goldseam::unstable::core::event::{Request, Terminated as Left};
 use goldseam::{Millis, Path, RunId, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

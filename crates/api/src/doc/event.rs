@@ -1,9 +1,9 @@
 //! Events of a run, and the items that a follower receives.
 
-use goldseam::core::codec::Corrupt;
-use goldseam::core::hash::{Hash, WriteId};
-use goldseam::core::recovery::Code;
-use goldseam::core::{Event, Recorded};
+use goldseam::unstable::core::codec::Corrupt;
+use goldseam::unstable::core::hash::{Hash, WriteId};
+use goldseam::unstable::core::recovery::Code;
+use goldseam::unstable::core::{Event, Recorded};
 use goldseam::{Millis, Payload, RunId, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -111,7 +111,7 @@ pub struct HistoryQuery {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub after: Option<u64>,
     /// Maximum number of events, up to 500; defaults to 500.

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use goldseam::core::{NodeId, WorkflowName};
 use goldseam::recovery::Code;
+use goldseam::unstable::core::{NodeId, WorkflowName};
 use goldseam::{Millis, RunId, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -22,7 +22,7 @@ pub struct NewSweep {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub stale_after_ms: Option<u64>,
     /// Only report; heal nothing.

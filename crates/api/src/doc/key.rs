@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use goldseam::Millis;
-use goldseam::core::QueueName;
+use goldseam::unstable::core::QueueName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -127,7 +127,7 @@ pub struct NewKey {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub valid_for_ms: Option<u64>,
 }

@@ -1,6 +1,6 @@
 //! Named locks.
 
-use goldseam::core::LockName;
+use goldseam::unstable::core::LockName;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -27,7 +27,7 @@ pub struct NewHold {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub ttl_ms: Option<u64>,
 }
@@ -40,13 +40,13 @@ pub struct NewExtension {
     /// The holder.
     pub holder: String,
     /// The fence from the acquire response.
-    #[serde(deserialize_with = "goldseam::core::whole::number")]
+    #[serde(deserialize_with = "goldseam::unstable::core::whole::number")]
     pub fence: u64,
     /// How long to hold it from now, in milliseconds; defaults to 300000.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub ttl_ms: Option<u64>,
 }
@@ -58,7 +58,7 @@ pub struct NewRelease {
     /// The holder.
     pub holder: String,
     /// The fence from the acquire response.
-    #[serde(deserialize_with = "goldseam::core::whole::number")]
+    #[serde(deserialize_with = "goldseam::unstable::core::whole::number")]
     pub fence: u64,
 }
 

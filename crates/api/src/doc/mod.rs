@@ -77,8 +77,8 @@ pub struct DamageDoc {
     pub newer: bool,
 }
 
-impl From<&goldseam::core::Corrupt> for DamageDoc {
-    fn from(corrupt: &goldseam::core::Corrupt) -> Self {
+impl From<&goldseam::unstable::core::Corrupt> for DamageDoc {
+    fn from(corrupt: &goldseam::unstable::core::Corrupt) -> Self {
         Self { seq: corrupt.seq, reason: corrupt.detail.clone(), newer: corrupt.is_newer }
     }
 }

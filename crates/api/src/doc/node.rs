@@ -1,7 +1,7 @@
 //! Nodes and their workflows.
 
 use goldseam::Millis;
-use goldseam::core::{NodeId, WorkflowName};
+use goldseam::unstable::core::{NodeId, WorkflowName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

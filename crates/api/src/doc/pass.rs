@@ -1,6 +1,6 @@
 //! Passes: permission to answer one question or to send one signal, once.
 
-use goldseam::core::SignalName;
+use goldseam::unstable::core::SignalName;
 use goldseam::{Millis, Path, Payload, RunId, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -21,7 +21,7 @@ pub struct NewPass {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub valid_for_ms: Option<u64>,
 }

@@ -1,6 +1,6 @@
 //! Pruning: plans and results.
 
-use goldseam::core::WorkflowName;
+use goldseam::unstable::core::WorkflowName;
 use goldseam::{Millis, RunId, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -14,7 +14,7 @@ pub const PRUNE_MAX: u64 = 500;
 #[into_params(parameter_in = Query)]
 pub struct PruneQuery {
     /// Only runs that ended at least this many milliseconds ago, by the store's clock.
-    #[serde(deserialize_with = "goldseam::core::whole::number")]
+    #[serde(deserialize_with = "goldseam::unstable::core::whole::number")]
     pub completed_before_ms: u64,
     /// Only runs of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ pub struct PruneQuery {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub limit: Option<u64>,
 }
@@ -36,7 +36,7 @@ pub struct PruneQuery {
 #[serde(deny_unknown_fields)]
 pub struct NewPrune {
     /// Only runs that ended at least this many milliseconds ago, by the store's clock.
-    #[serde(deserialize_with = "goldseam::core::whole::number")]
+    #[serde(deserialize_with = "goldseam::unstable::core::whole::number")]
     pub completed_before_ms: u64,
     /// Only runs of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct NewPrune {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub limit: Option<u64>,
     /// Who makes the change, if not the caller.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use goldseam::core::StepName;
-use goldseam::core::WorkflowName;
-use goldseam::core::event::Terminated;
-use goldseam::core::summary::OpenInput;
+use goldseam::unstable::core::StepName;
+use goldseam::unstable::core::WorkflowName;
+use goldseam::unstable::core::event::Terminated;
+use goldseam::unstable::core::summary::OpenInput;
 use goldseam::{Failure, Payload, RunId, Seq, Status, Summary};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -429,14 +429,14 @@ pub struct ChangesQuery {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub after: Option<u64>,
     /// Maximum wait in milliseconds, up to 60000.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub wait_ms: Option<u64>,
 }

@@ -1,9 +1,9 @@
 //! User tasks.
 
-use goldseam::core::task::{Task, TaskState};
-use goldseam::core::{IdError, QueueName};
-use goldseam::engine::config::QUEUE_DEFAULT;
-use goldseam::engine::stats::Stats;
+use goldseam::unstable::core::task::{Task, TaskState};
+use goldseam::unstable::core::{IdError, QueueName};
+use goldseam::unstable::engine::config::QUEUE_DEFAULT;
+use goldseam::unstable::engine::stats::Stats;
 use goldseam::{Failure, Millis, Payload};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -37,7 +37,7 @@ pub struct NewUserTask {
     #[serde(default)]
     pub priority: i32,
     /// Delay before the task is due, in milliseconds.
-    #[serde(default, deserialize_with = "goldseam::core::whole::number")]
+    #[serde(default, deserialize_with = "goldseam::unstable::core::whole::number")]
     pub delay_ms: u64,
     /// Maximum number of attempts.
     #[serde(default = "one")]
@@ -46,7 +46,7 @@ pub struct NewUserTask {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub silence_max_ms: Option<u64>,
 }
@@ -94,7 +94,7 @@ pub struct NewClaim {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub wait_ms: Option<u64>,
 }
@@ -129,7 +129,7 @@ pub struct NewHeartbeat {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub fence: Option<u64>,
     /// The token from the claim.
@@ -149,7 +149,7 @@ pub struct Hold {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub fence: Option<u64>,
     /// The token from the claim.
@@ -165,7 +165,7 @@ pub struct NewResult {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub fence: Option<u64>,
     /// The token from the claim.
@@ -184,7 +184,7 @@ pub struct NewFailure {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub fence: Option<u64>,
     /// The token from the claim.
@@ -203,7 +203,7 @@ pub struct NewReclaim {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "goldseam::core::whole::optional"
+        deserialize_with = "goldseam::unstable::core::whole::optional"
     )]
     pub older_than_ms: Option<u64>,
     /// Only count; change nothing.

@@ -1,6 +1,6 @@
-//! Remote workers. The documents of their protocol are in `goldseam::engine::remote::wire`.
+//! Remote workers. The documents of their protocol are in `goldseam::unstable::engine::remote::wire`.
 
-use goldseam::core::NodeId;
+use goldseam::unstable::core::NodeId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

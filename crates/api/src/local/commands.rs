@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use goldseam::client::{By, StartOptions, dropping};
-use goldseam::core::command::{Migrate, Withdraw};
-use goldseam::core::decide::Refusal;
-use goldseam::core::event::{JumpRequested, Note, Request, RequestWithdrawn};
-use goldseam::core::reserved::Named;
-use goldseam::core::{Command, Event, QueueName, SignalName, State, WorkflowName};
+use goldseam::unstable::core::command::{Migrate, Withdraw};
+use goldseam::unstable::core::decide::Refusal;
+use goldseam::unstable::core::event::{JumpRequested, Note, Request, RequestWithdrawn};
+use goldseam::unstable::core::reserved::Named;
+use goldseam::unstable::core::{Command, Event, QueueName, SignalName, State, WorkflowName};
 use goldseam::{EngineError, Path, RunId, Status, Summary};
 
 use super::healing::{earlier_recovery, recovery_document};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
 use goldseam::client::follow::{Followed, Follower};
-use goldseam::core::Recorded;
-use goldseam::engine::heal::Found;
+use goldseam::unstable::core::Recorded;
+use goldseam::unstable::engine::heal::Found;
 use goldseam::{Client, RunId, Seq};
 use tokio::sync::{Semaphore, watch};
 

@@ -7,11 +7,13 @@ use async_trait::async_trait;
 use goldseam::client::doctor::{DoctorOptions, Finding as EngineFinding, Subject};
 use goldseam::client::feed::{Healing as EngineHealing, Place};
 use goldseam::client::recover::{RecoverOptions, Recovery as EngineRecovery};
-use goldseam::core::reserved::Named;
-use goldseam::core::{Command, Event, QueueName, Recorded, argument};
-use goldseam::engine::heal::foreign::{ForeignOptions, ForeignReport, ForeignStalled};
-use goldseam::engine::heal::sweeper::{Fate as EngineFate, Stalled, SweepOptions, SweepReport, Sweeper};
 use goldseam::recovery::{Code, Reason as RecoveryReason, Remedy};
+use goldseam::unstable::core::reserved::Named;
+use goldseam::unstable::core::{Command, Event, QueueName, Recorded, argument};
+use goldseam::unstable::engine::heal::foreign::{ForeignOptions, ForeignReport, ForeignStalled};
+use goldseam::unstable::engine::heal::sweeper::{
+    Fate as EngineFate, Stalled, SweepOptions, SweepReport, Sweeper,
+};
 use goldseam::{Millis, RunId, Seq, Status};
 use tokio::sync::Mutex;
 
@@ -255,7 +257,8 @@ pub(super) fn earlier_recovery(run: &RunId, applied: &AppliedCommand) -> Recover
         _ => None,
     });
     let Some(recovered) = recovered else { return nothing(at_note.summary.status) };
-    let state = goldseam::core::derive(run, before, goldseam::core::hash::Hash::ZERO).ok();
+    let state =
+        goldseam::unstable::core::derive(run, before, goldseam::unstable::core::hash::Hash::ZERO).ok();
     let standing = recovered.cutoff.zip(state.as_ref()).map(|(cutoff, state)| state.to_undo(cutoff));
     RecoveryDoc {
         automatic: Some(true),

@@ -3,11 +3,11 @@
 //! **Invariant:** the append that carries a command out also stores the command's id in the run's log. A repeat is
 //! therefore recognised for as long as the log exists, and answered from it.
 
-use goldseam::core::command::Withdraw;
-use goldseam::core::event::{Note, RequestWithdrawn};
-use goldseam::core::hash::Hash;
-use goldseam::core::summary::command_id;
-use goldseam::core::{BranchId, Command, Event, Recorded, State, derive};
+use goldseam::unstable::core::command::Withdraw;
+use goldseam::unstable::core::event::{Note, RequestWithdrawn};
+use goldseam::unstable::core::hash::Hash;
+use goldseam::unstable::core::summary::command_id;
+use goldseam::unstable::core::{BranchId, Command, Event, Recorded, State, derive};
 use goldseam::{RunId, Seq};
 
 use super::LocalApi;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use goldseam::Limits;
-use goldseam::core::QueueName;
-use goldseam::core::reserved::{self, Named};
+use goldseam::unstable::core::QueueName;
+use goldseam::unstable::core::reserved::{self, Named};
 
 use crate::doc::{PAGE_MAX, WAIT_MS_MAX};
 use crate::problem::Problem;
@@ -68,7 +68,7 @@ pub fn open_queue(queue: &QueueName) -> Result<(), Problem> {
 
 /// Refuses a claimant that has the name of a node: its tasks would stay claimed for as long as that node lives.
 pub(super) fn claimant(owner: &str) -> Result<(), Problem> {
-    match goldseam::engine::is_node_name(owner) {
+    match goldseam::unstable::engine::is_node_name(owner) {
         false => Ok(()),
         true => Err(Problem::bad_request(format!("{owner:?} is the name of a node, not of a worker"))
             .hint("use another owner")),

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam::EngineError;
-use goldseam::core::lock::{Lock, LockRefusal, TTL_DEFAULT};
-use goldseam::core::reserved::Named;
-use goldseam::core::{LockName, argument};
-use goldseam::engine::claims::StaleLock;
+use goldseam::unstable::core::lock::{Lock, LockRefusal, TTL_DEFAULT};
+use goldseam::unstable::core::reserved::Named;
+use goldseam::unstable::core::{LockName, argument};
+use goldseam::unstable::engine::claims::StaleLock;
 
 use super::{LocalApi, limit};
 use crate::api::{ApiResult, LocksApi};

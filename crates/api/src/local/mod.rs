@@ -16,9 +16,9 @@ mod workers;
 
 use std::sync::Arc;
 
-use goldseam::core::argument;
-use goldseam::engine::remote::{PlainTokens, RemoteOptions, RemoteWorkers};
-use goldseam::engine::{OsEntropy, SystemClock};
+use goldseam::unstable::core::argument;
+use goldseam::unstable::engine::remote::{PlainTokens, RemoteOptions, RemoteWorkers};
+use goldseam::unstable::engine::{OsEntropy, SystemClock};
 use goldseam::{Client, Limits, Payload};
 
 use crate::caller::Caller;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use goldseam::core::{NodeId, WorkflowName};
-use goldseam::store::{NodeSeen, NodeState, Pulse};
+use goldseam::unstable::core::{NodeId, WorkflowName};
+use goldseam::unstable::store::{NodeSeen, NodeState, Pulse};
 
 use super::{LocalApi, limit};
 use crate::api::{ApiResult, NodesApi};

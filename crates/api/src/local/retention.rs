@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam::Status;
-use goldseam::core::WorkflowName;
-use goldseam::retention::{Archive, Candidate, PruneProgress, PruneReport, Pruner, Retention};
+use goldseam::admin::retention::{Archive, Candidate, PruneProgress, PruneReport, Pruner, Retention};
+use goldseam::unstable::core::WorkflowName;
 
 use super::LocalApi;
 use crate::api::{ApiResult, RetentionApi};
@@ -74,7 +74,7 @@ impl LocalApi {
 
 impl From<PruneReport> for PrunedDoc {
     fn from(report: PruneReport) -> Self {
-        let item = |run: goldseam::retention::PrunedRun| PrunedRunDoc {
+        let item = |run: goldseam::admin::retention::PrunedRun| PrunedRunDoc {
             archive: run.archive,
             events: run.events,
             finished_at: run.finished_at,

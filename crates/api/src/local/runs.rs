@@ -1,16 +1,16 @@
 //! Reading runs, logs and questions.
 
 use async_trait::async_trait;
-use goldseam::core::branch::Branches;
-use goldseam::core::codec::{decode, decode_all};
-use goldseam::core::decide::Refusal;
-use goldseam::core::hash::Hash;
-use goldseam::core::state::Outcome;
-use goldseam::core::task::Quarantined;
-use goldseam::core::{Event, Recorded, TagKey, WorkflowName};
-use goldseam::engine::heal::Found;
-use goldseam::engine::page::{Most, Piece};
-use goldseam::store::{Cursor, Record, RunFilter, RunOrder, TaskFilter};
+use goldseam::unstable::core::branch::Branches;
+use goldseam::unstable::core::codec::{decode, decode_all};
+use goldseam::unstable::core::decide::Refusal;
+use goldseam::unstable::core::hash::Hash;
+use goldseam::unstable::core::state::Outcome;
+use goldseam::unstable::core::task::Quarantined;
+use goldseam::unstable::core::{Event, Recorded, TagKey, WorkflowName};
+use goldseam::unstable::engine::heal::Found;
+use goldseam::unstable::engine::page::{Most, Piece};
+use goldseam::unstable::store::{Cursor, Record, RunFilter, RunOrder, TaskFilter};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 
 use super::{LocalApi, limit};
@@ -71,7 +71,7 @@ fn filter(query: RunsQuery) -> Result<RunFilter, Problem> {
 }
 
 fn open_questions(summary: &Summary) -> Vec<QuestionDoc> {
-    let question = |input: &goldseam::core::summary::OpenInput| QuestionDoc {
+    let question = |input: &goldseam::unstable::core::summary::OpenInput| QuestionDoc {
         run: summary.run.clone(),
         workflow: summary.workflow.clone(),
         open: OpenQuestionDoc { input: input.clone(), command: answer_line(&summary.run, input) },

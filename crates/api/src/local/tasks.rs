@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam::EngineError;
-use goldseam::core::reserved::Named;
-use goldseam::core::task::{NewTask as Submission, Task, TaskRefusal, TaskState};
-use goldseam::core::{LaneName, Payload, QueueName, TaskId, argument};
-use goldseam::engine::config::QUEUE_DEFAULT;
-use goldseam::engine::queue::Want;
+use goldseam::unstable::core::reserved::Named;
+use goldseam::unstable::core::task::{NewTask as Submission, Task, TaskRefusal, TaskState};
+use goldseam::unstable::core::{LaneName, Payload, QueueName, TaskId, argument};
+use goldseam::unstable::engine::config::QUEUE_DEFAULT;
+use goldseam::unstable::engine::queue::Want;
 
 use super::{LocalApi, limit};
 use crate::api::{ApiResult, TasksApi};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use goldseam::RunId;
-use goldseam::engine::{Entropy, OsEntropy};
+use goldseam::unstable::engine::{Entropy, OsEntropy};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Response, redirect};

@@ -1,9 +1,9 @@
 //! Named locks over HTTP.
 
 use async_trait::async_trait;
-use goldseam::core::LockName;
-use goldseam::core::lock::Lock;
-use goldseam::engine::claims::StaleLock;
+use goldseam::unstable::core::LockName;
+use goldseam::unstable::core::lock::Lock;
+use goldseam::unstable::engine::claims::StaleLock;
 
 use super::RemoteApi;
 use super::http::{NO_QUERY, segment};

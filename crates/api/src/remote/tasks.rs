@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use goldseam::core::TaskId;
-use goldseam::core::task::Task;
+use goldseam::unstable::core::TaskId;
+use goldseam::unstable::core::task::Task;
 
 use super::RemoteApi;
 use super::http::{NO_BODY, NO_QUERY, segment};

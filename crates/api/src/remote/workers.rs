@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use goldseam::core::NodeId;
-use goldseam::engine::remote::wire::{
+use goldseam::unstable::core::NodeId;
+use goldseam::unstable::engine::remote::wire::{
     Append, Appended, Beaten, Claim, Claimed, Events, Heartbeat, News, Register, Registered,
 };
 

@@ -1,7 +1,7 @@
 //! The branches of a run as a list.
 
-use goldseam::core::Recorded;
-use goldseam::core::branch::{Branch, Branches};
+use goldseam::unstable::core::Recorded;
+use goldseam::unstable::core::branch::{Branch, Branches};
 
 use super::describe;
 use crate::doc::run::BranchDoc;

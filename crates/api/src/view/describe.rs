@@ -1,9 +1,9 @@
 //! One-line descriptions of events.
 
 use goldseam::Payload;
-use goldseam::core::branch::Why;
-use goldseam::core::event::{By, Cause, Note, Release, RunRecovered, Terminated};
-use goldseam::core::{Event, version};
+use goldseam::unstable::core::branch::Why;
+use goldseam::unstable::core::event::{By, Cause, Note, Release, RunRecovered, Terminated};
+use goldseam::unstable::core::{Event, version};
 
 use super::text::{cut, form, one_line};
 use crate::timestamp;

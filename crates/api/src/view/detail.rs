@@ -1,9 +1,9 @@
 //! The detail document of one run.
 
 use goldseam::Outcome;
-use goldseam::core::branch::Branches;
-use goldseam::core::event::Request;
-use goldseam::core::{Recorded, Seq, State, StepName};
+use goldseam::unstable::core::branch::Branches;
+use goldseam::unstable::core::event::Request;
+use goldseam::unstable::core::{Recorded, Seq, State, StepName};
 
 use super::text::answer_line;
 use super::timeline::{self, OperationDoc};

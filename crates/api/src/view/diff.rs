@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use goldseam::core::branch::Branches;
-use goldseam::core::{Event, Recorded};
+use goldseam::unstable::core::branch::Branches;
+use goldseam::unstable::core::{Event, Recorded};
 use goldseam::{RunId, Seq};
 
 use super::describe::{PayloadLength, describe};

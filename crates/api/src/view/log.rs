@@ -1,8 +1,8 @@
 //! Selections of a run's log.
 
-use goldseam::core::branch::{Branches, NotABranch};
-use goldseam::core::codec::encode;
-use goldseam::core::{BranchId, Recorded};
+use goldseam::unstable::core::branch::{Branches, NotABranch};
+use goldseam::unstable::core::codec::encode;
+use goldseam::unstable::core::{BranchId, Recorded};
 
 use crate::problem::Problem;
 

@@ -1,9 +1,9 @@
 //! Text helpers of the views.
 
 use goldseam::RunId;
-use goldseam::core::form::Form;
-pub use goldseam::core::lines::{quoted, signal_line};
-use goldseam::core::summary::OpenInput;
+use goldseam::unstable::core::form::Form;
+pub use goldseam::unstable::core::lines::{quoted, signal_line};
+use goldseam::unstable::core::summary::OpenInput;
 
 /// Describes the form of an answer.
 pub fn form(form: &Form) -> String {
@@ -20,7 +20,7 @@ pub fn form(form: &Form) -> String {
 
 /// Returns the command that answers a question.
 pub fn answer_line(run: &RunId, input: &OpenInput) -> String {
-    goldseam::core::lines::answer_line(run, &input.path, &input.form)
+    goldseam::unstable::core::lines::answer_line(run, &input.path, &input.form)
 }
 
 /// Collapses white space, including line breaks.

@@ -1,7 +1,7 @@
 //! The operations of a run as rows with spans of time.
 
-use goldseam::core::event::{Cause, Event, WaitStarted};
-use goldseam::core::{BranchId, Path, Recorded};
+use goldseam::unstable::core::event::{Cause, Event, WaitStarted};
+use goldseam::unstable::core::{BranchId, Path, Recorded};
 use goldseam::{Millis, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

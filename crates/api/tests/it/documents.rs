@@ -1,7 +1,7 @@
 //! Documents round-trip and agree with the log.
 
 use futures_util::StreamExt as _;
-use goldseam::core::Recorded;
+use goldseam::unstable::core::Recorded;
 use goldseam::{RunId, Seq, Status};
 use goldseam_api::RunsApi;
 use goldseam_api::doc::event::{EventDoc, HistoryQuery, NewsDoc};

@@ -1,8 +1,8 @@
 //! The same change under the same idempotency key is carried out once, and a repeat gets the original response.
 
 use futures_util::future::BoxFuture;
-use goldseam::core::{LockName, TaskId};
 use goldseam::prelude::{Context, Engine};
+use goldseam::unstable::core::{LockName, TaskId};
 use goldseam::{Failure, OpenEngine as _, Path, Payload, RunId};
 use goldseam_api::doc::change::{NewAnswer, NewJump, NewMigration, NewNote, NewRecovery, NewSignal};
 use goldseam_api::doc::ending::{NewRetry, NewWithdrawal};

@@ -1,6 +1,6 @@
 //! Limits are reported, and names that are reserved for the engine are not accessible.
 
-use goldseam::core::LockName;
+use goldseam::unstable::core::LockName;
 use goldseam::{Payload, RunId};
 use goldseam_api::doc::change::{NewNote, NewSignal};
 use goldseam_api::doc::event::HistoryQuery;

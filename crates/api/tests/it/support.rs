@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use goldseam::prelude::*;
-use goldseam::store::{Expect, Written};
+use goldseam::unstable::store::{Expect, Written};
 use goldseam::{RunId, Status};
 use goldseam_api::LocalApi;
 

@@ -1,7 +1,7 @@
 //! `goldseam explain`.
 
 use clap::Args;
-use goldseam::core::argument::nearest;
+use goldseam::unstable::core::argument::nearest;
 use goldseam_api::codes::{self, title};
 use serde_json::json;
 

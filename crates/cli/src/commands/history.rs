@@ -1,7 +1,7 @@
 //! `goldseam history`.
 
 use clap::Args;
-use goldseam::core::Recorded;
+use goldseam::unstable::core::Recorded;
 use goldseam::{EngineError, RunId, Seq};
 use goldseam_api::Api;
 use goldseam_api::doc::DamageDoc;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::Subcommand;
-use goldseam::core::{IdError, QueueName};
+use goldseam::unstable::core::{IdError, QueueName};
 use goldseam_api::doc::key::{KeyDoc, NewKey, Scope};
 use serde_json::json;
 

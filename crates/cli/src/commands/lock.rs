@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use goldseam::Millis;
-use goldseam::core::LockName;
-use goldseam::core::lock::Lock;
-use goldseam::engine::claims::StaleLock;
+use goldseam::unstable::core::LockName;
+use goldseam::unstable::core::lock::Lock;
+use goldseam::unstable::engine::claims::StaleLock;
 use goldseam_api::doc::ItemsDoc;
 use goldseam_api::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease};
 use serde_json::json;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::Args;
-use goldseam::core::recovery::suspected;
-use goldseam::core::{TagKey, WorkflowName};
+use goldseam::unstable::core::recovery::suspected;
+use goldseam::unstable::core::{TagKey, WorkflowName};
 use goldseam::{RunId, Seq, Status, Summary};
 use goldseam_api::Api;
 use goldseam_api::doc::PageDoc;

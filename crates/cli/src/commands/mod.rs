@@ -41,8 +41,8 @@ pub(crate) mod watch;
 pub(crate) mod why;
 pub(crate) mod withdraw;
 
-use goldseam::core::WorkflowName;
-use goldseam::core::version::{UNDECIDED, label};
+use goldseam::unstable::core::WorkflowName;
+use goldseam::unstable::core::version::{UNDECIDED, label};
 use goldseam_api::Api;
 use goldseam_api::doc::node::WorkflowDoc;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Subcommand;
-use goldseam::core::SignalName;
+use goldseam::unstable::core::SignalName;
 use goldseam::{Path, RunId};
 use goldseam_api::Api;
 use goldseam_api::credentials::token::FileSecret;

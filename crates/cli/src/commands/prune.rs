@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use goldseam::Status;
-use goldseam::retention::{PruneProgress, open_archive, read_archived, verify};
+use goldseam::admin::retention::{PruneProgress, open_archive, read_archived, verify};
 use goldseam_api::doc::retention::{
     NewPrune, PRUNE_MAX, PrunableRunDoc, PrunePlanDoc, PrunedDoc, PrunedRunDoc,
 };
@@ -281,7 +281,7 @@ async fn verify_file(app: &App, file: &str) -> Result<Exit, CliError> {
     let events: u64 = runs.iter().map(|run| run.events).sum();
     match () {
         () if app.wants_json() => {
-            let item = |run: &goldseam::retention::ArchivedRun| json!({ "run": run.run, "status": run.summary.status, "events": run.events, "sha256": run.sha256 });
+            let item = |run: &goldseam::admin::retention::ArchivedRun| json!({ "run": run.run, "status": run.summary.status, "events": run.events, "sha256": run.sha256 });
             let items: Vec<Value> = runs.iter().map(item).collect();
             out::json(&json!({ "file": file, "sound": true, "events": events, "runs": items }));
         }

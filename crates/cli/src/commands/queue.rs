@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use goldseam::Failure;
-use goldseam::core::argument::meant;
-use goldseam::core::task::{Task, TaskState};
-use goldseam::core::{LaneName, Payload, QueueName, TaskId};
+use goldseam::unstable::core::argument::meant;
+use goldseam::unstable::core::task::{Task, TaskState};
+use goldseam::unstable::core::{LaneName, Payload, QueueName, TaskId};
 use goldseam_api::doc::ItemsDoc;
 use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewHeartbeat, NewResult, NewUserTask, TasksQuery};
 use goldseam_api::view::describe::short;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use goldseam::core::argument::meant;
+use goldseam::unstable::core::argument::meant;
 use goldseam_server::config::Settings;
 use goldseam_server::{Running, serve};
 use serde_json::json;

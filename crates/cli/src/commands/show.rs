@@ -1,8 +1,8 @@
 //! `goldseam show`.
 
 use clap::Args;
-use goldseam::core::branch::Branches;
-use goldseam::core::{Event, Recorded, version};
+use goldseam::unstable::core::branch::Branches;
+use goldseam::unstable::core::{Event, Recorded, version};
 use goldseam::{RunId, Status, Summary};
 use goldseam_api::Api;
 use goldseam_api::doc::ending::PendingDoc;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use goldseam::core::WorkflowName;
-use goldseam::core::version::UNDECIDED;
+use goldseam::unstable::core::WorkflowName;
+use goldseam::unstable::core::version::UNDECIDED;
 use goldseam::{EngineError, Failure, RunId};
 use goldseam_api::Api;
 use goldseam_api::doc::run::{EndingDoc, NewRun, StartedDoc, WaitQuery};

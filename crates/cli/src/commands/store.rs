@@ -3,7 +3,7 @@
 mod copy;
 
 use clap::Subcommand;
-use goldseam::{Fact, Migrated, StoreReport};
+use goldseam::admin::{Fact, Migrated, StoreReport};
 use serde_json::json;
 
 use crate::app::App;
@@ -56,13 +56,13 @@ pub(crate) async fn run(app: &App, command: &StoreCommand) -> Result<Exit, CliEr
 }
 
 async fn check(app: &App, url: &str) -> Result<Exit, CliError> {
-    let mut report = goldseam::check_store(url).await?;
+    let mut report = goldseam::admin::check_store(url).await?;
     if report.schema == report.schema_latest {
         audit(app, url, &mut report).await?;
     }
     let store = goldseam::shown_url(url);
     let mark = match report.schema == report.schema_latest {
-        true => goldseam::copy_mark(url).await?,
+        true => goldseam::admin::copy_mark(url).await?,
         false => None,
     };
     let StoreReport { schema, schema_latest, facts, runs, events, tasks, locks, nodes, complaints } = &report;
@@ -115,7 +115,7 @@ async fn audit(app: &App, url: &str, report: &mut StoreReport) -> Result<(), Cli
 }
 
 async fn migrate(app: &App, url: &str) -> Result<Exit, CliError> {
-    let Migrated { from, to } = goldseam::migrate_store(url).await?;
+    let Migrated { from, to } = goldseam::admin::migrate_store(url).await?;
     let url = goldseam::shown_url(url);
     match () {
         () if app.wants_json() => out::json(&json!({ "store": url, "from": from, "to": to })),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use goldseam::RunId;
-use goldseam::core::event::Terminated;
+use goldseam::unstable::core::event::Terminated;
 use goldseam_api::doc::change::NewNote;
 
 use super::actor;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use goldseam::RunId;
-use goldseam::core::event::Request;
+use goldseam::unstable::core::event::Request;
 use goldseam_api::doc::ending::NewWithdrawal;
 
 use super::actor::Actor;

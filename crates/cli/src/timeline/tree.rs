@@ -1,7 +1,7 @@
 //! The branches of a run as a tree: where each was cut, and why.
 
-use goldseam::core::Recorded;
-use goldseam::core::branch::{Branch, Branches, Why};
+use goldseam::unstable::core::Recorded;
+use goldseam::unstable::core::branch::{Branch, Branches, Why};
 use goldseam_api::view::describe;
 
 use crate::color::{Colors, Hue};

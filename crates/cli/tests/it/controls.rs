@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use goldseam::core::event::RunQueued;
-use goldseam::core::{Command, Payload, QueueName, TagKey, WorkflowName};
+use goldseam::unstable::core::event::RunQueued;
+use goldseam::unstable::core::{Command, Payload, QueueName, TagKey, WorkflowName};
 use goldseam::{Limits, RunId};
 
 use crate::support::{Place, Ran, block, prepared};
@@ -33,7 +33,7 @@ fn tagged(place: &Place, run: &str) {
 #[track_caller]
 fn is_safe(args: &[&str], ran: &Ran) {
     for text in [&ran.out, &ran.err] {
-        let acts = |c: &char| goldseam::core::argument::is_control(*c) && !matches!(c, '\n' | '\t');
+        let acts = |c: &char| goldseam::unstable::core::argument::is_control(*c) && !matches!(c, '\n' | '\t');
         assert_eq!(text.chars().find(acts), None, "{args:?}: {text:?}");
         assert!(
             !text.lines().any(|line| line.starts_with("ok")),

@@ -1,7 +1,7 @@
 //! Copying, closing and reopening a store.
 
-use goldseam::core::Limits;
 use goldseam::prelude::*;
+use goldseam::unstable::core::Limits;
 use goldseam::{Payload, RunId};
 use insta::assert_snapshot;
 use serde_json::{Value, json};

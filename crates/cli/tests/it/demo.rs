@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use goldseam::RunId;
-use goldseam::core::Event;
+use goldseam::unstable::core::Event;
 use goldseam_store_postgres::testing::Schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! A store with a different fault in each run, and masking of variable output.
 
-use goldseam::core::task::Task;
 use goldseam::prelude::*;
-use goldseam::store::{Expect, NodeSeen, NodeState, TaskFilter, Written};
+use goldseam::unstable::core::task::Task;
+use goldseam::unstable::store::{Expect, NodeSeen, NodeState, TaskFilter, Written};
 use goldseam::{Client, RunId, Status};
 
 use crate::support::{Place, block, order, reaches};

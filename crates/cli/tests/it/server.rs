@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use goldseam::engine::OsEntropy;
+use goldseam::unstable::engine::OsEntropy;
 use goldseam_api::Caller;
 use goldseam_api::credentials::keys::KeyStore;
 use goldseam_api::doc::key::{NewKey, Scope};

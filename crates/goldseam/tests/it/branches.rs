@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use goldseam::client::Jump;
-use goldseam::core::BranchId;
 use goldseam::prelude::*;
+use goldseam::unstable::core::BranchId;
 use goldseam::{Path, Status};
 
 use crate::support::{Counter, Scratch, ok, reaches, run_id, with_state};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use goldseam::core::Event;
-use goldseam::engine::Config;
+use goldseam::unstable::core::Event;
+use goldseam::unstable::engine::Config;
 use goldseam::{Client, Context, Engine, OpenEngine as _, Payload, RunId, Status};
 use goldseam_fake_s3::{FakeS3, Match, RequestFault, RequestGate, ServerClock};
 use tokio::sync::watch;

@@ -21,8 +21,11 @@ async fn child_returns_its_result_to_its_parent() {
     let engine = builder.start().await.unwrap();
     let run = engine.start("parent", "p", &10).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 40);
-    let filter =
-        goldseam::store::RunFilter { parent: Some(run.id().clone()), limit: 10, ..Default::default() };
+    let filter = goldseam::unstable::store::RunFilter {
+        parent: Some(run.id().clone()),
+        limit: 10,
+        ..Default::default()
+    };
     let children = engine.client().list(filter).await.unwrap().items;
     assert_eq!(children.len(), 2);
     assert!(children.iter().all(|row| row.summary.status == Status::Completed));
@@ -58,7 +61,11 @@ async fn cancellation_reaches_every_open_child_before_the_parent_ends() {
         .await
         .unwrap();
     let run = engine.start("parent", "p", &()).await.unwrap();
-    let filter = || goldseam::store::RunFilter { parent: Some(run_id("p")), limit: 10, ..Default::default() };
+    let filter = || goldseam::unstable::store::RunFilter {
+        parent: Some(run_id("p")),
+        limit: 10,
+        ..Default::default()
+    };
     eventually("the child waits", || async {
         let page = engine.client().list(filter()).await.unwrap();
         page.items.iter().any(|row| row.summary.status == Status::Waiting)

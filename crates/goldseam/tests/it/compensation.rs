@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use goldseam::Status;
-use goldseam::core::Event;
-use goldseam::engine::client::By;
 use goldseam::prelude::*;
+use goldseam::unstable::core::Event;
+use goldseam::unstable::engine::client::By;
 
 use crate::support::{Counter, Scratch, ok, reaches, run_id, with_state};
 
@@ -125,7 +125,8 @@ async fn missing_compensation_parks_and_nothing_else_begins() {
         }
         ctx.step("ship", || ok(counter.add("shipped"))).await
     });
-    let quick = goldseam::engine::Config { linger: Duration::from_millis(20), ..Default::default() };
+    let quick =
+        goldseam::unstable::engine::Config { linger: Duration::from_millis(20), ..Default::default() };
     let engine = scratch.builder().await.config(quick).workflow("w", lost).start().await.unwrap();
     let before = engine.client().history(&run_id("r")).await.unwrap().len();
     engine.client().resume(&run_id("r"), By::default()).await.unwrap();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam::core::NodeId;
-use goldseam::engine::remote::{PlainTokens, RemoteOptions, RemoteWorkers};
+use goldseam::unstable::core::NodeId;
+use goldseam::unstable::engine::remote::{PlainTokens, RemoteOptions, RemoteWorkers};
 use goldseam::{Client, Config, EngineError, Recovery};
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam::core::Event;
-use goldseam::engine::{Clock, SystemClock};
+use goldseam::unstable::core::Event;
+use goldseam::unstable::engine::{Clock, SystemClock};
 use goldseam::{Context, Engine, Millis, OpenEngine as _, Status};
 use goldseam_store_postgres::testing::Schema;
 use goldseam_testbed::postgres::{Cluster, ClusterOptions, Shutdown};

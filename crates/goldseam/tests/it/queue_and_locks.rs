@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use goldseam::core::task::{NewTask, TaskState};
-use goldseam::core::{LaneName, LockName, TaskId};
-use goldseam::engine::queue::Want;
+use goldseam::unstable::core::task::{NewTask, TaskState};
+use goldseam::unstable::core::{LaneName, LockName, TaskId};
+use goldseam::unstable::engine::queue::Want;
 use goldseam::{Client, Failure, Payload};
 
 use crate::support::{self, Scratch, new_task};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use goldseam::core::task::{Task, TaskState};
-use goldseam::core::{Event, QueueName};
-use goldseam::engine::queue::Want;
 use goldseam::prelude::*;
+use goldseam::unstable::core::task::{Task, TaskState};
+use goldseam::unstable::core::{Event, QueueName};
+use goldseam::unstable::engine::queue::Want;
 use goldseam::{EngineError, Failure, Limits, Path, Payload, Status};
 
 use crate::support::{Counter, Scratch, eventually, ok, reaches, run_id};
@@ -196,7 +196,7 @@ async fn completing_twice_is_harmless_and_old_claims_are_refused() {
 async fn restore_claim(client: &Client, claimed: &Task) {
     let over = client.queue().get(&claimed.id).await.unwrap();
     let back = Task { version: over.version + 1, ..claimed.clone() };
-    let expect = goldseam::store::Expect::Version(over.version);
+    let expect = goldseam::unstable::store::Expect::Version(over.version);
     client.store().put_task(back, expect).await.unwrap();
 }
 

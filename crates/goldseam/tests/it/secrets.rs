@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use goldseam::core::TaskId;
 use goldseam::prelude::*;
+use goldseam::unstable::core::TaskId;
 use goldseam::{EngineError, Failure, Status};
 use tracing_subscriber::fmt::MakeWriter;
 

@@ -51,7 +51,7 @@ async fn invalid_input_is_refused_and_writes_nothing() {
     let run = engine.start("echo", "done", &1).await.unwrap();
     run.result::<u32>().await.unwrap();
     assert_eq!(run.signal("x", &1).await.unwrap_err().code(), "GS0105");
-    let filter = goldseam::store::RunFilter { limit: 10, ..Default::default() };
+    let filter = goldseam::unstable::store::RunFilter { limit: 10, ..Default::default() };
     assert_eq!(engine.client().list(filter).await.unwrap().items.len(), 1);
     engine.shutdown().await;
 }
@@ -120,10 +120,10 @@ async fn tags_and_priority_are_stored_and_searchable() {
     let options = StartOptions::default().tag("region", "eu").priority(7);
     engine.start_with("echo", "tagged", &1, options).await.unwrap().result::<u32>().await.unwrap();
     engine.start("echo", "plain", &1).await.unwrap().result::<u32>().await.unwrap();
-    let tag = Some((goldseam::core::TagKey::new("region").unwrap(), "eu".to_owned()));
+    let tag = Some((goldseam::unstable::core::TagKey::new("region").unwrap(), "eu".to_owned()));
     let found = engine
         .client()
-        .list(goldseam::store::RunFilter { tag, limit: 10, ..Default::default() })
+        .list(goldseam::unstable::store::RunFilter { tag, limit: 10, ..Default::default() })
         .await
         .unwrap()
         .items;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use goldseam::core::event::Event;
 use goldseam::prelude::*;
+use goldseam::unstable::core::event::Event;
 use goldseam::{EngineError, Status};
 
 use crate::support::{Counter, Scratch, eventually, ok, run_id, with_state};
@@ -161,7 +161,7 @@ async fn heartbeat_details_reach_the_next_attempt_after_a_crash() {
     first.start("w", "r", &()).await.unwrap();
     let client = scratch.client().await;
     eventually("the details are durable", || async {
-        let filter = goldseam::store::TaskFilter { limit: 100, ..Default::default() };
+        let filter = goldseam::unstable::store::TaskFilter { limit: 100, ..Default::default() };
         client.store().tasks(filter).await.unwrap().iter().any(|task| task.kind == "heartbeat:copy")
     })
     .await;
@@ -169,15 +169,18 @@ async fn heartbeat_details_reach_the_next_attempt_after_a_crash() {
     let second = scratch.engine("w", workflow(false)).await;
     let run = second.handle(run_id("r"));
     assert_eq!(run.result::<u32>().await.unwrap(), 42);
-    let left =
-        client.store().tasks(goldseam::store::TaskFilter { limit: 100, ..Default::default() }).await.unwrap();
+    let left = client
+        .store()
+        .tasks(goldseam::unstable::store::TaskFilter { limit: 100, ..Default::default() })
+        .await
+        .unwrap();
     assert!(left.iter().all(|task| !task.kind.starts_with("heartbeat:")), "{left:?}");
     second.shutdown().await;
 }
 
 /// Returns the records with heartbeat details.
-async fn details(client: &goldseam::Client) -> Vec<goldseam::core::task::Task> {
-    let filter = goldseam::store::TaskFilter { limit: 100, ..Default::default() };
+async fn details(client: &goldseam::Client) -> Vec<goldseam::unstable::core::task::Task> {
+    let filter = goldseam::unstable::store::TaskFilter { limit: 100, ..Default::default() };
     let mut all = client.store().tasks(filter).await.unwrap();
     all.retain(|task| task.kind.starts_with("heartbeat:"));
     all

@@ -5,9 +5,9 @@ use std::future::{Future, Ready, ready};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use goldseam::core::task::NewTask;
-use goldseam::core::{QueueName, TaskId};
-use goldseam::engine::queue::Want;
+use goldseam::unstable::core::task::NewTask;
+use goldseam::unstable::core::{QueueName, TaskId};
+use goldseam::unstable::engine::queue::Want;
 use goldseam::{Client, Context, Engine, Millis, OpenEngine as _, Payload, RunId, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,9 +1,9 @@
 //! A recorded value that does not fit the type in the code parks the run (V1). The run neither fails nor compensates.
 
-use goldseam::core::QueueName;
-use goldseam::engine::client::By;
-use goldseam::engine::queue::Want;
 use goldseam::prelude::*;
+use goldseam::unstable::core::QueueName;
+use goldseam::unstable::engine::client::By;
+use goldseam::unstable::engine::queue::Want;
 use goldseam::{Builder, Limits, Payload, Status};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -3,9 +3,9 @@
 //! A value that the server clamps, such as a worker's lease, has no limit here.
 
 use goldseam::Limits;
-use goldseam::core::id::ID_BYTES_MAX;
-use goldseam::core::path::PATH_BYTES_MAX;
-use goldseam::engine::remote::{APPEND_ID_BYTES_MAX, DOINGS_MAX, NAMES_MAX, WANTED_MAX};
+use goldseam::unstable::core::id::ID_BYTES_MAX;
+use goldseam::unstable::core::path::PATH_BYTES_MAX;
+use goldseam::unstable::engine::remote::{APPEND_ID_BYTES_MAX, DOINGS_MAX, NAMES_MAX, WANTED_MAX};
 use goldseam_api::credentials::keys::{NAME_CHARS_MAX, QUEUES_MAX};
 use goldseam_api::credentials::passes::VALID_MAX;
 use goldseam_api::doc::heal::STATS_MAX;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use goldseam::core::LockName;
-use goldseam::core::lock::Lock;
-use goldseam::engine::claims::StaleLock;
+use goldseam::unstable::core::LockName;
+use goldseam::unstable::core::lock::Lock;
+use goldseam::unstable::engine::claims::StaleLock;
 use goldseam_api::doc::key::Scope;
 use goldseam_api::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease, ReleasedDoc};
 use goldseam_api::doc::{ItemsDoc, PageDoc};

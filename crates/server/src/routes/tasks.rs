@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use goldseam::core::TaskId;
-use goldseam::core::task::Task;
+use goldseam::unstable::core::TaskId;
+use goldseam::unstable::core::task::Task;
 use goldseam_api::doc::task::{
     ClaimedTaskDoc, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewUserTask,
     QueueStatsDoc, ReclaimedDoc, TasksQuery,

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use goldseam::core::NodeId;
-use goldseam::engine::remote::wire::{
+use goldseam::unstable::core::NodeId;
+use goldseam::unstable::engine::remote::wire::{
     Append, Appended, Beaten, Claim, Claimed, Events, Heartbeat, News, Register, Registered,
 };
 use goldseam_api::doc::worker::LeftWorkerDoc;

@@ -1,7 +1,7 @@
 //! Nodes, workflows, queues, the doctor, metrics and readiness.
 
 use goldseam::Status;
-use goldseam::store::{Expect, Written};
+use goldseam::unstable::store::{Expect, Written};
 use goldseam_api::doc::key::Scope;
 use goldseam_testbed::postgres::{Cluster, ClusterOptions, Shutdown};
 use reqwest::Method;

@@ -1,7 +1,7 @@
 //! Keys, passes and workers through the interface: on the store, and over HTTP.
 
 use goldseam::RunId;
-use goldseam::engine::remote::wire::{Claim, Events, Heartbeat, Register};
+use goldseam::unstable::engine::remote::wire::{Claim, Events, Heartbeat, Register};
 use goldseam_api::doc::key::{NewKey, Scope};
 use goldseam_api::doc::pass::NewPass;
 use goldseam_api::{Api, Caller, KeysApi as _, LocalApi, PassesApi as _, RemoteApi};

@@ -1,8 +1,8 @@
 //! Keys: created once, stored as a hash, revoked permanently.
 
 use goldseam::Millis;
-use goldseam::core::lock::Lock;
-use goldseam::store::{Expect, Written};
+use goldseam::unstable::core::lock::Lock;
+use goldseam::unstable::store::{Expect, Written};
 use goldseam_api::Caller;
 use goldseam_api::doc::key::{NewKey, Scope};
 use goldseam_server::config::Settings;

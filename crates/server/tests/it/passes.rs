@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use goldseam::engine::Clock as _;
+use goldseam::unstable::engine::Clock as _;
 use goldseam_api::credentials::token::FileSecret;
 use goldseam_api::doc::key::Scope;
 use goldseam_api::{Caller, LocalApi, PassesApi as _};
@@ -135,7 +135,7 @@ async fn invalid_or_expired_pass_opens_nothing() {
 }
 
 fn seconds() -> i64 {
-    goldseam::engine::SystemClock.now().0 / 1_000
+    goldseam::unstable::engine::SystemClock.now().0 / 1_000
 }
 
 /// Signs as another program would from the description alone.

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam::EngineError;
-use goldseam::core::PayloadError;
-use goldseam::core::decide::{Refusal, TooLong};
-use goldseam::core::task::TaskRefusal;
-use goldseam::engine::remote::RemoteRefusal;
+use goldseam::unstable::core::PayloadError;
+use goldseam::unstable::core::decide::{Refusal, TooLong};
+use goldseam::unstable::core::task::TaskRefusal;
+use goldseam::unstable::engine::remote::RemoteRefusal;
 use goldseam_api::Problem;
 use serde_json::Value;
 
@@ -187,7 +187,7 @@ fn protocol_page_lists_the_refusals_of_every_call() {
 /// Returns every refusal of the engine to a worker.
 fn engine_refusals() -> Vec<EngineError> {
     let run: goldseam::RunId = "r".parse().unwrap();
-    let task: goldseam::core::TaskId = "t".parse().unwrap();
+    let task: goldseam::unstable::core::TaskId = "t".parse().unwrap();
     let words = || "x".to_owned();
     let remote = [
         RemoteRefusal::NoSuchWorker(words()),

@@ -1,6 +1,6 @@
 //! Prunes into the archive of the server.
 
-use goldseam::retention::verify;
+use goldseam::admin::retention::verify;
 use goldseam_api::doc::key::Scope;
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam::engine::OsEntropy;
 use goldseam::prelude::*;
+use goldseam::unstable::engine::OsEntropy;
 use goldseam_api::Caller;
 use goldseam_api::credentials::keys::KeyStore;
 use goldseam_api::doc::key::NewKey;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use goldseam::core::NodeId;
-use goldseam::core::Recorded;
-use goldseam::core::decide::Refusal;
-use goldseam::core::event::{Cause, Event};
+use goldseam::unstable::core::NodeId;
+use goldseam::unstable::core::Recorded;
+use goldseam::unstable::core::decide::Refusal;
+use goldseam::unstable::core::event::{Cause, Event};
 use goldseam::{Client, EngineError, RunId};
 use goldseam_api::view::percentiles::Percentiles;
 use serde::Serialize;
@@ -340,8 +340,8 @@ fn stage_of(path: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use goldseam::Millis;
-    use goldseam::core::event::{RunClaimed, StepCompleted};
-    use goldseam::core::{BranchId, Hash, WriteId};
+    use goldseam::unstable::core::event::{RunClaimed, StepCompleted};
+    use goldseam::unstable::core::{BranchId, Hash, WriteId};
 
     use super::*;
 

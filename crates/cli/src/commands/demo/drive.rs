@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use goldseam::client::{By, StartOptions};
-use goldseam::core::NodeId;
-use goldseam::engine::{Entropy, Seeded};
-use goldseam::store::{RunFilter, StoreError};
+use goldseam::unstable::core::NodeId;
+use goldseam::unstable::engine::{Entropy, Seeded};
+use goldseam::unstable::store::{RunFilter, StoreError};
 use goldseam::{Client, EngineError, Limits, Path, Payload, RunId, Status, Summary};
 use tokio::sync::mpsc;
 

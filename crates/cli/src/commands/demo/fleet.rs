@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use goldseam::core::NodeId;
+use goldseam::unstable::core::NodeId;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::mpsc;
 

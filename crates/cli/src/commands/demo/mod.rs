@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use goldseam::Client;
-use goldseam::engine::{Entropy, OsEntropy};
-use goldseam::store::RunFilter;
+use goldseam::unstable::engine::{Entropy, OsEntropy};
+use goldseam::unstable::store::RunFilter;
 
 use account::{Account, Evidence, Findings};
 use drive::Course;

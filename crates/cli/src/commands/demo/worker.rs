@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use goldseam::core::LockName;
+use goldseam::unstable::core::LockName;
 use goldseam::{Config, Context, Engine, OpenEngine as _};
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -4,9 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use goldseam::client::{By, StartOptions};
-use goldseam::core::{LockName, NodeId};
-use goldseam::engine::locks::Locks;
-use goldseam::store::{Expect, TaskFilter, Written};
+use goldseam::unstable::core::{LockName, NodeId};
+use goldseam::unstable::engine::locks::Locks;
+use goldseam::unstable::store::{Expect, TaskFilter, Written};
 use goldseam::{Client, EngineError, Limits, Path, Payload, RunId, Status, Summary};
 use indicatif::ProgressBar;
 use tokio::time::timeout;

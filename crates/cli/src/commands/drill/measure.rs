@@ -1,8 +1,8 @@
 //! Measures from the logs how long it took to detect a fault, to reclaim the work, and to make progress.
 
-use goldseam::core::Recorded;
-use goldseam::core::event::Event;
-use goldseam::store::TaskFilter;
+use goldseam::unstable::core::Recorded;
+use goldseam::unstable::core::event::Event;
+use goldseam::unstable::store::TaskFilter;
 use goldseam::{Client, Millis, RunId, Seq};
 use serde::Serialize;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use goldseam::engine::{Entropy, OsEntropy};
+use goldseam::unstable::engine::{Entropy, OsEntropy};
 use serde::Serialize;
 
 use super::demo::fleet::{Fleet, WorkerCommand};

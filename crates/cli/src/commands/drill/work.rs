@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use goldseam::core::{QueueName, WorkflowName};
 use goldseam::prelude::*;
+use goldseam::unstable::core::{QueueName, WorkflowName};
 use goldseam::{Config, Recovery};
 use serde::{Deserialize, Serialize};
 

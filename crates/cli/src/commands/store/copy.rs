@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use goldseam::copy::{CopyCounts, CopyOptions, CopyProgress, CopyReport, CopyStage, Digests, Role};
+use goldseam::admin::copy::{CopyCounts, CopyOptions, CopyProgress, CopyReport, CopyStage, Digests, Role};
 use goldseam::shown_url;
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -73,8 +73,8 @@ pub(super) async fn run(app: &App, args: &CopyArgs) -> Result<Exit, CliError> {
     let shown = bar.clone();
     let watcher = move |progress: CopyProgress| show(&shown, progress);
     let report = match dry_run {
-        true => goldseam::dry_copier(from, to, options).await?.watched_by(watcher).plan().await,
-        false => goldseam::copier(from, to, options).await?.watched_by(watcher).copy().await,
+        true => goldseam::admin::dry_copier(from, to, options).await?.watched_by(watcher).plan().await,
+        false => goldseam::admin::copier(from, to, options).await?.watched_by(watcher).copy().await,
     };
     bar.finish_and_clear();
     let report = report?;
@@ -183,7 +183,7 @@ fn verdict(app: &App, report: &CopyReport) -> String {
 pub(super) async fn reopen(app: &App, args: &ReopenArgs) -> Result<Exit, CliError> {
     let url = args.url.as_deref().unwrap_or(&app.url);
     let shown = shown_url(url);
-    let mark = goldseam::copy_mark(url).await?;
+    let mark = goldseam::admin::copy_mark(url).await?;
     let Some(mark) = mark.filter(|mark| !mark.role.is_open()) else {
         match app.wants_json() {
             true => out::json(&json!({ "store": shown, "reopened": false })),
@@ -196,7 +196,7 @@ pub(super) async fn reopen(app: &App, args: &ReopenArgs) -> Result<Exit, CliErro
         let message = format!("{shown} is {mark}: reopening it lets two stores execute the same runs");
         return Err(CliError::usage(message, "make sure that the other store is not in use, then add --yes"));
     }
-    goldseam::reopen_store(url).await?;
+    goldseam::admin::reopen_store(url).await?;
     match app.wants_json() {
         true => out::json(&json!({ "store": shown, "reopened": true, "was": mark })),
         false => out::line(format!("{shown} is open again; it was {mark}")),

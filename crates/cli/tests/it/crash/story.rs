@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use goldseam::client::By;
-use goldseam::core::{Event, Recorded};
+use goldseam::unstable::core::{Event, Recorded};
 use goldseam::{Client, Limits, Path, Payload, RunId, Status};
 use goldseam_store_object::testing::fresh_prefix;
 use goldseam_store_postgres::testing::Schema;
@@ -250,7 +250,7 @@ impl Story {
     }
 
     fn runs(&self) -> Vec<goldseam::Summary> {
-        let filter = goldseam::store::RunFilter { limit: 100, ..Default::default() };
+        let filter = goldseam::unstable::store::RunFilter { limit: 100, ..Default::default() };
         let page = self.block(self.client.list(filter)).unwrap();
         page.items.into_iter().map(|row| row.summary).collect()
     }

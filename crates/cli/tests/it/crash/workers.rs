@@ -1,7 +1,7 @@
 //! Workers that crash during a run.
 
-use goldseam::core::Event;
-use goldseam::core::event::{Cause, RunClaimed};
+use goldseam::unstable::core::Event;
+use goldseam::unstable::core::event::{Cause, RunClaimed};
 use rustix::process::Signal;
 
 use super::points;

@@ -128,7 +128,8 @@ pub(crate) fn sound(site: &Site) -> Result<(), String> {
     block(async {
         let url = site.url();
         let store = goldseam::open_store(&url).await.map_err(|error| format!("it does not open: {error}"))?;
-        let report = goldseam::check_store(&url).await.map_err(|error| format!("no check: {error}"))?;
+        let report =
+            goldseam::admin::check_store(&url).await.map_err(|error| format!("no check: {error}"))?;
         drop(store);
         if report.is_sound() { Ok(()) } else { Err(format!("unsound: {:?}", report.complaints)) }
     })

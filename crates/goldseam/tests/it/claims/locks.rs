@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use goldseam::core::LockName;
-use goldseam::core::lock::TTL_DEFAULT;
+use goldseam::unstable::core::LockName;
+use goldseam::unstable::core::lock::TTL_DEFAULT;
 
 use super::{LEASE, SECOND, fixtures};
 

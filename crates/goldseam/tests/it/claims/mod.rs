@@ -7,12 +7,12 @@ mod reclaim;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam::core::lock::{Ask, Lock};
-use goldseam::core::task::{NewTask, Task, TaskState};
-use goldseam::core::{LockName, NodeId, TaskId};
-use goldseam::engine::queue::Want;
-use goldseam::store::faulty::{Called, FaultPlan, StoreMethod};
-use goldseam::store::{
+use goldseam::unstable::core::lock::{Ask, Lock};
+use goldseam::unstable::core::task::{NewTask, Task, TaskState};
+use goldseam::unstable::core::{LockName, NodeId, TaskId};
+use goldseam::unstable::engine::queue::Want;
+use goldseam::unstable::store::faulty::{Called, FaultPlan, StoreMethod};
+use goldseam::unstable::store::{
     Expect, FaultyStore, LockFilter, ManualClock, MemoryStore, NodeRecord, NodeState, Store, TaskFilter,
     Written,
 };

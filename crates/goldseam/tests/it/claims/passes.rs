@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use goldseam::core::task::{NewTask, Task, TaskState};
-use goldseam::core::{LaneName, LockName};
-use goldseam::engine::claims::RecoveryStats;
-use goldseam::engine::queue::Want;
-use goldseam::store::faulty::{CallFault, FaultPlan, StoreMethod};
-use goldseam::store::{Expect, Written};
+use goldseam::unstable::core::task::{NewTask, Task, TaskState};
+use goldseam::unstable::core::{LaneName, LockName};
+use goldseam::unstable::engine::claims::RecoveryStats;
+use goldseam::unstable::engine::queue::Want;
+use goldseam::unstable::store::faulty::{CallFault, FaultPlan, StoreMethod};
+use goldseam::unstable::store::{Expect, Written};
 use goldseam::{Config, Millis, Payload};
 
 use super::{Fixture, LEASE, Process, SECOND, fixtures, id, strict, task, want, writes};

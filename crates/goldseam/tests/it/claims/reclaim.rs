@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam::Payload;
-use goldseam::core::task::{NewTask, Task, TaskState};
-use goldseam::core::{LaneName, LockName};
-use goldseam::engine::claims::ClaimRules;
-use goldseam::store::faulty::{CallFault, FaultPlan, StoreMethod};
-use goldseam::store::{Expect, Written};
+use goldseam::unstable::core::task::{NewTask, Task, TaskState};
+use goldseam::unstable::core::{LaneName, LockName};
+use goldseam::unstable::engine::claims::ClaimRules;
+use goldseam::unstable::store::faulty::{CallFault, FaultPlan, StoreMethod};
+use goldseam::unstable::store::{Expect, Written};
 
 use super::{Fixture, LEASE, SECOND, fixtures, strict, task, want};
 

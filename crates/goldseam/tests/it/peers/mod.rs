@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use goldseam::engine::{Clock, OsEntropy};
-use goldseam::store::faulty::{FaultPlan, FaultRates};
-use goldseam::store::{FaultyStore, MemoryStore, Store, TaskFilter};
+use goldseam::unstable::engine::{Clock, OsEntropy};
+use goldseam::unstable::store::faulty::{FaultPlan, FaultRates};
+use goldseam::unstable::store::{FaultyStore, MemoryStore, Store, TaskFilter};
 use goldseam::{Builder, Client, Config, Engine, Limits, Millis, OpenEngine as _, Payload, RunId};
 use goldseam_conformance::Fixture;
 use tokio::sync::watch;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use goldseam::engine::heal::Healed;
-use goldseam::engine::heal::sweeper::SweepOptions;
 use goldseam::prelude::*;
 use goldseam::recovery::Code;
-use goldseam::store::Store;
+use goldseam::unstable::engine::heal::Healed;
+use goldseam::unstable::engine::heal::sweeper::SweepOptions;
+use goldseam::unstable::store::Store;
 use goldseam::{Seq, Status};
 use goldseam_conformance::Fixture;
 

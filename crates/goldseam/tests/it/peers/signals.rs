@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use goldseam::client::follow::Followed;
 use goldseam::client::{By, Jump};
-use goldseam::core::event::Event;
-use goldseam::engine::heal::sweeper::SweepOptions;
 use goldseam::prelude::*;
-use goldseam::store::faulty::{CallFault, FaultPlan, FaultRates};
+use goldseam::unstable::core::event::Event;
+use goldseam::unstable::engine::heal::sweeper::SweepOptions;
+use goldseam::unstable::store::faulty::{CallFault, FaultPlan, FaultRates};
 use goldseam::{EngineError, Path, RunId, Seq, Status};
 
 use super::{World, count, id, stores, until};
@@ -203,7 +203,7 @@ async fn follow_exactly_once_over_reconnects() {
         let client = world.client_on(link);
         let mut seen = Vec::new();
         let mut breaks = 0u64;
-        while seen.last().is_none_or(|last: &goldseam::core::Recorded| !last.event.is_terminal()) {
+        while seen.last().is_none_or(|last: &goldseam::unstable::core::Recorded| !last.event.is_terminal()) {
             let after = seen.last().map_or(Seq::ZERO, |last| last.seq);
             let mut follower = client.follower(run.clone(), after);
             // The follower fails by itself, or the test cuts it off within a page.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use goldseam::client::follow::Followed;
 use goldseam::prelude::*;
-use goldseam::store::faulty::{CallFault, FaultPlan, StoreMethod};
-use goldseam::store::{FaultyStore, NodeState, Store};
+use goldseam::unstable::store::faulty::{CallFault, FaultPlan, StoreMethod};
+use goldseam::unstable::store::{FaultyStore, NodeState, Store};
 use goldseam::{Config, Limits, Payload, Seq, Status};
 use goldseam_conformance::Fixture;
 

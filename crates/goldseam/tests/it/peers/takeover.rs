@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use goldseam::core::event::Event;
-use goldseam::core::task::NewTask;
-use goldseam::core::{
+use goldseam::prelude::*;
+use goldseam::unstable::core::event::Event;
+use goldseam::unstable::core::task::NewTask;
+use goldseam::unstable::core::{
     LaneName, LockName, NodeId, QueueName, SignalName, StepName, TagKey, TaskId, WorkflowName,
 };
-use goldseam::engine::queue::Want;
-use goldseam::prelude::*;
-use goldseam::store::faulty::{CallFault, FaultPlan, StoreMethod};
-use goldseam::store::{FaultyStore, ManualClock, MemoryStore, RunFilter, Store};
+use goldseam::unstable::engine::queue::Want;
+use goldseam::unstable::store::faulty::{CallFault, FaultPlan, StoreMethod};
+use goldseam::unstable::store::{FaultyStore, ManualClock, MemoryStore, RunFilter, Store};
 use goldseam::{Config, Payload, RunId, Status};
 
 use super::{Gate, HOUR, World, count, cut_off, id, until};

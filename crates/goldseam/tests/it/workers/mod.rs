@@ -43,7 +43,7 @@ async fn summary_of(server: &Place, run: &str) -> Value {
 }
 
 /// Returns the records of the workers.
-async fn worker_nodes(server: &Place) -> Vec<goldseam::store::NodeRecord> {
+async fn worker_nodes(server: &Place) -> Vec<goldseam::unstable::store::NodeRecord> {
     let nodes = server.client.store().nodes().await.unwrap();
     nodes.into_iter().map(|seen| seen.record).filter(|node| !node.workflows.is_empty()).collect()
 }
@@ -391,9 +391,9 @@ async fn remote_workflow_may_have_children_and_remote_steps() {
         for execution in worker.claim(1, &[]).await.unwrap() {
             assert_eq!(worker.execute(execution).await, Left::Over);
         }
-        let want = goldseam::engine::queue::Want {
+        let want = goldseam::unstable::engine::queue::Want {
             owner: "gpu-1".to_owned(),
-            queue: goldseam::core::QueueName::new("default").unwrap(),
+            queue: goldseam::unstable::core::QueueName::new("default").unwrap(),
             kind: Some("resize".into()),
             limit: 1,
         };

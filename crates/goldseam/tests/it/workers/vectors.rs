@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use goldseam::client::By;
-use goldseam::core::{Hash, QueueName};
-use goldseam::engine::queue::Want;
 use goldseam::prelude::*;
+use goldseam::unstable::core::{Hash, QueueName};
+use goldseam::unstable::engine::queue::Want;
 use goldseam::{Limits, Payload, RunId};
 use serde_json::{Value, json};
 

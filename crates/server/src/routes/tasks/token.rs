@@ -1,7 +1,7 @@
 //! Task tokens: the proof that a caller has claimed a task.
 
-use goldseam::core::TaskId;
-use goldseam::core::task::Task;
+use goldseam::unstable::core::TaskId;
+use goldseam::unstable::core::task::Task;
 use goldseam_api::Problem;
 use goldseam_api::doc::key::Scope;
 use serde::{Deserialize, Serialize};
