@@ -34,7 +34,7 @@ async fn with_anyhow(ctx: Context, text: String) -> anyhow::Result<u32> {
             Ok(number)
         })
         .await;
-    Ok(parsed.map_err(Error::into_std).context("in the workflow")?)
+    parsed.map_err(Error::into_std).context("in the workflow")
 }
 
 fn failure_of(error: EngineError) -> goldseam::Failure {
@@ -60,7 +60,7 @@ async fn anyhow_works_in_steps_and_workflows() {
 async fn a_workflow_that_returns_anyhow_errors_is_cancelled_and_continued() {
     async fn waits(ctx: Context, round: u32) -> anyhow::Result<u32> {
         if round == 0 {
-            return Ok(ctx.continue_as_new(&1u32).map_err(Error::into_std).context("going on")?);
+            return ctx.continue_as_new(&1u32).map_err(Error::into_std).context("going on");
         }
         ctx.signal::<()>("go").await.map_err(Error::into_std).context("waiting")?;
         Ok(round)
