@@ -245,10 +245,10 @@ impl OperationRows {
             }
             Event::WaitStarted(wait) => self.row(&wait.path, kind_of(wait), at).open(at, SpanStyle::Wait),
             Event::InputRequested(input) => {
-                self.row(&input.path, OperationKind::Question, at).kind = OperationKind::Question
+                self.row(&input.path, OperationKind::Question, at).kind = OperationKind::Question;
             }
             Event::TimerSet { path, .. } => {
-                self.row(path, OperationKind::Sleep, at).open(at, SpanStyle::Wait)
+                self.row(path, OperationKind::Sleep, at).open(at, SpanStyle::Wait);
             }
             Event::WaitResolved { path, .. } | Event::TimerFired { path } => self.finish(path, at),
             Event::CompensationStarted { path, .. } => self.undo(path, at).open(at, SpanStyle::Work),

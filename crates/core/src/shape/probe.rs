@@ -356,7 +356,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         }
         let Shape::Map(value) = shape else { return Err(Refused::custom("")) };
         let given = depth + 1 >= DEPTH_MAX;
-        visitor.visit_map(Entry { value, given, pass, depth: depth + 1 })
+        visitor.visit_map(MapEntry { value, given, pass, depth: depth + 1 })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -451,14 +451,14 @@ impl<'de> MapAccess<'de> for &mut Fields<'_> {
 }
 
 /// One entry of a map.
-struct Entry<'a> {
+struct MapEntry<'a> {
     value: &'a mut Shape,
     given: bool,
     pass: &'a mut Pass,
     depth: u32,
 }
 
-impl<'de> MapAccess<'de> for Entry<'_> {
+impl<'de> MapAccess<'de> for MapEntry<'_> {
     type Error = Refused;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Refused> {

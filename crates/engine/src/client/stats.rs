@@ -33,7 +33,7 @@ pub struct Stats {
     /// Whether all tasks were counted. If not, the numbers are lower bounds.
     pub complete: bool,
     /// Tasks whose records are inconsistent.
-    pub flaws: Vec<Flaw>,
+    pub flaws: Vec<StatsFlaw>,
 }
 
 /// The tasks of one queue, including advance tasks of runs.
@@ -57,7 +57,7 @@ pub struct QueueStats {
 /// An inconsistent record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Flaw {
+pub struct StatsFlaw {
     /// The task.
     pub task: TaskId,
     /// The condition that does not hold.
@@ -113,7 +113,7 @@ impl Stats {
         if let Some(flaw) = task.flaw() {
             tracing::error!(task = %task.id, flaw, "task record is inconsistent");
             if self.flaws.len() < FLAWS_MAX {
-                self.flaws.push(Flaw { task: task.id.clone(), flaw: flaw.into() });
+                self.flaws.push(StatsFlaw { task: task.id.clone(), flaw: flaw.into() });
             }
         }
         if task.queue.as_str() == QUEUE_DETAILS {

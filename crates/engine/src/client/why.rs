@@ -108,7 +108,7 @@ impl Client {
         while let Some((depth, examined)) = open.pop() {
             let Some(state) = &examined.state else { continue };
             let errors = self.errors_of(state).await?;
-            let seen = Seen { healer: &healer, liveness: &liveness, state, depth, errors };
+            let seen = ExplainedRun { healer: &healer, liveness: &liveness, state, depth, errors };
             seen.explain(&mut explained).await?;
             if depth >= DEPTH_MAX {
                 continue;
@@ -213,7 +213,7 @@ fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
 }
 
 /// One run of the chain.
-struct Seen<'a> {
+struct ExplainedRun<'a> {
     healer: &'a Healer,
     liveness: &'a Liveness,
     state: &'a State,
@@ -222,7 +222,7 @@ struct Seen<'a> {
     errors: BTreeMap<Path, String>,
 }
 
-impl Seen<'_> {
+impl ExplainedRun<'_> {
     /// A fact with its own subject.
     fn link(&self, what: String, since: Option<Millis>, until: Option<Millis>) -> Link {
         let brief = what.clone();

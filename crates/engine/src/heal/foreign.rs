@@ -65,7 +65,7 @@ impl ForeignReport {
 
 /// When a stalled state was first seen.
 #[derive(Debug, Clone)]
-struct Sighting {
+struct ForeignSighting {
     version: String,
     since: Millis,
 }
@@ -74,9 +74,9 @@ struct Sighting {
 #[derive(Debug, Default)]
 pub(super) struct ForeignSightings {
     /// Stalled states of the previous sweep.
-    before: HashMap<RunId, Sighting>,
+    before: HashMap<RunId, ForeignSighting>,
     /// Stalled states of this sweep so far.
-    now: HashMap<RunId, Sighting>,
+    now: HashMap<RunId, ForeignSighting>,
 }
 
 impl ForeignSightings {
@@ -86,9 +86,9 @@ impl ForeignSightings {
     }
 
     fn seen_since(&mut self, state: &ForeignState, now: Millis) -> Millis {
-        let same = |sighting: &&Sighting| sighting.version == state.version;
+        let same = |sighting: &&ForeignSighting| sighting.version == state.version;
         let since = self.before.get(&state.id).filter(same).map_or(now, |sighting| sighting.since);
-        self.now.insert(state.id.clone(), Sighting { version: state.version.clone(), since });
+        self.now.insert(state.id.clone(), ForeignSighting { version: state.version.clone(), since });
         since
     }
 }

@@ -44,7 +44,7 @@ impl Healer {
                     _ => Err(refused(run, Refusal::Finished { status: status_of(&ended.event) })),
                 };
             }
-            let seen = Seen::of(&events);
+            let seen = OpenWork::of(&events);
             let left = seen.left(note, corrupt);
             let row = row.map(|row| (row.summary, row.task)).or_else(|| first_row(run, &events));
             let sealed = self.seal_end(run, end, row.as_ref().map(|(row, _)| row), &left).await?;
@@ -181,7 +181,7 @@ fn ended_row(row: Summary, end: Seq, sealed: &Sealed) -> Summary {
 }
 
 /// What the readable events of a damaged log show.
-struct Seen {
+struct OpenWork {
     standing: Vec<Path>,
     undoing: Vec<Path>,
     children: Vec<RunId>,
@@ -189,7 +189,7 @@ struct Seen {
     tasks: Vec<TaskId>,
 }
 
-impl Seen {
+impl OpenWork {
     fn of(events: &[Recorded]) -> Self {
         let (mut done, mut undoing) = (Vec::new(), BTreeSet::new());
         let (mut children, mut remote) = (BTreeSet::new(), BTreeMap::new());

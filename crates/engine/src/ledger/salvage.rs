@@ -45,7 +45,7 @@ impl Log {
 
 /// Reads a log record by record.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct LogReader {
     log: Log,
     /// Hash of the previous record; none if that is missing.
     before: Option<Hash>,
@@ -53,7 +53,7 @@ pub struct Reader {
     was_read: bool,
 }
 
-impl Reader {
+impl LogReader {
     /// Adds the next record.
     pub fn take(&mut self, record: &Record) {
         let decoded = decode(record.seq, &record.body);
@@ -94,7 +94,7 @@ impl Reader {
 impl Ledger {
     /// Reads the log of a run with all readable events and all damage.
     pub async fn log(&self, run: &RunId) -> Result<Log, EngineError> {
-        let (mut reader, mut after) = (Reader::default(), Seq::ZERO);
+        let (mut reader, mut after) = (LogReader::default(), Seq::ZERO);
         loop {
             let page = self.store.read(run, after, PAGE).await?;
             let Some(last) = page.last() else { break };

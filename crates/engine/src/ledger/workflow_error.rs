@@ -33,13 +33,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 pub struct Error {
     failure: Failure,
-    kind: Kind,
+    kind: ErrorKind,
     hint: Option<String>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ErrorKind {
     Plain,
     Cancelled,
     Continue,
@@ -75,7 +75,7 @@ impl Error {
 
     /// Whether the run is being cancelled. Return this error to the caller; compensations then run.
     pub fn is_cancelled(&self) -> bool {
-        self.kind == Kind::Cancelled
+        self.kind == ErrorKind::Cancelled
     }
 
     /// Whether a wait or an attempt ran out of time.
@@ -123,7 +123,7 @@ impl Error {
     /// # fn main() {}
     /// ```
     pub fn into_std(self) -> impl StdError + Send + Sync + 'static {
-        Carried(self)
+        StdForm(self)
     }
 
     fn with_class(mut self, class: Class) -> Self {
@@ -131,13 +131,13 @@ impl Error {
         self
     }
 
-    fn of_failure(failure: Failure, kind: Kind) -> Self {
+    fn of_failure(failure: Failure, kind: ErrorKind) -> Self {
         Self { failure, kind, hint: None, source: None }
     }
 
     pub(crate) fn cancelled() -> Self {
         let failure = Failure::terminal("the run is being cancelled").with_code("cancelled");
-        Self::of_failure(failure, Kind::Cancelled)
+        Self::of_failure(failure, ErrorKind::Cancelled)
     }
 
     pub(crate) fn timeout(path: &Path) -> Self {
@@ -146,32 +146,37 @@ impl Error {
 
     pub(crate) fn of_step(path: &Path, failure: Failure) -> Self {
         let message = format!("step {path} failed: {}", failure.message);
-        let kind = if failure.code.as_deref() == Some("cancelled") { Kind::Cancelled } else { Kind::Plain };
+        let kind = if failure.code.as_deref() == Some("cancelled") {
+            ErrorKind::Cancelled
+        } else {
+            ErrorKind::Plain
+        };
         Self::of_failure(Failure { message, ..failure }, kind)
     }
 
     pub(crate) fn continue_as_new() -> Self {
         let failure = Failure::terminal("the run continues as new").with_code("continue");
-        Self::of_failure(failure, Kind::Continue)
+        Self::of_failure(failure, ErrorKind::Continue)
     }
 
     pub(crate) fn is_continue(&self) -> bool {
-        self.kind == Kind::Continue
+        self.kind == ErrorKind::Continue
     }
 
     /// Keeps class, code and kind of the first cause that has them.
     fn of_source(source: Box<dyn StdError + Send + Sync>) -> Self {
-        let source = match source.downcast::<Carried>() {
+        let source = match source.downcast::<StdForm>() {
             Ok(carried) => return carried.0,
             Err(source) => source,
         };
         let source = match source.downcast::<Failure>() {
-            Ok(failure) => return Self::of_failure(*failure, Kind::Plain),
+            Ok(failure) => return Self::of_failure(*failure, ErrorKind::Plain),
             Err(source) => source,
         };
-        let mut error = Self::of_failure(Failure::new(Class::Unknown, message_of(&*source)), Kind::Plain);
+        let mut error =
+            Self::of_failure(Failure::new(Class::Unknown, message_of(&*source)), ErrorKind::Plain);
         for cause in causes(&*source) {
-            if let Some(Carried(known)) = cause.downcast_ref() {
+            if let Some(StdForm(known)) = cause.downcast_ref() {
                 error.failure = Failure { message: error.failure.message, ..known.failure.clone() };
                 (error.kind, error.hint) = (known.kind, known.hint.clone());
                 break;
@@ -199,7 +204,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
 
 impl From<Error> for Box<dyn StdError> {
     fn from(error: Error) -> Self {
-        Box::new(Carried(error))
+        Box::new(StdForm(error))
     }
 }
 
@@ -224,21 +229,21 @@ impl fmt::Debug for Error {
 }
 
 /// An [`Error`] as a standard error. `Error` is not one itself, or `?` could not convert every error into it.
-struct Carried(Error);
+struct StdForm(Error);
 
-impl StdError for Carried {
+impl StdError for StdForm {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_ref()?.source()
     }
 }
 
-impl fmt::Display for Carried {
+impl fmt::Display for StdForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
     }
 }
 
-impl fmt::Debug for Carried {
+impl fmt::Debug for StdForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
     }

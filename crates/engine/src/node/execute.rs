@@ -17,9 +17,9 @@ use crate::ledger::error::EngineError;
 use crate::run::append::Moved;
 use crate::run::compensation::cancel_child;
 use crate::run::context::Context;
-use crate::run::driver::{End, drive};
+use crate::run::driver::{DriveEnd, drive};
 use crate::run::live_run::{LiveRun, OwnedRun, Stop};
-use crate::run::live_runs::{Ended, Entry, Turn};
+use crate::run::live_runs::{Ended, TableEntry, Turn};
 use crate::run::registry::WorkflowFn;
 
 /// First pause before a run is reloaded after a failure of the store.
@@ -37,12 +37,12 @@ impl Node {
         ));
         loop {
             match self.live_runs().enter(&live) {
-                Entry::In => return Some(live),
-                Entry::Newer => {
+                TableEntry::In => return Some(live),
+                TableEntry::Newer => {
                     tracing::debug!(run = %live.run, "not executing run: an execution under a later claim exists");
                     return None;
                 }
-                Entry::Older(older) => {
+                TableEntry::Older(older) => {
                     self.end(&older);
                     self.live_runs().until_left(&older).await;
                 }
@@ -71,30 +71,30 @@ impl Node {
         loop {
             let end = match self.function(&live).await {
                 Some(function) => self.drive(&live, function).await,
-                None => End::Released,
+                None => DriveEnd::Released,
             };
             let mut turn = None;
             let again = match end {
-                End::Finished => {
+                DriveEnd::Finished => {
                     self.finish(&live).await;
                     return;
                 }
-                End::Continued => {
+                DriveEnd::Continued => {
                     turn = self.turn_at(&live);
                     self.reload_continued(&live, &turn).await
                 }
-                End::Dropped(Stop::Store(reason)) => {
+                DriveEnd::Dropped(Stop::Store(reason)) => {
                     tracing::warn!(run = %live.run, reason, "store failed; reloading run");
                     pause(reload).await;
                     reload = (reload * 2).min(Duration::from_secs(5));
                     turn = self.turn_at(&live);
                     self.reclaim_own(&live, &turn).await
                 }
-                End::Dropped(stop) => {
+                DriveEnd::Dropped(stop) => {
                     self.park_or_drop(&live, stop).await;
                     None
                 }
-                End::Released => None,
+                DriveEnd::Released => None,
             };
             self.live_runs().remove(&live, &Ended::Elsewhere);
             let Some((state, held_at)) = again else { return };
@@ -104,7 +104,7 @@ impl Node {
         }
     }
 
-    async fn drive(&self, live: &Arc<LiveRun>, function: WorkflowFn) -> End {
+    async fn drive(&self, live: &Arc<LiveRun>, function: WorkflowFn) -> DriveEnd {
         let (strays, input) = {
             let inner = live.lock();
             (inner.state.stray_children(), inner.state.queued.input.clone())

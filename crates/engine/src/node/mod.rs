@@ -62,7 +62,7 @@ pub(crate) struct Node {
     pub(crate) handoff: Option<Arc<Handoff>>,
     name: String,
     time: Arc<StoreTime>,
-    seen: Mutex<HashMap<NodeId, Sight>>,
+    seen: Mutex<HashMap<NodeId, NodeSight>>,
     /// Runs between the claim of their task and their entry into memory, and whether they were poked meanwhile.
     taking: Mutex<BTreeMap<RunId, bool>>,
     /// Runs suspected of crashing their process.
@@ -85,7 +85,7 @@ pub(crate) struct Node {
     /// Why the node closed without a request.
     failure: Mutex<Option<EngineError>>,
     failed: Notify,
-    work: Mutex<Work>,
+    work: Mutex<NodeWork>,
 }
 
 /// The parts that a node is made of.
@@ -101,13 +101,13 @@ pub(crate) struct NodeSetup {
 
 /// The tasks that work for this node.
 #[derive(Debug, Default)]
-struct Work {
+struct NodeWork {
     all: Vec<JoinHandle<()>>,
     /// Number of handles above which finished ones are removed.
     handles_max: usize,
 }
 
-impl Work {
+impl NodeWork {
     /// Removes finished handles only when the list has doubled: with ten thousand live runs, a scan for each new one
     /// would cost more than the runs.
     fn adopt(&mut self, work: JoinHandle<()>) {
@@ -135,7 +135,7 @@ impl Unchanged {
 
 /// What this node knows of another, by its own observation only, never by comparing clocks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sight {
+pub(crate) struct NodeSight {
     beats: u64,
     since: Duration,
     suspect_since: Option<Duration>,

@@ -14,7 +14,7 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, NodeId, RunId, Status};
 use goldseam_store::{Expect, NodeSeen, Pulse, RunFilter, TaskFilter};
 
-use super::{Node, Sight};
+use super::{Node, NodeSight};
 use crate::ledger::error::EngineError;
 use crate::ledger::liveness::{Observed, Sign, Thresholds, Verdict};
 use crate::ledger::spawn::spawn;
@@ -159,7 +159,7 @@ impl Node {
     fn observe(&self, seen: &NodeSeen) -> Verdict {
         let now = self.ledger.clock.elapsed();
         let mut all = lock(&self.seen);
-        let new = Sight { beats: seen.beats, since: now, suspect_since: None, verdict: Verdict::Alive };
+        let new = NodeSight { beats: seen.beats, since: now, suspect_since: None, verdict: Verdict::Alive };
         let sight = all.entry(seen.record.id.clone()).or_insert(new);
         if sight.beats != seen.beats {
             *sight = new;

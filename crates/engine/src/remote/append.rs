@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::pages::{Page, Room, after, check_after};
 use super::token::{AppendName, Held};
-use super::validate::{self, Flaw, Reader};
+use super::validate::{self, Reader, RequestFlaw};
 use super::wire::{Append, Appended, Outcome};
 use super::{Holder, RemoteRefusal, RemoteWorkers, Served};
 use crate::ledger::commit::{Committed, Ledger};
@@ -232,11 +232,11 @@ async fn write(node: &Node, offer: &OfferedRun, job: &Job) -> Result<Done, Engin
     };
     let doings = match read {
         Ok(doings) => doings,
-        Err(Flaw::Malformed(flaw)) => return Err(RemoteRefusal::Malformed(flaw).into()),
-        Err(Flaw::Payload(error)) => return Err(error.into()),
-        Err(Flaw::Forbidden(refusal)) => return Err(refusal.into()),
-        Err(Flaw::Again(why)) => return Ok(Done::Again(why)),
-        Err(Flaw::Diverged(reason)) => vec![Owned::Park { code: "V1", reason }],
+        Err(RequestFlaw::Malformed(flaw)) => return Err(RemoteRefusal::Malformed(flaw).into()),
+        Err(RequestFlaw::Payload(error)) => return Err(error.into()),
+        Err(RequestFlaw::Forbidden(refusal)) => return Err(refusal.into()),
+        Err(RequestFlaw::Again(why)) => return Ok(Done::Again(why)),
+        Err(RequestFlaw::Diverged(reason)) => vec![Owned::Park { code: "V1", reason }],
     };
     let orphans = validate::orphans(&live.lock().state, &doings);
     let children = validate::children(&doings);

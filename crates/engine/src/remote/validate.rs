@@ -28,7 +28,7 @@ const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 
 /// Why doings are not accepted.
 #[derive(Debug)]
-pub(super) enum Flaw {
+pub(super) enum RequestFlaw {
     /// Invalid in any state of the log.
     Malformed(String),
     /// A payload is too large or too deep.
@@ -41,13 +41,13 @@ pub(super) enum Flaw {
     Forbidden(RemoteRefusal),
 }
 
-impl From<RemoteRefusal> for Flaw {
+impl From<RemoteRefusal> for RequestFlaw {
     fn from(refusal: RemoteRefusal) -> Self {
         Self::Forbidden(refusal)
     }
 }
 
-impl From<PayloadError> for Flaw {
+impl From<PayloadError> for RequestFlaw {
     fn from(error: PayloadError) -> Self {
         Self::Payload(error)
     }
@@ -55,13 +55,13 @@ impl From<PayloadError> for Flaw {
 
 /// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FieldKind {
     Step,
     Wait,
     Progress,
 }
 
-impl Kind {
+impl FieldKind {
     fn is(self, kind: &OpKind) -> bool {
         matches!(
             (self, kind),
@@ -122,11 +122,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn read(mut self, doings: Vec<Doing>) -> Result<Vec<Owned>, Flaw> {
+    pub(super) fn read(mut self, doings: Vec<Doing>) -> Result<Vec<Owned>, RequestFlaw> {
         match doings.len() {
-            0 => return Err(Flaw::Malformed("an append needs at least one doing".to_owned())),
+            0 => return Err(RequestFlaw::Malformed("an append needs at least one doing".to_owned())),
             many if many > DOINGS_MAX => {
-                return Err(Flaw::Malformed(format!("an append may have at most {DOINGS_MAX} doings")));
+                return Err(RequestFlaw::Malformed(format!(
+                    "an append may have at most {DOINGS_MAX} doings"
+                )));
             }
             _ => {}
         }
@@ -138,15 +140,15 @@ impl<'a> Reader<'a> {
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm per event or doing, and no `_` arm")]
-    fn one(&mut self, doing: Doing) -> Result<Owned, Flaw> {
+    fn one(&mut self, doing: Doing) -> Result<Owned, RequestFlaw> {
         Ok(match doing {
             Doing::StepStarted { path, ord, attempt, input } => {
-                self.place(&path, ord, Kind::Step, input)?;
+                self.place(&path, ord, FieldKind::Step, input)?;
                 self.follows(&path, attempt)?;
                 Owned::StepStarted(StepStarted { path, ord, attempt, input, remote: None })
             }
             Doing::StepCompleted { path, ord, attempt, output, took_ms, input, undo, group } => {
-                self.place(&path, ord, Kind::Step, input)?;
+                self.place(&path, ord, FieldKind::Step, input)?;
                 self.follows(&path, attempt)?;
                 let (output, began, fence) = (self.payload(&output)?, self.before(took_ms)?, None);
                 if undo {
@@ -165,7 +167,7 @@ impl<'a> Reader<'a> {
                 })
             }
             Doing::StepFailed { path, ord, attempt, failure, took_ms, retry, timeout, input, group } => {
-                self.place(&path, ord, Kind::Step, input)?;
+                self.place(&path, ord, FieldKind::Step, input)?;
                 self.follows(&path, attempt)?;
                 let (failure, began, fence) = (failure.bounded(), self.before(took_ms)?, None);
                 let (left, retry_at) = self.next_try(&path, &failure, retry);
@@ -189,7 +191,7 @@ impl<'a> Reader<'a> {
             } => {
                 let payload = self.payload(&payload)?;
                 let input = Some(payload.hash());
-                self.place(&path, ord, Kind::Step, input)?;
+                self.place(&path, ord, FieldKind::Step, input)?;
                 self.follows(&path, attempt)?;
                 let queue = queue.unwrap_or_else(default_queue);
                 self.holder.check_queue(&queue)?;
@@ -199,15 +201,15 @@ impl<'a> Reader<'a> {
                 Owned::StepStarted(StepStarted { path, ord, attempt, input, remote })
             }
             Doing::Wait { path, ord, signals, schemas, children, ask, timeout_ms } => {
-                self.place(&path, ord, Kind::Wait, None)?;
+                self.place(&path, ord, FieldKind::Wait, None)?;
                 self.opens(&path, |wait| wait.wanted.is_none())?;
                 if signals.len().max(children.len()) > WANTED_MAX {
-                    return Err(Flaw::Malformed(format!(
+                    return Err(RequestFlaw::Malformed(format!(
                         "a wait may have at most {WANTED_MAX} signals or children"
                     )));
                 }
                 if signals.is_empty() && children.is_empty() && ask.is_none() && timeout_ms.is_none() {
-                    return Err(Flaw::Malformed(format!("{path} waits for nothing")));
+                    return Err(RequestFlaw::Malformed(format!("{path} waits for nothing")));
                 }
                 self.are_children(&children)?;
                 let inputs = ask.iter().map(|_| path.clone()).collect();
@@ -219,18 +221,22 @@ impl<'a> Reader<'a> {
                 }
             }
             Doing::Sleep { path, ord, span_ms, until } => {
-                self.place(&path, ord, Kind::Wait, None)?;
+                self.place(&path, ord, FieldKind::Wait, None)?;
                 self.opens(&path, |_| false)?;
                 let due = match (span_ms, until) {
                     (Some(span), None) => self.after(span),
                     (None, Some(until)) => until,
-                    _ => return Err(Flaw::Malformed("a sleep needs either span_ms or until".to_owned())),
+                    _ => {
+                        return Err(RequestFlaw::Malformed(
+                            "a sleep needs either span_ms or until".to_owned(),
+                        ));
+                    }
                 };
                 Owned::Sleep { path, ord, due }
             }
             Doing::Check { path } => Owned::Check(path),
             Doing::Child { path, ord, workflow, input } => {
-                self.place(&path, ord, Kind::Wait, None)?;
+                self.place(&path, ord, FieldKind::Wait, None)?;
                 self.opens(&path, |_| false)?;
                 // A child is queued in the queue of its parent.
                 self.holder.check_queue(&self.state().summary.queue)?;
@@ -239,7 +245,7 @@ impl<'a> Reader<'a> {
                 Owned::Child(ChildStarted { path, ord, run, workflow, input })
             }
             Doing::Progress { path, ord, message } => {
-                self.place(&path, ord, Kind::Progress, None)?;
+                self.place(&path, ord, FieldKind::Progress, None)?;
                 self.opens(&path, |_| false)?;
                 Owned::Progress { path, ord, message: self.text(&message) }
             }
@@ -279,25 +285,31 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that the log has the same operation at this position, if it has one.
-    fn place(&mut self, path: &Path, ord: u32, kind: Kind, input: Option<Hash>) -> Result<(), Flaw> {
+    fn place(
+        &mut self,
+        path: &Path,
+        ord: u32,
+        kind: FieldKind,
+        input: Option<Hash>,
+    ) -> Result<(), RequestFlaw> {
         if path.leaf().is_empty() {
-            return Err(Flaw::Malformed("an operation needs a name".to_owned()));
+            return Err(RequestFlaw::Malformed("an operation needs a name".to_owned()));
         }
         let spot = Spot { path: path.clone(), ord };
         let found =
             self.inner.look(&spot, input).map(|op| op.is_none_or(|Op { kind: now, .. }| kind.is(now)));
         match found {
             Ok(true) => {}
-            Err(Stop::Diverged(detail)) => return Err(Flaw::Diverged(detail)),
+            Err(Stop::Diverged(detail)) => return Err(RequestFlaw::Diverged(detail)),
             _ => {
                 let detail = format!("{path} is one kind of operation in the log and another in the code");
-                return Err(Flaw::Diverged(detail));
+                return Err(RequestFlaw::Diverged(detail));
             }
         }
         let before = self.asked.insert(path.clone(), ord);
         let there = self.places.insert((path.arm().to_owned(), ord), path.clone());
         if before.is_some_and(|before| before != ord) || there.is_some_and(|there| there != *path) {
-            return Err(Flaw::Malformed(format!(
+            return Err(RequestFlaw::Malformed(format!(
                 "{path} has two positions in its arm, or shares its position"
             )));
         }
@@ -305,43 +317,43 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that a change is marked at the end of the arm's history: later operations were made without the change.
-    fn ends_history(&self, path: &Path, ord: u32) -> Result<(), Flaw> {
+    fn ends_history(&self, path: &Path, ord: u32) -> Result<(), RequestFlaw> {
         if path.leaf().is_empty() {
-            return Err(Flaw::Malformed("a change needs a name".to_owned()));
+            return Err(RequestFlaw::Malformed("a change needs a name".to_owned()));
         }
         let state = self.state();
         match state.goes_on(path.arm(), ord) && !state.changes.contains(path) {
-            true => Err(Flaw::Diverged(format!("the log goes on without the change {path}"))),
+            true => Err(RequestFlaw::Diverged(format!("the log goes on without the change {path}"))),
             false => Ok(()),
         }
     }
 
     /// Checks that the operation is opened once: the log does not have it, or `fits` accepts what the log has.
-    fn opens(&mut self, path: &Path, fits: impl Fn(&WaitOp) -> bool) -> Result<(), Flaw> {
+    fn opens(&mut self, path: &Path, fits: impl Fn(&WaitOp) -> bool) -> Result<(), RequestFlaw> {
         let free = match self.state().ops.get(path).map(|op| &op.kind) {
             None => true,
             Some(OpKind::Wait(wait)) => fits(wait),
             Some(OpKind::Step(_) | OpKind::Progress) => false,
         };
         if !free {
-            return Err(Flaw::Again(format!("{path} is already in the log")));
+            return Err(RequestFlaw::Again(format!("{path} is already in the log")));
         }
         match self.opened.insert(path.clone()) {
             true => Ok(()),
-            false => Err(Flaw::Malformed(format!("{path} is opened twice"))),
+            false => Err(RequestFlaw::Malformed(format!("{path} is opened twice"))),
         }
     }
 
     /// Checks that a run waits only for its own children.
-    fn are_children(&self, wanted: &[RunId]) -> Result<(), Flaw> {
+    fn are_children(&self, wanted: &[RunId]) -> Result<(), RequestFlaw> {
         let known = |run: &&RunId| self.state().children.contains_key(*run) || self.children.contains(*run);
         match wanted.iter().find(|run| !known(run)) {
-            Some(other) => Err(Flaw::Malformed(format!("{other} is not a child of this run"))),
+            Some(other) => Err(RequestFlaw::Malformed(format!("{other} is not a child of this run"))),
             None => Ok(()),
         }
     }
 
-    fn payload(&self, payload: &Payload) -> Result<Payload, Flaw> {
+    fn payload(&self, payload: &Payload) -> Result<Payload, RequestFlaw> {
         Ok(Payload::parse(payload.as_str(), self.limits)?)
     }
 
@@ -350,7 +362,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that the attempt is known to the log or this append, or is the next one.
-    fn follows(&mut self, path: &Path, attempt: u32) -> Result<(), Flaw> {
+    fn follows(&mut self, path: &Path, attempt: u32) -> Result<(), RequestFlaw> {
         let logged = match self.state().ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => step.attempts,
             _ => 0,
@@ -358,20 +370,20 @@ impl<'a> Reader<'a> {
         let made = logged.max(self.attempts.get(path).copied().unwrap_or(0));
         if attempt == 0 || attempt > made.saturating_add(1) {
             let flaw = format!("attempt {attempt} at {path} does not follow attempt {made}");
-            return Err(Flaw::Malformed(flaw));
+            return Err(RequestFlaw::Malformed(flaw));
         }
         self.attempts.insert(path.clone(), attempt.max(made));
         Ok(())
     }
 
     /// When an attempt of this duration began. It cannot have begun before its run.
-    fn before(&self, took_ms: u64) -> Result<Millis, Flaw> {
+    fn before(&self, took_ms: u64) -> Result<Millis, RequestFlaw> {
         let took = Duration::from_millis(took_ms);
         let age = self.now.since(self.state().summary.created_at);
         match took > age.saturating_add(CLOCK_SKEW_MAX) {
-            true => {
-                Err(Flaw::Malformed(format!("took_ms is {took_ms}, which is longer than the age of the run")))
-            }
+            true => Err(RequestFlaw::Malformed(format!(
+                "took_ms is {took_ms}, which is longer than the age of the run"
+            ))),
             false => Ok(self.now - took),
         }
     }
@@ -413,19 +425,21 @@ impl<'a> Reader<'a> {
         InputRequested { path: path.clone(), ord, prompt: self.text(&prompt), form }
     }
 
-    fn has_undo(&self, path: &Path) -> Result<(), Flaw> {
+    fn has_undo(&self, path: &Path) -> Result<(), RequestFlaw> {
         match self.state().undo.contains(path) || self.to_undo.contains(path) {
             true => Ok(()),
-            false => Err(Flaw::Malformed(format!("{path} is not a completed step with a compensation"))),
+            false => {
+                Err(RequestFlaw::Malformed(format!("{path} is not a completed step with a compensation")))
+            }
         }
     }
 
     /// Checks that every step with a compensation is compensated before the run ends.
-    fn nothing_left(&self) -> Result<(), Flaw> {
+    fn nothing_left(&self) -> Result<(), RequestFlaw> {
         let recorded = self.state().to_undo(Seq::ZERO);
         let left = recorded.iter().chain(&self.to_undo).find(|path| !self.undone.contains(*path));
         match left {
-            Some(path) => Err(Flaw::Again(format!("step {path} must be undone first"))),
+            Some(path) => Err(RequestFlaw::Again(format!("step {path} must be undone first"))),
             None => Ok(()),
         }
     }

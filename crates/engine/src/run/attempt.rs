@@ -93,7 +93,7 @@ impl Attempt {
 
 /// Limits of one attempt.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Limits {
+pub(crate) struct AttemptLimits {
     pub(crate) timeout: Option<Duration>,
     pub(crate) silence: Option<Duration>,
     /// Whether its start is already in the log.
@@ -115,7 +115,7 @@ pub(crate) async fn run<'a, T>(
     live: &Arc<LiveRun>,
     started: &StepStarted,
     attempt: Attempt,
-    limits: Limits,
+    limits: AttemptLimits,
     body: Body<'_, 'a, T>,
 ) -> (Outcome<T>, Option<TaskId>) {
     let mut record = Details::new(live, &started.path, attempt.beats);
@@ -131,7 +131,7 @@ async fn outcome<'a, T>(
     live: &Arc<LiveRun>,
     started: &StepStarted,
     attempt: &Attempt,
-    limits: Limits,
+    limits: AttemptLimits,
     (record, body): (&mut Details<'_>, Body<'_, 'a, T>),
 ) -> Outcome<T> {
     let failed = |failure| Outcome::Failed(live.ledger.secrets.out_of(failure));
@@ -189,7 +189,7 @@ fn late(code: &'static str) -> Failure {
 /// Deadlines of an attempt that did not end at once.
 struct Watch<'a> {
     live: &'a Arc<LiveRun>,
-    limits: Limits,
+    limits: AttemptLimits,
     began: Duration,
     beat: Duration,
     marked: bool,
@@ -197,7 +197,7 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(live: &'a Arc<LiveRun>, limits: Limits, beats: bool) -> Self {
+    fn new(live: &'a Arc<LiveRun>, limits: AttemptLimits, beats: bool) -> Self {
         let now = live.ledger.clock.elapsed();
         Self { live, limits, began: now, beat: now, marked: beats || limits.marked, beats }
     }

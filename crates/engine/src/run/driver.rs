@@ -22,7 +22,7 @@ use crate::run::live_run::{Inner, LiveRun, Mode, Slow, Stop};
 
 /// How an execution ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum DriveEnd {
     /// The run has ended.
     Finished,
     /// The run was released: it waits, is paused, parked or handed over.
@@ -49,17 +49,17 @@ pub(crate) struct Driver {
 }
 
 /// Drives the run until it ends, is released or is lost.
-pub(crate) async fn drive(live: Arc<LiveRun>, work: BoxFuture<'static, Result<Payload>>) -> End {
+pub(crate) async fn drive(live: Arc<LiveRun>, work: BoxFuture<'static, Result<Payload>>) -> DriveEnd {
     let mut driver =
         Driver { live, work: Some(work), io: None, linger: None, releasing: false, given_up: None };
     poll_fn(move |cx| driver.poll(cx)).await
 }
 
 impl Driver {
-    fn poll(&mut self, cx: &mut Cx<'_>) -> Poll<End> {
+    fn poll(&mut self, cx: &mut Cx<'_>) -> Poll<DriveEnd> {
         loop {
             if let Some(stop) = self.enter(cx) {
-                return Poll::Ready(End::Dropped(stop));
+                return Poll::Ready(DriveEnd::Dropped(stop));
             }
             let mut moved = self.poll_work(cx);
             let live = Arc::clone(&self.live);
@@ -194,22 +194,22 @@ impl Driver {
         true
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self) -> Option<DriveEnd> {
         if self.io.is_some() {
             return None;
         }
         let inner = self.live.lock();
         match inner.moved {
-            Moved::Continued(_) => return Some(End::Continued),
-            Moved::Left => return Some(End::Released),
+            Moved::Continued(_) => return Some(DriveEnd::Continued),
+            Moved::Left => return Some(DriveEnd::Released),
             Moved::No => {}
         }
         let summary = &inner.state.summary;
         match (&summary.owner, summary.status.is_terminal()) {
-            (_, true) => Some(End::Finished),
+            (_, true) => Some(DriveEnd::Finished),
             (Some(_), _) if summary.epoch == inner.fence.epoch => None,
-            (None, _) => Some(End::Released),
-            (Some(_), _) => Some(End::Dropped(Stop::Fenced)),
+            (None, _) => Some(DriveEnd::Released),
+            (Some(_), _) => Some(DriveEnd::Dropped(Stop::Fenced)),
         }
     }
 }

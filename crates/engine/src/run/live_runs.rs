@@ -19,7 +19,7 @@ use crate::ledger::process::Process;
 use crate::ledger::sync::lock;
 use crate::run::live_run::LiveRun;
 use crate::run::registry::Registry;
-use crate::run::workflow_ref::Target;
+use crate::run::workflow_ref::WorkflowTarget;
 
 /// How an execution in this process ended.
 #[derive(Debug, Clone)]
@@ -119,7 +119,10 @@ impl LiveRuns {
     }
 
     /// Resolves a reference to a workflow.
-    pub(crate) fn resolve(&self, target: Target<'_>) -> Result<(WorkflowName, Option<u32>), EngineError> {
+    pub(crate) fn resolve(
+        &self,
+        target: WorkflowTarget<'_>,
+    ) -> Result<(WorkflowName, Option<u32>), EngineError> {
         self.registry.resolve(target)
     }
 
@@ -216,15 +219,15 @@ impl LiveRuns {
 
     /// Adds an execution, unless another execution of its run is live. No other function adds one, so a process never
     /// executes a run twice.
-    pub(crate) fn enter(&self, live: &Arc<LiveRun>) -> Entry {
+    pub(crate) fn enter(&self, live: &Arc<LiveRun>) -> TableEntry {
         let mut table = self.table();
         match table.runs.get(&live.run) {
-            Some(other) if other.epoch < live.epoch => return Entry::Older(Arc::clone(other)),
-            Some(_) => return Entry::Newer,
+            Some(other) if other.epoch < live.epoch => return TableEntry::Older(Arc::clone(other)),
+            Some(_) => return TableEntry::Newer,
             None => {}
         }
         table.runs.insert(live.run.clone(), Arc::clone(live));
-        Entry::In
+        TableEntry::In
     }
 
     /// Waits for the end of any execution or turn of this process. Counts from the call on, not from the first poll.
@@ -354,7 +357,7 @@ impl Process for LiveRuns {
 }
 
 /// The result of adding an execution.
-pub(crate) enum Entry {
+pub(crate) enum TableEntry {
     /// Added.
     In,
     /// An execution under the same or a later claim is live: this one must not begin.

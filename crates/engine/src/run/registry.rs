@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use crate::ledger::error::EngineError;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::context::Context;
-use crate::run::workflow_ref::Target;
+use crate::run::workflow_ref::WorkflowTarget;
 
 /// A workflow function with its types erased.
 pub(crate) type WorkflowFn =
@@ -97,10 +97,13 @@ impl Registry {
     }
 
     /// Resolves a reference to a workflow: its name, and the version if the reference is a function.
-    pub(crate) fn resolve(&self, target: Target<'_>) -> Result<(WorkflowName, Option<u32>), EngineError> {
+    pub(crate) fn resolve(
+        &self,
+        target: WorkflowTarget<'_>,
+    ) -> Result<(WorkflowName, Option<u32>), EngineError> {
         let (function, label) = match target {
-            Target::Name(name) => return Ok((WorkflowName::new(name)?, None)),
-            Target::Function { id, label } => (id, label),
+            WorkflowTarget::Name(name) => return Ok((WorkflowName::new(name)?, None)),
+            WorkflowTarget::Function { id, label } => (id, label),
         };
         let known = self.names.get(&function).into_iter().flatten();
         let mut newest: BTreeMap<&WorkflowName, u32> = BTreeMap::new();

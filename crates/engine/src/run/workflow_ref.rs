@@ -82,13 +82,13 @@ pub trait WorkflowRef<I: ?Sized, By> {
 
     /// What the reference points to.
     #[doc(hidden)]
-    fn target(&self) -> Target<'_>;
+    fn target(&self) -> WorkflowTarget<'_>;
 }
 
 /// What a reference points to.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
-pub enum Target<'a> {
+pub enum WorkflowTarget<'a> {
     /// A name.
     Name(&'a str),
     /// A function.
@@ -118,24 +118,24 @@ pub struct ByConstant;
 impl<I: Serialize + ?Sized> WorkflowRef<I, ByName> for &str {
     type Output = Untyped;
 
-    fn target(&self) -> Target<'_> {
-        Target::Name(self)
+    fn target(&self) -> WorkflowTarget<'_> {
+        WorkflowTarget::Name(self)
     }
 }
 
 impl<I: Serialize + ?Sized> WorkflowRef<I, ByName> for &String {
     type Output = Untyped;
 
-    fn target(&self) -> Target<'_> {
-        Target::Name(self)
+    fn target(&self) -> WorkflowTarget<'_> {
+        WorkflowTarget::Name(self)
     }
 }
 
 impl<I: Serialize, O: DeserializeOwned> WorkflowRef<I, ByConstant> for &Workflow<I, O> {
     type Output = O;
 
-    fn target(&self) -> Target<'_> {
-        Target::Name(self.name)
+    fn target(&self) -> WorkflowTarget<'_> {
+        WorkflowTarget::Name(self.name)
     }
 }
 
@@ -149,7 +149,7 @@ where
 {
     type Output = O;
 
-    fn target(&self) -> Target<'_> {
-        Target::Function { id: TypeId::of::<F>(), label: type_name::<F>() }
+    fn target(&self) -> WorkflowTarget<'_> {
+        WorkflowTarget::Function { id: TypeId::of::<F>(), label: type_name::<F>() }
     }
 }

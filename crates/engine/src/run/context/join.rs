@@ -31,19 +31,19 @@ impl Context {
     {
         // All parts exist before the first one runs, so a limit does not change their paths.
         let numbered = parts.into_iter().map(IntoFuture::into_future).enumerate();
-        let parts =
-            numbered.map(|(number, part)| -> Part<'a, T> { Box::pin(async move { (number, part.await) }) });
+        let parts = numbered
+            .map(|(number, part)| -> JoinPart<'a, T> { Box::pin(async move { (number, part.await) }) });
         Join { parts: parts.collect(), limit: usize::MAX }
     }
 }
 
 /// A part and its number.
-type Part<'a, T> = BoxFuture<'a, (usize, Result<T>)>;
+type JoinPart<'a, T> = BoxFuture<'a, (usize, Result<T>)>;
 
 /// Concurrent parts, which run when awaited; see [`Context::join`].
 #[must_use = "nothing runs until it is awaited"]
 pub struct Join<'a, T> {
-    parts: Vec<Part<'a, T>>,
+    parts: Vec<JoinPart<'a, T>>,
     limit: usize,
 }
 

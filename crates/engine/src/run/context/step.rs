@@ -15,13 +15,13 @@ use serde::de::DeserializeOwned;
 
 use super::{Context, Name, wait};
 use crate::ledger::workflow_error::{Error, Result};
-use crate::run::attempt::{self, Limits, Outcome};
+use crate::run::attempt::{self, AttemptLimits, Outcome};
 use crate::run::live_run::{Spot, UndoFn};
 use crate::run::shapes;
 
 pub use crate::run::attempt::Attempt;
 
-type Body<'a, T> = Box<dyn FnMut(Attempt) -> BoxFuture<'a, Result<T>> + Send + 'a>;
+type StepBody<'a, T> = Box<dyn FnMut(Attempt) -> BoxFuture<'a, Result<T>> + Send + 'a>;
 type ProbeFn<'a, T> = Box<dyn FnMut() -> BoxFuture<'a, Result<Probe<T>>> + Send + 'a>;
 
 /// What a probe found about an attempt that a crash interrupted.
@@ -60,7 +60,7 @@ impl Context {
             spot: self.spot(name),
             body: Box::new(move |attempt| Box::pin(body(attempt))),
             retry: Retry::never(),
-            limits: Limits::default(),
+            limits: AttemptLimits::default(),
             input: None,
             undo: None,
             probe: None,
@@ -84,9 +84,9 @@ impl Context {
 pub struct Step<'a, T> {
     ctx: &'a Context,
     spot: Result<Spot>,
-    body: Body<'a, T>,
+    body: StepBody<'a, T>,
     retry: Retry,
-    limits: Limits,
+    limits: AttemptLimits,
     input: Option<Result<Hash, Error>>,
     undo: Option<UndoFn>,
     probe: Option<ProbeFn<'a, T>>,
@@ -204,7 +204,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let key = idempotency_key(&live.lock().state, &spot.path);
         let _busy = live.busy();
         let attempt = Attempt::new(number, key, self.limits.silence.is_some());
-        let limits = Limits { marked: suspect, ..self.limits };
+        let limits = AttemptLimits { marked: suspect, ..self.limits };
         let (outcome, details) = attempt::run(live, &started, attempt, limits, &mut self.body).await;
         let (failure, timeout) = match outcome {
             Outcome::Done(value) => match Payload::of(&value, &live.ledger.limits) {

@@ -71,7 +71,7 @@ fn is_slow(wanted: &WaitStarted) -> bool {
 }
 
 /// The current state of a wait.
-struct Seen {
+struct WaitState {
     found: Option<Found>,
     is_resolvable: bool,
     cancelled: bool,
@@ -79,7 +79,7 @@ struct Seen {
     revision: u64,
 }
 
-fn see(ctx: &Context, spot: &Spot, due: Option<Millis>) -> Option<Seen> {
+fn see(ctx: &Context, spot: &Spot, due: Option<Millis>) -> Option<WaitState> {
     let mut inner = ctx.live.lock();
     let revision = inner.revision();
     let Ok(Some(op)) = inner.look(spot, None) else { return None };
@@ -90,7 +90,7 @@ fn see(ctx: &Context, spot: &Spot, due: Option<Millis>) -> Option<Seen> {
     let due = due.filter(|_| live);
     let is_resolvable = live && mail.is_some() || due.is_some_and(|due| due <= ctx.live.now());
     let cancelled = state.summary.cancel.is_some() && inner.mode.heeds_cancel();
-    Some(Seen { found: wait.found, is_resolvable, cancelled, due, revision })
+    Some(WaitState { found: wait.found, is_resolvable, cancelled, due, revision })
 }
 
 /// Returns once the log has what resolved the wait at `spot`.
@@ -98,7 +98,7 @@ async fn resolved(ctx: &Context, spot: &Spot, due: Option<Millis>, only_slow: bo
     let live = &ctx.live;
     let _waiting = live.waiting(pace(ctx, due, only_slow));
     loop {
-        let Some(Seen { found, is_resolvable, cancelled, due, revision }) = see(ctx, spot, due) else {
+        let Some(WaitState { found, is_resolvable, cancelled, due, revision }) = see(ctx, spot, due) else {
             return ctx.mismatch(spot).await;
         };
         if let Some(found) = found {
