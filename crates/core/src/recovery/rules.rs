@@ -305,7 +305,7 @@ pub const CATALOGUE: &[Rule] = &[
         code: Code::E2,
         title: "no live node has the version",
         wrong: "The run can continue and live nodes have its workflow, but none has its version.",
-        remedy: "The run waits for a node with the version. If none starts for longer than a deploy takes, the run continues \\
+        remedy: "The run waits for a node with the version. If none starts for longer than a deploy takes, the run continues \
                  under its initial version if a live node has that one; otherwise it is parked.",
         budget: Budget::Once,
         detector: Detector::Run(detect::no_version),

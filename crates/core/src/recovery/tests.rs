@@ -481,6 +481,8 @@ fn the_catalogue_has_every_rule_once() {
     codes.dedup();
     assert_eq!((codes.len(), CATALOGUE.len()), (22, 22));
     for rule in CATALOGUE {
+        let texts = [rule.title, rule.wrong, rule.remedy].concat();
+        assert!(!texts.contains('\\') && !texts.contains("  "), "{}", rule.code);
         assert_eq!(rule.code.to_string().parse(), Ok(rule.code));
         assert_eq!(rule.code.rule().title, rule.title);
     }
