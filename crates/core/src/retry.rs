@@ -8,6 +8,22 @@ use crate::error::{Class, Failure};
 use crate::hash::Hash;
 
 /// How often and how soon a step is retried.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use goldseam_core as goldseam;
+/// use goldseam::{Failure, Retry};
+///
+/// let retry = Retry::exponential()
+///     .attempts_max(4)
+///     .initial(Duration::from_secs(10))
+///     .pause_max(Duration::from_secs(30))
+///     .jitter(0.0);
+/// let busy = Failure::retryable("the bank is busy");
+/// let pauses: Vec<_> = (1..=4).map(|attempt| retry.pause(attempt, &busy, "charge")).collect();
+/// let seconds = |count| Some(Duration::from_secs(count));
+/// assert_eq!(pauses, [seconds(10), seconds(20), seconds(30), None]);
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Retry {
     /// Most attempts, including the first.
@@ -30,11 +46,28 @@ impl Default for Retry {
 
 impl Retry {
     /// Returns a policy with one attempt only.
+    ///
+    /// ```
+    /// # use goldseam_core as goldseam;
+    /// use goldseam::{Failure, Retry};
+    ///
+    /// assert_eq!(Retry::never().pause(1, &Failure::retryable("busy"), "charge"), None);
+    /// assert_eq!(Retry::default(), Retry::never());
+    /// ```
     pub fn never() -> Self {
         Self { attempts_max: 1, ..Self::exponential() }
     }
 
     /// Returns a policy of ten attempts with pauses that double from a second to a minute, a fifth of each random.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use goldseam_core as goldseam;
+    /// use goldseam::{Failure, Retry};
+    ///
+    /// let pause = Retry::exponential().jitter(0.0).pause(3, &Failure::retryable("busy"), "charge");
+    /// assert_eq!(pause, Some(Duration::from_secs(4)));
+    /// ```
     pub fn exponential() -> Self {
         Self {
             attempts_max: 10,
@@ -46,6 +79,15 @@ impl Retry {
     }
 
     /// Returns a policy with the same pause before every attempt.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use goldseam_core as goldseam;
+    /// use goldseam::{Failure, Retry};
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(Retry::fixed(minute).pause(9, &Failure::retryable("busy"), "charge"), Some(minute));
+    /// ```
     pub fn fixed(pause: Duration) -> Self {
         Self { initial: pause, factor: 1.0, pause_max: pause, jitter: 0.0, ..Self::exponential() }
     }
@@ -81,6 +123,16 @@ impl Retry {
     /// Returns the pause after attempt number `attempt` (from 1) failed, or `None` if that was the last.
     ///
     /// The same `seed` always gives the same jitter.
+    ///
+    /// ```
+    /// # use goldseam_core as goldseam;
+    /// use goldseam::{Failure, Retry};
+    ///
+    /// let retry = Retry::exponential();
+    /// assert_eq!(retry.pause(1, &Failure::terminal("card declined"), "charge"), None);
+    /// let busy = Failure::retryable("busy");
+    /// assert_eq!(retry.pause(1, &busy, "charge"), retry.pause(1, &busy, "charge"));
+    /// ```
     pub fn pause(&self, attempt: u32, failure: &Failure, seed: &str) -> Option<Duration> {
         if failure.class == Class::Terminal || attempt >= self.attempts_max {
             return None;

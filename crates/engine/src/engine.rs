@@ -57,6 +57,28 @@ impl fmt::Debug for Instead {
 
 /// Configures an [`Engine`] and registers its workflows. The order of calls does not matter, and nothing runs until
 /// [`Builder::start`].
+///
+/// ```
+/// use goldseam::healer::foreign::ForeignOptions;
+/// use goldseam::prelude::*;
+/// use goldseam::{Config, Limits, Recovery};
+///
+/// # async fn order(_: Context, _: ()) -> goldseam::Result<()> { Ok(()) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// let builder = Engine::open(&url).await?
+///     .workflow("order", order)
+///     .plan("order", ["reserve", "charge", "ship"])
+///     .recovery("order", Recovery { attempts_max: 5, ..Recovery::default() })
+///     .secret("bank", Secret::from("opensesame"))
+///     .config(Config { name: Some("node-a".to_owned()), ..Config::default() })
+///     .limits(Limits { tags_max: 4, ..Limits::default() })
+///     .slots(100)
+///     .foreign_states(ForeignOptions::default());
+/// let engine = builder.start().await?;
+/// # engine.shutdown().await;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing runs until `start`"]
 pub struct Builder {
@@ -88,6 +110,19 @@ impl Builder {
 
     /// Registers a version of a workflow, starting at 1. New runs use the newest; older runs stay on theirs, and this
     /// engine is only offered runs whose version it has.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn old(_: Context, price: u32) -> goldseam::Result<u32> { Ok(price) }
+    /// async fn new(_: Context, price: u32) -> goldseam::Result<u32> { Ok(price * 2) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let builder = Engine::open(&url).await?.workflow_version("tax", 1, old).workflow_version("tax", 2, new);
+    /// let engine = builder.start().await?;
+    /// assert_eq!(engine.start("tax", "t-1", &10).await?.result::<u32>().await?, 20);
+    /// # Ok(()) }
+    /// ```
     pub fn workflow_version<F, Fut, I, O, E>(mut self, name: &str, version: u32, function: F) -> Self
     where
         F: Fn(Context, I) -> Fut + Send + Sync + 'static,
@@ -164,6 +199,18 @@ impl Builder {
     }
 
     /// Replaces the clock, for tests and simulation.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use goldseam::unstable::engine::{Seeded, SystemClock};
+    /// use goldseam::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let store = goldseam::open_store(&url).await?;
+    /// let builder = Engine::detached().on(store).clock(Arc::new(SystemClock)).entropy(Arc::new(Seeded::new(7)));
+    /// let engine = builder.start().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
@@ -198,6 +245,19 @@ impl Builder {
 
     /// Replays stored histories with the registered workflows, without effects and without a write. Works on a store
     /// that other engines use; starts nothing, and this process does not become a node.
+    ///
+    /// ```
+    /// use goldseam::preflight::Preflight;
+    /// use goldseam::prelude::*;
+    /// # async fn order(_: Context, _: ()) -> goldseam::Result<()> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # Engine::open(&url).await?.start().await?.shutdown().await;
+    /// let build = Engine::open_existing(&url).await?.workflow("order", order);
+    /// let report = build.preflight(Preflight::all()).await?;
+    /// assert!(report.is_safe(), "{report}");
+    /// # Ok(()) }
+    /// ```
     pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
         if let Some(flaw) = &self.flaw {
             return Err(EngineError::Config(flaw.to_string()));
@@ -211,6 +271,15 @@ impl Builder {
     }
 
     /// Makes [`Builder::start`] do something else, and fail with the error that it returns.
+    ///
+    /// ```
+    /// use goldseam::{EngineError, prelude::*};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let error = || Box::pin(async { EngineError::Config("for inspection only".to_owned()) });
+    /// let refused = Engine::detached().instead_of_start(move |_builder| error()).start().await;
+    /// assert_eq!(refused.unwrap_err().code(), "GS0120");
+    /// # }
+    /// ```
     pub fn instead_of_start(
         mut self,
         instead: impl FnOnce(Self) -> BoxFuture<'static, EngineError> + Send + Sync + 'static,
@@ -240,6 +309,16 @@ impl Builder {
     /// Starts the engine: registers the node, recovers the runs of dead nodes, and begins to claim work.
     ///
     /// In a process that `goldseam preflight --program` started, runs the preflight instead and exits the process.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// // Reports the first mistake of the builder.
+    /// let refused = Engine::open(&url).await?.plan("not a name", ["charge"]).slots(0).start().await;
+    /// assert_eq!(refused.unwrap_err().code(), "GS0101");
+    /// # Ok(()) }
+    /// ```
     pub async fn start(mut self) -> Result<Engine, EngineError> {
         if let Some(Instead(instead)) = self.instead.take() {
             return Err(instead(self).await);
@@ -285,6 +364,23 @@ impl Builder {
 
 /// A running engine. Dropping it without [`Engine::shutdown`] is like a crash: its runs continue as soon as an engine
 /// runs again.
+///
+/// ```
+/// use goldseam::prelude::*;
+///
+/// async fn double(_: Context, number: u32) -> goldseam::Result<u32> { Ok(number * 2) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// # let store = goldseam::open_store(&url).await?;
+/// let engine = Engine::builder(store).workflow("double", double).start().await?;
+/// let run = engine.start(double, "d-1", &4).await?;
+/// println!("node {} with {} live runs", engine.node_id(), engine.live_runs());
+/// // A handle by id is untyped: name the type of the output.
+/// assert_eq!(engine.handle(run.id().clone()).result::<u32>().await?, 8);
+/// assert_eq!(engine.client().get(run.id()).await?.workflow.as_str(), "double");
+/// engine.shutdown().await;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Engine {
     client: Client,
@@ -338,6 +434,19 @@ impl Engine {
     }
 
     /// Like [`Engine::start`], with tags, a priority, a queue or a version.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn bill(ctx: Context, _: ()) -> goldseam::Result<Option<String>> { Ok(ctx.tag("region")) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("bill", bill).start().await?;
+    /// let options = StartOptions::default().tag("region", "eu").priority(5).queue("default").version(1);
+    /// let run = engine.start_with(bill, "b-1", &(), options).await?;
+    /// assert_eq!(run.result().await?.as_deref(), Some("eu"));
+    /// # Ok(()) }
+    /// ```
     pub async fn start_with<W, I, M>(
         &self,
         workflow: W,
@@ -402,6 +511,26 @@ impl Engine {
 
     /// Moves a run to another version of its workflow, if this process has that version and the run fits it;
     /// otherwise refuses with the divergence. [`Client::migrate`] moves it without a preflight.
+    ///
+    /// ```
+    /// use goldseam::{Status, preflight::Preflight, prelude::*};
+    ///
+    /// async fn old(ctx: Context, _: ()) -> goldseam::Result<u32> { ctx.signal::<()>("go").await.map(|()| 1) }
+    /// async fn new(ctx: Context, _: ()) -> goldseam::Result<u32> { ctx.signal::<()>("go").await.map(|()| 2) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let builder = Engine::open(&url).await?.workflow_version("w", 1, old).workflow_version("w", 2, new);
+    /// # let engine = builder.start().await?;
+    /// let run = engine.start(old, "r-1", &()).await?;
+    /// run.pause("update").await?;
+    /// run.wait_until(|run| run.status == Status::Paused && run.owner.is_none()).await?;
+    /// assert!(engine.preflight(Preflight::runs([run.id().clone()]).to_version(2)).await?.is_safe());
+    /// engine.migrate(run.id(), 2, "update".into()).await?;
+    /// run.resume("updated").await?;
+    /// run.signal("go", &()).await?;
+    /// assert_eq!(run.result().await?, 2);
+    /// # Ok(()) }
+    /// ```
     pub async fn migrate(&self, run: &RunId, to: u32, by: By) -> Result<Seq, EngineError> {
         let report = self.preflight(Preflight::runs([run.clone()]).to_version(to)).await?;
         if let Some(finding) = report.findings.first() {
@@ -417,6 +546,22 @@ impl Engine {
     }
 
     /// Stops at once, like a crash.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn wait(ctx: Context, _: ()) -> goldseam::Result<u32> { ctx.signal("go").await }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let first = Engine::open(&url).await?.workflow("wait", wait).start().await?;
+    /// first.start(wait, "w-1", &()).await?;
+    /// first.crash();
+    /// let second = Engine::open(&url).await?.workflow("wait", wait).start().await?;
+    /// let run = second.start(wait, "w-1", &()).await?;
+    /// run.signal("go", &7).await?;
+    /// assert_eq!(run.result().await?, 7);
+    /// # Ok(()) }
+    /// ```
     pub fn crash(self) {
         self.node.close();
     }
@@ -424,6 +569,17 @@ impl Engine {
     /// Waits until this engine closes because of an error, and returns the error once: its disk failed, so its writes
     /// cannot be trusted, or a copy closed its store. Acknowledged data is not lost. End the process and start
     /// another, which reads the stored data.
+    ///
+    /// ```no_run
+    /// # use goldseam::prelude::*;
+    /// async fn serve(engine: Engine, stop: impl Future<Output = ()>) -> goldseam::Result<()> {
+    ///     tokio::select! {
+    ///         () = stop => engine.shutdown().await,
+    ///         error = engine.failed() => return Err(error.into()),
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
     pub async fn failed(&self) -> EngineError {
         self.node.failure().await
     }

@@ -41,6 +41,18 @@ pub struct Withdrawn {
 impl Client {
     /// Asks a run to cancel. It ends `cancelled` after its compensations. A run that needs no worker for that ends at
     /// once.
+    ///
+    /// ```
+    /// use goldseam::{Status, prelude::*};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// client.cancel(run.id(), "no longer needed".into()).await?;
+    /// // The run had not begun, so no worker is needed.
+    /// assert_eq!(run.status().await?, Status::Cancelled);
+    /// # Ok(()) }
+    /// ```
     pub async fn cancel(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
         let command = self.cancel_command(run, note).await?;
@@ -48,12 +60,46 @@ impl Client {
     }
 
     /// Like [`Client::cancel`], but also reports what the request waits for.
+    ///
+    /// ```
+    /// use goldseam::{Status, prelude::*};
+    ///
+    /// async fn trip(ctx: Context, _: ()) -> goldseam::Result<()> {
+    ///     ctx.step("car", || async { Ok(()) }).compensate(|()| async { Ok(()) }).await?;
+    ///     ctx.signal("go").await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let engine = Engine::open(&url).await?.workflow("trip", trip).start().await?;
+    /// # let run = engine.start(trip, "t-1", &()).await?;
+    /// # run.wait_until(|run| run.status == Status::Waiting).await?;
+    /// engine.shutdown().await;
+    /// // Only an engine with the workflow can undo the booking of the car.
+    /// let client = goldseam::connect(&url).await?;
+    /// let cancelled = client.request_cancel(run.id(), "ill".into()).await?;
+    /// assert!(cancelled.waits_for.is_some());
+    /// assert_eq!(client.cancel_waits_for(run.id()).await?, cancelled.waits_for);
+    /// // Until then the request can be withdrawn.
+    /// client.withdraw(run.id(), None, "well again".into()).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn request_cancel(&self, run: &RunId, by: By) -> Result<Cancelled, EngineError> {
         let end = self.cancel(run, by).await?;
         Ok(Cancelled { end, waits_for: self.cancel_waits_for(run).await? })
     }
 
     /// Creates the command that cancels a run, which differs if no live node has the run's code.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// let note = client.note("no longer needed".into());
+    /// let command = client.cancel_command(run.id(), note).await?;
+    /// client.carry_out(run.id(), &command).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn cancel_command(&self, run: &RunId, note: Note) -> Result<Command, EngineError> {
         let Some(summary) = self.ledger().summary(run).await? else { return Ok(Command::Cancel(note)) };
         // A run that is parked or never started needs no look at the nodes.
@@ -79,6 +125,32 @@ impl Client {
     }
 
     /// The worker that a pending jump waits for; none: no jump is pending.
+    ///
+    /// ```
+    /// use goldseam::client::Jump;
+    /// use goldseam::unstable::core::{Command, event::Request};
+    /// use goldseam::{Path, Status, prelude::*};
+    ///
+    /// async fn trip(ctx: Context, _: ()) -> goldseam::Result<()> {
+    ///     ctx.step("car", || async { Ok(()) }).compensate(|()| async { Ok(()) }).await?;
+    ///     ctx.signal("go").await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("trip", trip).start().await?;
+    /// # let run = engine.start(trip, "t-1", &()).await?;
+    /// # run.wait_until(|run| run.status == Status::Waiting).await?;
+    /// # engine.shutdown().await;
+    /// # let client = goldseam::connect(&url).await?;
+    /// let jump = Jump { compensate: true, ..Jump::default() };
+    /// client.jump(run.id(), &Path::new("car")?, jump).await?;
+    /// println!("waits for {:?}", client.jump_waits_for(run.id()).await?);
+    /// let note = client.note("the car is fine".into());
+    /// let withdraw = client.withdraw_command(run.id(), Some(Request::Jump), note).await?;
+    /// client.carry_out(run.id(), &Command::Withdraw(withdraw)).await?;
+    /// assert_eq!(client.jump_waits_for(run.id()).await?, None);
+    /// # Ok(()) }
+    /// ```
     pub async fn jump_waits_for(&self, run: &RunId) -> Result<Option<String>, EngineError> {
         let state = self.state(run).await?;
         if state.jump.is_none() {
@@ -90,6 +162,19 @@ impl Client {
 
     /// Ends a run now, without its code and without compensation. Works on every run that has not ended, even if its
     /// log is damaged. Asks open children to cancel.
+    ///
+    /// ```
+    /// use goldseam::Status;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// let ended = client.terminate(run.id(), "its workflow was deleted".into()).await?;
+    /// assert!(ended.left.standing.is_empty(), "no completed step is left to undo by hand");
+    /// assert_eq!(run.status().await?, Status::Cancelled);
+    /// assert_eq!(client.termination(run.id()).await?, Some(ended));
+    /// # Ok(()) }
+    /// ```
     pub async fn terminate(&self, run: &RunId, by: By) -> Result<Termination, EngineError> {
         let note = self.note(by);
         let ended = match self.carry_out(run, &Command::Terminate(note.clone())).await {

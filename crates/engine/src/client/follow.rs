@@ -61,6 +61,22 @@ pub struct Follower {
 
 impl Client {
     /// Follows a run from `after` on, and reports when it is stalled.
+    ///
+    /// ```
+    /// use goldseam::Seq;
+    /// use goldseam::healer::follow::Followed;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// let mut follower = client.follower(run.id().clone(), Seq::ZERO);
+    /// match follower.next().await? {
+    ///     Followed::Events(events) => assert_eq!(events[0].event.name(), "run.queued"),
+    ///     Followed::Stalled(found) => println!("{}: {}", found.diagnosis.rule, found.diagnosis.evidence),
+    /// }
+    /// assert!(!follower.is_stalled());
+    /// # Ok(()) }
+    /// ```
     pub fn follower(&self, run: RunId, after: Seq) -> Follower {
         let last_event = self.ledger().clock.elapsed();
         let quiet = QUIET.max(self.store().pace().watch);
@@ -95,6 +111,21 @@ impl Follower {
 
     /// Limits reads by these permits and reads little at a time. Use it for many followers in one process: thousands
     /// of them that start at the beginning of a long log then do not starve other work.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use goldseam::Seq;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// let (wake, woken) = tokio::sync::watch::channel(Arc::from([]));
+    /// let turns = Arc::new(tokio::sync::Semaphore::new(8));
+    /// let mut follower = client.follower(run.id().clone(), Seq::ZERO).woken_by(woken).in_turn(turns);
+    /// wake.send_replace(client.history(run.id()).await?.into());
+    /// follower.next().await?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn in_turn(mut self, turns: Arc<Semaphore>) -> Self {
         self.turns = Some(turns);

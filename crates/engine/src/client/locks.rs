@@ -12,6 +12,21 @@ use crate::ledger::error::EngineError;
 use crate::ledger::retry::{ATTEMPTS_MAX, PAUSE};
 
 /// The locks of a store. Cheap to clone.
+///
+/// ```
+/// use goldseam::secs;
+/// use goldseam::unstable::core::LockName;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// let locks = goldseam::Client::new(goldseam::open_store(&url).await?).locks();
+/// let name = LockName::new("printer")?;
+/// let held = locks.acquire(&name, "ada", secs(60)).await?;
+/// assert!(locks.acquire(&name, "bob", secs(60)).await.is_err());
+/// locks.extend(&name, "ada", held.fence, secs(60)).await?;
+/// assert!(locks.release(&name, "ada", held.fence).await?);
+/// assert!(!locks.is_stale(&name).await?);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Locks {
     ledger: Ledger,

@@ -54,6 +54,42 @@ const POLL: Duration = Duration::from_millis(100);
 const PAGE: u32 = 500;
 
 /// Operations on the runs of a store. Cheap to clone.
+///
+/// ```
+/// use goldseam::unstable::store::RunFilter;
+/// use goldseam::{Outcome, Status, prelude::*};
+///
+/// # async fn greet(_: Context, name: String) -> goldseam::Result<String> { Ok(format!("Hello, {name}!")) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// # let engine = Engine::open(&url).await?.workflow("greet", greet).start().await?;
+/// // A client needs only the store: no engine, and no code of a workflow.
+/// let client = goldseam::connect(&url).await?;
+/// let id = client.new_id();
+/// client.start("greet", &id, "Ada").await?;
+/// assert!(matches!(client.outcome(&id).await?, Outcome::Completed(_)));
+/// assert_eq!(client.get(&id).await?.status, Status::Completed);
+/// let page = client.list(RunFilter { limit: 10, ..RunFilter::default() }).await?;
+/// assert_eq!(page.items[0].summary.run, id);
+/// # Ok(()) }
+/// ```
+///
+/// It also checks the whole store:
+///
+/// ```
+/// use goldseam::client::doctor::DoctorOptions;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// # goldseam::Engine::builder(goldseam::open_store(&url).await?).start().await?.shutdown().await;
+/// let client = goldseam::connect(&url).await?;
+/// assert!(client.doctor(DoctorOptions::default()).await?.is_healthy());
+/// client.doctor_telling(DoctorOptions::default(), &mut |runs| println!("{runs} runs")).await?;
+/// assert!(client.audit(&mut |_| ()).await?.complaints.is_empty());
+/// let latest = client.recoveries(None, 20).await?;
+/// let place = latest.last().map(|healing| healing.place());
+/// let earlier = client.recoveries_after(None, place.as_ref(), 20).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Client {
     ledger: Ledger,
@@ -101,6 +137,25 @@ impl Client {
     }
 
     /// Creates a client with the given clock, randomness and limits.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use goldseam::unstable::engine::{OsEntropy, SystemClock, config::ClaimRules};
+    /// use goldseam::{Client, Limits, Redactor, secs};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let mut redactor = Redactor::default();
+    /// redactor.hide("opensesame")?;
+    /// let store = goldseam::open_store(&url).await?;
+    /// let client = Client::with(store, Arc::new(SystemClock), Arc::new(OsEntropy), Limits::default())
+    ///     .with_limits(Limits { tags_max: 4, ..Limits::default() })
+    ///     .with_claim_rules(ClaimRules { lease: secs(60), deliveries_max: 5 })
+    ///     .counted_as("orders")
+    ///     .hiding(redactor);
+    /// assert_eq!(client.redactor().text("the key is opensesame"), "the key is [secret]");
+    /// let other = Client::new(Arc::clone(client.store()));
+    /// # Ok(()) }
+    /// ```
     pub fn with(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -182,6 +237,14 @@ impl Client {
     }
 
     /// Healing of claims and locks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let claims = goldseam::Client::new(goldseam::open_store(&url).await?).claims();
+    /// assert_eq!(claims.count_stale(goldseam::secs(60)).await?, 0);
+    /// # Ok(()) }
+    /// ```
     pub fn claims(&self) -> Claims {
         self.claims.on(self.ledger.clone())
     }
@@ -211,6 +274,22 @@ impl Client {
     }
 
     /// Reads the whole log of a run.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// let events = client.history(run.id()).await?;
+    /// assert_eq!(events[0].event.name(), "run.queued");
+    /// assert_eq!(client.first(run.id()).await?.as_ref(), events.first());
+    /// // Of a damaged log, `log` and `readable` return what can be read.
+    /// assert!(client.log(run.id()).await?.damage.is_empty());
+    /// assert_eq!(client.readable(run.id()).await?, events);
+    /// let branch = client.state(run.id()).await?.summary.branch;
+    /// assert_eq!(client.lineage(run.id(), branch).await?, events);
+    /// # Ok(()) }
+    /// ```
     pub async fn history(&self, run: &RunId) -> Result<Vec<Recorded>, EngineError> {
         let (history, _) = self.ledger.history(run, Seq(1)).await?;
         if history.is_empty() {
@@ -250,6 +329,18 @@ impl Client {
     }
 
     /// Reads events after `after`; waits until there is at least one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// let first = client.follow(run.id(), goldseam::Seq::ZERO).await?;
+    /// client.annotate(run.id(), "for Ada".into()).await?;
+    /// let next = client.follow(run.id(), first[0].seq).await?;
+    /// assert_eq!(next[0].event.name(), "note.added");
+    /// # Ok(()) }
+    /// ```
     pub async fn follow(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
         let mut mark = 0;
         loop {
@@ -280,6 +371,15 @@ impl Client {
 
     /// Returns when the store may have changed, or after a short pause, but not before the store's pace allows
     /// another read.
+    ///
+    /// ```no_run
+    /// # async fn demo(client: goldseam::Client, run: goldseam::RunId) -> goldseam::Result<()> {
+    /// let mut mark = 0;
+    /// while client.get(&run).await?.inputs.is_empty() {
+    ///     mark = client.wait_for_change(mark).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn wait_for_change(&self, mark: u64) -> Result<u64, EngineError> {
         let least = self.ledger.store.pace().wait;
         let change = tokio::time::timeout(POLL.max(least), self.ledger.store.changed(mark));
@@ -294,6 +394,25 @@ impl Client {
     }
 
     /// Sends a signal; durable once this returns.
+    ///
+    /// ```
+    /// use goldseam::{Limits, Path, Payload, prelude::*};
+    ///
+    /// async fn talk(ctx: Context, _: ()) -> goldseam::Result<(String, bool)> {
+    ///     Ok((ctx.signal("name").await?, ctx.ask("sure", "Sure?").await?))
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("talk", talk).start().await?;
+    /// let (client, run) = (engine.client(), engine.start(talk, "t-1", &()).await?);
+    /// let name = Payload::of("Ada", &Limits::default())?;
+    /// // A repeat with the same id is the same signal.
+    /// client.signal(run.id(), "name", name, Some("message-7".to_owned())).await?;
+    /// run.wait_until(|run| !run.inputs.is_empty()).await?;
+    /// client.answer(run.id(), &Path::new("sure")?, Payload::of(&true, &Limits::default())?, "ok".into()).await?;
+    /// assert_eq!(run.result().await?, ("Ada".to_owned(), true));
+    /// # Ok(()) }
+    /// ```
     pub async fn signal(
         &self,
         run: &RunId,
@@ -324,6 +443,25 @@ impl Client {
     }
 
     /// Jumps back to a step, on a new branch.
+    ///
+    /// ```
+    /// use goldseam::client::Jump;
+    /// use goldseam::{Path, Status, prelude::*};
+    ///
+    /// async fn order(ctx: Context, _: ()) -> goldseam::Result<()> {
+    ///     ctx.step("price", || async { Ok(()) }).await?;
+    ///     ctx.signal("paid").await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("order", order).start().await?;
+    /// let (client, run) = (engine.client(), engine.start(order, "o-1", &()).await?);
+    /// run.wait_until(|run| run.status == Status::Waiting).await?;
+    /// client.pause(run.id(), "the price is wrong".into()).await?;
+    /// client.jump(run.id(), &Path::new("price")?, Jump::default()).await?;
+    /// client.resume(run.id(), "price corrected".into()).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn jump(&self, run: &RunId, to: &Path, jump: Jump) -> Result<Seq, EngineError> {
         let Jump { input, drop_mail, compensate, drop_cancel, by } = jump;
         let note = self.note(by);
@@ -332,6 +470,23 @@ impl Client {
     }
 
     /// Retries a failed run from its failed step, on a new branch.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn pay(ctx: Context, _: ()) -> goldseam::Result<()> {
+    ///     ctx.step("charge", || async { Err(Error::terminal("card declined")) }).await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("pay", pay).start().await?;
+    /// let (client, run) = (engine.client(), engine.start(pay, "p-1", &()).await?);
+    /// run.outcome().await?;
+    /// client.retry(run.id(), "the card was renewed".into()).await?;
+    /// # run.outcome().await?;
+    /// # client.retry_dropping_cancel(run.id(), "once more".into()).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn retry(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
         self.send_command(run, Command::Retry(note)).await
@@ -354,6 +509,21 @@ impl Client {
     }
 
     /// Carries out a command. A repeat with the same id appends nothing.
+    ///
+    /// ```
+    /// use goldseam::{client::By, unstable::core::Command};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// let id = client.command_id(Some("note-7".to_owned()));
+    /// let note = client.note(By { who: Some("ada".to_owned()), reason: "checked".to_owned(), id: Some(id) });
+    /// let command = Command::Annotate(note);
+    /// assert_eq!(client.carry_out(run.id(), &command).await?.records.len(), 1);
+    /// assert_eq!(client.carry_out(run.id(), &command).await?.records.len(), 0);
+    /// assert_eq!(client.ledger().commit(run.id(), &command).await?.records.len(), 0);
+    /// # Ok(()) }
+    /// ```
     pub async fn carry_out(&self, run: &RunId, command: &Command) -> Result<Committed, EngineError> {
         let committed = self.ledger.commit(run, command).await?;
         self.live_runs.poke(run);

@@ -17,6 +17,27 @@ use crate::ledger::retry::{self, ATTEMPTS_MAX, PAUSE, Retries};
 const EARLIER: u32 = 200;
 
 /// The queues of a store. Cheap to clone.
+///
+/// ```
+/// use goldseam::queue::{NewTask, QueueName, TaskId, Want};
+/// use goldseam::{Limits, Millis, Payload};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// let queue = goldseam::Client::new(goldseam::open_store(&url).await?).queue();
+/// # let (id, kind, mail) = (TaskId::new("mail-7")?, "send".to_owned(), QueueName::new("mail")?);
+/// let payload = Payload::of("to Ada", &Limits::default())?;
+/// let new = NewTask {
+///     id, kind, queue: mail.clone(), payload, attempts_max: 3, run_at: Millis(0),
+///     lane: None, priority: 0, key: None, silence_max: None,
+/// };
+/// queue.submit(new).await?;
+/// let want = Want { owner: "worker-1".to_owned(), queue: mail, kind: None, limit: 1 };
+/// for task in queue.claim(want).await? {
+///     queue.heartbeat(&task.id, task.fence).await?;
+///     queue.complete(&task.id, task.fence, Payload::null()).await?;
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Queue {
     ledger: Ledger,

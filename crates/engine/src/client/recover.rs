@@ -104,11 +104,31 @@ impl Client {
     }
 
     /// Returns a sweeper of this store, which reports stalled runs and, unless it is a dry run, heals them.
+    ///
+    /// ```
+    /// use goldseam::healer::sweeper::SweepOptions;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let mut sweeper = client.sweeper(SweepOptions { dry_run: true, ..SweepOptions::default() });
+    /// let report = sweeper.sweep().await?;
+    /// # println!("{report:?}");
+    /// # Ok(()) }
+    /// ```
     pub fn sweeper(&self, options: SweepOptions) -> Sweeper {
         Sweeper::new(self.healer_for(Reason::StaleDetection), options)
     }
 
     /// Returns a heartbeat monitor of this store that examines `batch` silent tasks per tick.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let mut monitor = goldseam::Client::new(goldseam::open_store(&url).await?).monitor(20);
+    /// let report = monitor.tick().await?;
+    /// # println!("{report:?}");
+    /// # Ok(()) }
+    /// ```
     pub fn monitor(&self, batch: u32) -> Monitor {
         Monitor::new(self.healer_for(Reason::StaleDetection), batch)
     }
@@ -121,6 +141,22 @@ impl Client {
     }
 
     /// Recovers one run by the first rule that applies, or by the requested rule.
+    ///
+    /// ```
+    /// use goldseam::client::recover::RecoverOptions;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// let dry = RecoverOptions { dry_run: true, ..RecoverOptions::default() };
+    /// assert!(!client.recover(run.id(), dry).await?.has_healed());
+    /// // What an operator would see.
+    /// for found in client.examine(run.id()).await?.found {
+    ///     println!("{}: {}", found.diagnosis.rule, found.diagnosis.evidence);
+    /// }
+    /// let liveness = client.healer().liveness().await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn recover(&self, run: &RunId, options: RecoverOptions) -> Result<Recovery, EngineError> {
         let healer = self.healer();
         let liveness = healer.liveness().await?;
@@ -172,6 +208,23 @@ impl Client {
     }
 
     /// Completed steps with a compensation that a jump to `to` without compensation leaves standing, latest first.
+    ///
+    /// ```
+    /// use goldseam::{Path, Status, prelude::*};
+    ///
+    /// async fn trip(ctx: Context, _: ()) -> goldseam::Result<()> {
+    ///     ctx.step("car", || async { Ok(()) }).compensate(|()| async { Ok(()) }).await?;
+    ///     ctx.signal("go").await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("trip", trip).start().await?;
+    /// let run = engine.start(trip, "t-1", &()).await?;
+    /// run.wait_until(|run| run.status == Status::Waiting).await?;
+    /// let standing = engine.client().standing(run.id(), &Path::new("car")?).await?;
+    /// assert_eq!(standing, [Path::new("car")?]);
+    /// # Ok(()) }
+    /// ```
     pub async fn standing(&self, run: &RunId, to: &Path) -> Result<Vec<Path>, EngineError> {
         let state = self.state(run).await?;
         let missing = || refused(run, Refusal::NoSuchStep { step: to.clone() });
@@ -180,12 +233,32 @@ impl Client {
     }
 
     /// Undoes the latest seam by a new branch that continues before it. Nothing is deleted.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// // No rule has recovered this run, so there is nothing to undo.
+    /// let refused = client.undo_recovery(run.id(), "the node was slow, not dead".into()).await;
+    /// assert_eq!(refused.unwrap_err().code(), "GS0110");
+    /// # Ok(()) }
+    /// ```
     pub async fn undo_recovery(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
         self.send_command(run, Command::UndoSeam(note)).await
     }
 
     /// Creates a new advance task of a run, due now. Refused if a live node owns the run.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// client.requeue(run.id(), "no node has claimed it".into()).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn requeue(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let healer = self.healer();
         let liveness = healer.liveness().await?;
@@ -201,6 +274,18 @@ impl Client {
 
     /// Moves a run to another version of its workflow, without a preflight. If its history does not fit, the run
     /// parks (rule V1) and can be moved back. Refused if a live node executes the run: pause it first.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = Client::new(goldseam::open_store(&url).await?);
+    /// let old = StartOptions::default().version(1);
+    /// let run = client.start_with("greet", "greet-1", "Ada", old).await?;
+    /// client.migrate(run.id(), 2, "version 1 is withdrawn".into()).await?;
+    /// assert_eq!(run.summary().await?.version, 2);
+    /// # Ok(()) }
+    /// ```
     pub async fn migrate(&self, run: &RunId, to: u32, by: By) -> Result<Seq, EngineError> {
         let liveness = self.healer().liveness().await?;
         let summary = self.get(run).await?;
@@ -211,12 +296,43 @@ impl Client {
     }
 
     /// Cuts the log at the last stable event: the run repeats everything after it, on a new branch.
+    ///
+    /// ```
+    /// use goldseam::{Status, prelude::*};
+    ///
+    /// async fn order(ctx: Context, _: ()) -> goldseam::Result<u32> {
+    ///     ctx.step("price", || async { Ok(1) }).await?;
+    ///     ctx.signal("paid").await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("order", order).start().await?;
+    /// let (client, run) = (engine.client(), engine.start(order, "o-1", &()).await?);
+    /// run.wait_until(|run| run.status == Status::Waiting).await?;
+    /// // Keeps the price, and waits again.
+    /// client.reset(run.id(), "the wait looks stuck".into()).await?;
+    /// run.signal("paid", &7).await?;
+    /// assert_eq!(run.result().await?, 7);
+    /// # Ok(()) }
+    /// ```
     pub async fn reset(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
         self.send_command(run, Command::Reset(note)).await
     }
 
     /// Resumes a paused or parked run. Recovers it first if a rule applies.
+    ///
+    /// ```
+    /// use goldseam::Status;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// client.pause(run.id(), "not before noon".into()).await?;
+    /// assert_eq!(run.status().await?, Status::Paused);
+    /// assert!(client.resume(run.id(), "it is noon".into()).await?.rested);
+    /// # Ok(()) }
+    /// ```
     pub async fn resume(&self, run: &RunId, by: By) -> Result<Resumed, EngineError> {
         let nothing = |status| Recovery { status, found: None, healed: None, standing: Vec::new() };
         let recovery = match self.recover(run, RecoverOptions::default()).await {

@@ -20,6 +20,30 @@ use crate::run::workflow_ref::Untyped;
 /// `O` is the output of the workflow. It is [`Untyped`] if the run was started or found by name.
 ///
 /// Commands take their author and reason as [`By`]; a plain text is the reason.
+///
+/// ```
+/// use goldseam::client::By;
+/// use goldseam::{Status, prelude::*};
+///
+/// async fn talk(ctx: Context, _: ()) -> goldseam::Result<String> {
+///     let name: String = ctx.signal("name").await?;
+///     let sure: bool = ctx.ask("sure", format!("Greet {name}?")).await?;
+///     Ok(if sure { format!("Hello, {name}!") } else { "Silence.".to_owned() })
+/// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// # let engine = Engine::open(&url).await?.workflow("talk", talk).start().await?;
+/// let run = engine.start(talk, "talk-1", &()).await?;
+/// run.signal("name", "Ada").await?;
+/// run.wait_until(|run| !run.inputs.is_empty()).await?;
+/// assert_eq!(run.questions().await?[0].prompt, "Greet Ada?");
+/// run.pause(By { who: Some("ops".to_owned()), ..By::from("lunch") }).await?;
+/// run.resume("back").await?;
+/// run.answer("sure", &true).await?;
+/// assert_eq!(run.result().await?, "Hello, Ada!");
+/// assert_eq!(run.status().await?, Status::Completed);
+/// # Ok(()) }
+/// ```
 pub struct RunHandle<O = Untyped> {
     client: Client,
     run: RunId,
@@ -28,6 +52,17 @@ pub struct RunHandle<O = Untyped> {
 
 impl Client {
     /// Returns a handle of a run, which need not exist.
+    ///
+    /// ```
+    /// use goldseam::RunId;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.handle(RunId::new("greet-1")?);
+    /// assert_eq!(run.id().as_str(), "greet-1");
+    /// assert_eq!(run.summary().await.unwrap_err().code(), "GS0104");
+    /// # Ok(()) }
+    /// ```
     pub fn handle(&self, run: RunId) -> RunHandle {
         RunHandle::new(self.clone(), run)
     }
@@ -35,6 +70,18 @@ impl Client {
 
 impl RunHandle<Untyped> {
     /// Waits until the run has ended and returns the output of the workflow.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn double(_: Context, number: u32) -> goldseam::Result<u32> { Ok(number * 2) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("double", double).start().await?;
+    /// let run = engine.start("double", "d-1", &4).await?;
+    /// assert_eq!(run.result::<u32>().await?, 8);
+    /// # Ok(()) }
+    /// ```
     pub async fn result<T: DeserializeOwned>(&self) -> Result<T, EngineError> {
         self.read_result().await
     }
@@ -42,6 +89,21 @@ impl RunHandle<Untyped> {
 
 impl<O: DeserializeOwned> RunHandle<O> {
     /// Waits until the run has ended and returns the output of the workflow.
+    ///
+    /// ```
+    /// use goldseam::{EngineError, prelude::*};
+    ///
+    /// async fn pay(_: Context, _: ()) -> goldseam::Result<u32> { Err(Error::terminal("card declined")) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("pay", pay).start().await?;
+    /// let run = engine.start(pay, "p-1", &()).await?;
+    /// match run.result().await {
+    ///     Err(EngineError::Ended { failure, .. }) => assert_eq!(failure.message, "card declined"),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn result(&self) -> Result<O, EngineError> {
         self.read_result().await
     }
@@ -71,6 +133,19 @@ impl<O> RunHandle<O> {
     }
 
     /// Waits until the run has ended and returns how. Unlike [`RunHandle::result`], a failed run is not an error.
+    ///
+    /// ```
+    /// use goldseam::{Outcome, prelude::*};
+    ///
+    /// async fn wait(ctx: Context, _: ()) -> goldseam::Result<u32> { ctx.signal("go").await }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("wait", wait).start().await?;
+    /// let run = engine.start(wait, "w-1", &()).await?;
+    /// run.cancel("no longer needed").await?;
+    /// assert_eq!(run.outcome().await?, Outcome::Cancelled("no longer needed".to_owned()));
+    /// # Ok(()) }
+    /// ```
     pub async fn outcome(&self) -> Result<Outcome, EngineError> {
         self.client.outcome(&self.run).await
     }
@@ -86,6 +161,19 @@ impl<O> RunHandle<O> {
     }
 
     /// Waits until a condition holds, and returns the summary for which it held. Also returns when the run has ended.
+    ///
+    /// ```
+    /// use goldseam::{Status, prelude::*};
+    ///
+    /// async fn wait(ctx: Context, _: ()) -> goldseam::Result<u32> { ctx.signal("go").await }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("wait", wait).start().await?;
+    /// let run = engine.start(wait, "w-1", &()).await?;
+    /// let summary = run.wait_until(|run| run.status == Status::Waiting).await?;
+    /// assert_eq!(summary.waits[0].path.as_str(), "go");
+    /// # Ok(()) }
+    /// ```
     pub async fn wait_until(&self, mut is_met: impl FnMut(&Summary) -> bool) -> Result<Summary, EngineError> {
         let mut mark = 0;
         loop {
@@ -108,11 +196,46 @@ impl<O> RunHandle<O> {
     }
 
     /// Follows the run from the event after `after` on.
+    ///
+    /// ```
+    /// use goldseam::healer::follow::Followed;
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn greet(_: Context, name: String) -> goldseam::Result<String> { Ok(format!("Hello, {name}!")) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("greet", greet).start().await?;
+    /// let run = engine.start(greet, "g-1", &"Ada".to_owned()).await?;
+    /// # run.result().await?;
+    /// if let Followed::Events(events) = run.follow().next().await? {
+    ///     assert_eq!(events[0].event.name(), "run.queued");
+    ///     // Later, continue after the last event that was seen.
+    ///     let mut rest = run.follow_after(events[0].seq);
+    /// # assert!(matches!(rest.next().await?, Followed::Events(_)));
+    /// }
+    /// # assert_eq!(run.history().await?.last().map(|last| last.event.name()), Some("run.completed"));
+    /// # Ok(()) }
+    /// ```
     pub fn follow_after(&self, after: Seq) -> Follower {
         self.client.follower(self.run.clone(), after)
     }
 
     /// Explains why the run is in its status, and what would move it.
+    ///
+    /// ```
+    /// use goldseam::{Status, prelude::*};
+    ///
+    /// async fn wait(ctx: Context, _: ()) -> goldseam::Result<u32> { ctx.signal("go").await }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("wait", wait).start().await?;
+    /// let run = engine.start(wait, "w-1", &()).await?;
+    /// run.wait_until(|run| run.status == Status::Waiting).await?;
+    /// let why = run.why().await?;
+    /// println!("{}", why.verdict);
+    /// assert!(why.you_can.iter().any(|command| command.starts_with("goldseam signal w-1")));
+    /// # Ok(()) }
+    /// ```
     pub async fn why(&self) -> Result<Explanation, EngineError> {
         self.client.why(&self.run).await
     }
@@ -159,6 +282,28 @@ impl<O> RunHandle<O> {
     }
 
     /// Jumps back to a step, on a new branch: everything from that step on is done again.
+    ///
+    /// ```
+    /// use goldseam::client::Jump;
+    /// use goldseam::{Status, prelude::*};
+    ///
+    /// async fn order(ctx: Context, _: ()) -> goldseam::Result<()> {
+    ///     ctx.step("price", || async { Ok(()) }).await?;
+    ///     ctx.step("charge", || async { Err(Error::terminal("card declined")) }).await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("order", order).start().await?;
+    /// let run = engine.start(order, "o-1", &()).await?;
+    /// run.outcome().await?;
+    /// // Tries `charge` again, with the same price.
+    /// run.retry("the card was renewed").await?;
+    /// run.outcome().await?;
+    /// // Determines the price again, too.
+    /// run.jump("price", Jump { by: "prices have changed".into(), ..Jump::default() }).await?;
+    /// assert_eq!(run.wait_until(|_| false).await?.status, Status::Failed);
+    /// # Ok(()) }
+    /// ```
     pub async fn jump(&self, to: &str, jump: Jump) -> Result<Seq, EngineError> {
         self.client.jump(&self.run, &Path::new(to)?, jump).await
     }

@@ -92,6 +92,20 @@ impl Client {
     ///
     /// `workflow` is a name or a typed [`Workflow`](crate::Workflow); the client of an engine also takes the functions
     /// that are registered there.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// const GREET: Workflow<String, String> = Workflow::named("greet");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start(&GREET, "greet-1", &"Ada".to_owned()).await?;
+    /// // The same id is the same run; different input is refused.
+    /// client.start(&GREET, "greet-1", &"Ada".to_owned()).await?;
+    /// assert!(client.start(&GREET, "greet-1", &"Bob".to_owned()).await.is_err());
+    /// # Ok(()) }
+    /// ```
     pub async fn start<W, I, M>(
         &self,
         workflow: W,
@@ -106,6 +120,17 @@ impl Client {
     }
 
     /// Like [`Client::start`], with tags, a priority, a queue or a version.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = Client::new(goldseam::open_store(&url).await?);
+    /// let options = StartOptions::default().tag("region", "eu").priority(5).queue("mail").version(2);
+    /// let run = client.start_with("greet", "greet-1", "Ada", options).await?;
+    /// assert_eq!(run.summary().await?.version, 2);
+    /// # Ok(()) }
+    /// ```
     pub async fn start_with<W, I, M>(
         &self,
         workflow: W,
@@ -126,6 +151,19 @@ impl Client {
     }
 
     /// Starts a run whose input is a payload already, and returns what was appended: nothing if the run existed.
+    ///
+    /// ```
+    /// use goldseam::{Payload, RunId, prelude::*};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = Client::new(goldseam::open_store(&url).await?);
+    /// let run = RunId::new("greet-1")?;
+    /// let began = client.begin("greet", &run, Payload::null(), StartOptions::default()).await?;
+    /// assert_eq!(began.records.len(), 1);
+    /// let again = client.begin("greet", &run, Payload::null(), StartOptions::default()).await?;
+    /// assert!(again.records.is_empty(), "the run exists");
+    /// # Ok(()) }
+    /// ```
     pub async fn begin(
         &self,
         workflow: &str,

@@ -80,6 +80,17 @@ pub struct Explanation {
 
 impl Client {
     /// Explains why a run is in its current status, and what would move it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// let why = client.why(run.id()).await?;
+    /// println!("{}; you can: {:?}", why.verdict, why.you_can);
+    /// assert_eq!(why.status, goldseam::Status::Queued);
+    /// # Ok(()) }
+    /// ```
     pub async fn why(&self, run: &RunId) -> Result<Explanation, EngineError> {
         let healer = self.healer();
         let liveness = healer.liveness().await?;

@@ -21,6 +21,24 @@ const BEATS_MIN: u32 = 4;
 const WALK: u32 = 10;
 
 /// The configuration of an engine. The defaults suit one process on one machine.
+///
+/// ```
+/// use goldseam::{Config, prelude::*};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// let config = Config {
+///     name: Some("warehouse-3".to_owned()),
+///     // Runs that wait for a person leave memory at once.
+///     linger: secs(0),
+///     // A shutdown lets long steps end.
+///     drain: mins(5),
+///     ..Config::default()
+/// };
+/// # let workflow = goldseam::unstable::core::WorkflowName::new("order")?;
+/// assert_eq!(config.recovery_for(&workflow), &config.recovery);
+/// let engine = Engine::open(&url).await?.config(config).start().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The display name of this process; default: host name and process id.
@@ -83,6 +101,19 @@ pub struct Config {
 }
 
 /// How runs are recovered.
+///
+/// ```
+/// use goldseam::{Recovery, prelude::*};
+///
+/// # async fn transfer(_: Context, _: ()) -> goldseam::Result<()> { Ok(()) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// // After two recoveries without progress, an operator looks at a transfer.
+/// let recovery = Recovery { attempts_max: 2, park: true, ..Recovery::default() };
+/// let builder = Engine::open(&url).await?.workflow("transfer", transfer).recovery("transfer", recovery);
+/// let engine = builder.start().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovery {
     /// Recoveries without progress before rule P1 stops the run, at least 1. The last one runs alone.

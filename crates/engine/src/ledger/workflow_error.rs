@@ -117,8 +117,8 @@ impl Error {
     /// use goldseam::prelude::*;
     ///
     /// async fn checkout(ctx: Context, order: String) -> anyhow::Result<String> {
-    ///     let charged = ctx.step("charge", || async { Ok("paid") }).await;
-    ///     Ok(charged.map_err(Error::into_std)?.to_owned() + &order)
+    ///     let charged = ctx.step("charge", || async { Ok("paid ".to_owned()) }).await;
+    ///     Ok(charged.map_err(Error::into_std)? + &order)
     /// }
     /// # fn main() {}
     /// ```

@@ -30,6 +30,30 @@ use crate::run::live_run::LiveRun;
 const DETAILS_EVERY: Duration = Duration::from_secs(1);
 
 /// The attempt of a step, as its body sees it.
+///
+/// ```
+/// use goldseam::prelude::*;
+///
+/// async fn flaky(ctx: Context, _: ()) -> goldseam::Result<u32> {
+///     let body = |attempt: Attempt| async move {
+///         let done: Option<u32> = attempt.last_heartbeat();
+///         match (attempt.number(), done) {
+///             (1, _) => {
+///                 attempt.heartbeat(&41);
+///                 Err(Error::retryable(format!("key {} is busy", attempt.idempotency_key())))
+///             }
+///             (_, done) => Ok(done.unwrap_or(0) + 1),
+///         }
+///     };
+///     let retry = Retry::fixed(Duration::ZERO);
+///     ctx.step_with("copy", body).retry(retry).heartbeat_timeout(secs(30)).await
+/// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// # let engine = Engine::open(&url).await?.workflow("flaky", flaky).start().await?;
+/// # assert_eq!(engine.start(flaky, "f-1", &()).await?.result().await?, 42);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Attempt {
     number: u32,
@@ -72,7 +96,7 @@ impl Attempt {
     }
 
     /// The details of the last heartbeat of an earlier attempt. For steps with
-    /// [`Step::heartbeat`](crate::run::context::Step::heartbeat), whose details are durable.
+    /// [`Step::heartbeat_timeout`](crate::run::context::Step::heartbeat_timeout), whose details are durable.
     pub fn last_heartbeat<T: DeserializeOwned>(&self) -> Option<T> {
         self.pulse().last.as_ref().and_then(|details| details.read().ok())
     }

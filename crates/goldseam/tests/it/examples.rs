@@ -10,6 +10,9 @@ mod agent_loop;
 #[path = "../../../../examples/crash_tested.rs"]
 #[expect(dead_code, reason = "the tests do not call `main`")]
 mod crash_tested;
+#[path = "../../../../examples/errors.rs"]
+#[expect(dead_code, reason = "the tests do not call `main`")]
+mod errors;
 #[path = "../../../../examples/fan_out.rs"]
 #[expect(dead_code, reason = "the tests do not call `main`")]
 mod fan_out;
@@ -28,10 +31,15 @@ mod long_sleep;
 #[path = "../../../../examples/order_saga.rs"]
 #[expect(dead_code, reason = "the tests do not call `main`")]
 mod order_saga;
-
 #[path = "../../../../examples/remote_step.rs"]
 #[expect(dead_code, reason = "the tests do not call `main`")]
 mod remote_step;
+#[path = "../../../../examples/signals.rs"]
+#[expect(dead_code, reason = "the tests do not call `main`")]
+mod signals;
+#[path = "../../../../examples/versions.rs"]
+#[expect(dead_code, reason = "the tests do not call `main`")]
+mod versions;
 
 /// A SQLite and a Postgres store.
 struct Stores(Scratch, Schema);
@@ -120,5 +128,36 @@ async fn example_remote_step_runs_and_runs_again() {
     let stores = Stores::new();
     for url in stores.urls() {
         assert_eq!(remote_step::run(&url).await.unwrap(), "cat.png@200");
+    }
+}
+
+#[tokio::test]
+async fn example_errors_runs_and_runs_again() {
+    let stores = Stores::new();
+    for url in stores.urls() {
+        assert_eq!(
+            errors::run(&url).await.unwrap(),
+            "paid 12; cannot read the bill: step read failed: \"twelve\" is not an amount: \
+             invalid digit found in string"
+        );
+    }
+}
+
+#[tokio::test]
+async fn example_signals_runs_and_runs_again() {
+    let stores = Stores::new();
+    for url in stores.urls() {
+        assert_eq!(signals::run(&url).await.unwrap(), "Kyoto: for Ada, paid 12; Oslo: no note, expired");
+    }
+}
+
+#[tokio::test]
+async fn example_versions_runs_and_runs_again() {
+    let stores = Stores::new();
+    for url in stores.urls() {
+        assert_eq!(
+            versions::run(&url).await.unwrap(),
+            "bill for tea; milk checked, bill for milk; cake is free in version 2"
+        );
     }
 }

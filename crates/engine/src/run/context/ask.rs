@@ -18,6 +18,24 @@ use crate::run::live_run::Spot;
 
 impl Context {
     /// Asks a person and waits for the answer. The form is derived from `T`, unless one is set.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn expense(ctx: Context, amount: u32) -> goldseam::Result<bool> {
+    ///     ctx.ask("approve", format!("Pay {amount}?")).await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("expense", expense).start().await?;
+    /// let run = engine.start(expense, "e-1", &250).await?;
+    /// run.wait_until(|run| !run.inputs.is_empty()).await?;
+    /// // The answer must be a boolean.
+    /// assert!(run.answer("approve", "perhaps").await.is_err());
+    /// run.answer("approve", &true).await?;
+    /// assert!(run.result().await?);
+    /// # Ok(()) }
+    /// ```
     pub fn ask<T: DeserializeOwned>(&self, name: impl Into<Name>, prompt: impl Into<String>) -> Ask<'_, T> {
         let spot = self.spot(name);
         let prompt = prompt.into();
@@ -26,6 +44,22 @@ impl Context {
 }
 
 /// A question to a person; see [`Context::ask`].
+///
+/// ```
+/// use goldseam::prelude::*;
+///
+/// async fn survey(ctx: Context, _: ()) -> goldseam::Result<String> {
+///     let name: String = ctx.ask("name", "Your name?").text().await?;
+///     let size: String = ctx.ask("size", "Which size?").choice(["S", "M", "L"]).await?;
+///     let age = serde_json::json!({ "type": "integer", "minimum": 0 });
+///     match ctx.ask::<u32>("age", "Your age?").schema(age).timeout(days(1)).await {
+///         Ok(age) => Ok(format!("{name}, {size}, {age}")),
+///         Err(error) if error.is_timeout() => Ok(format!("{name}, {size}")),
+///         Err(error) => Err(error),
+///     }
+/// }
+/// # fn main() {}
+/// ```
 #[must_use = "nothing is asked until it is awaited"]
 pub struct Ask<'a, T> {
     ctx: &'a Context,

@@ -13,16 +13,22 @@ impl Context {
     /// replay. False if the run is past this call, because its history was made without the change. The first answer
     /// holds for later calls with the same name in the same arm. Each arm decides separately.
     ///
-    /// ```no_run
-    /// # use goldseam_engine::{Context, Result};
-    /// async fn order(ctx: Context, amount: u32) -> Result<()> {
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn order(ctx: Context, amount: u32) -> goldseam::Result<()> {
     ///     if ctx.changed("fraud-check").await? {
     ///         ctx.step("check", || async move { check(amount).await }).await?;
     ///     }
     ///     ctx.step("charge", || async move { charge(amount).await }).await
     /// }
-    /// # async fn check(_: u32) -> Result<()> { Ok(()) }
-    /// # async fn charge(_: u32) -> Result<()> { Ok(()) }
+    /// # async fn check(_: u32) -> goldseam::Result<()> { Ok(()) }
+    /// # async fn charge(_: u32) -> goldseam::Result<()> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("order", order).start().await?;
+    /// # engine.start(order, "o-1", &3).await?.result().await?;
+    /// # Ok(()) }
     /// ```
     ///
     /// The marker is not counted among the operations. Remove the call and the old path once no active run is on the

@@ -20,6 +20,25 @@ use crate::run::live_run::{LiveRun, Mode, Spot, Stop};
 
 impl Context {
     /// Starts a child run of another workflow and waits for its result.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn parcel(_: Context, weight: u32) -> goldseam::Result<u32> { Ok(weight * 3) }
+    ///
+    /// async fn order(ctx: Context, _: ()) -> goldseam::Result<u32> {
+    ///     // Both children run at the same time.
+    ///     let small = ctx.child::<u32>("small", "parcel", &1).start().await?;
+    ///     let large: u32 = ctx.child("large", "parcel", &10).await?;
+    ///     println!("started {}", small.run_id());
+    ///     Ok(large + small.result::<u32>().await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let engine = Engine::open(&url).await?.workflow("order", order).workflow("parcel", parcel).start().await?;
+    /// assert_eq!(engine.start(order, "o-1", &()).await?.result().await?, 33);
+    /// # Ok(()) }
+    /// ```
     pub fn child<T: DeserializeOwned>(
         &self,
         name: impl Into<Name>,

@@ -49,6 +49,21 @@ pub struct Join<'a, T> {
 
 impl<T> Join<'_, T> {
     /// Limits how many parts run at the same time; at least one does. A part that waits for its turn costs little.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn fetch(ctx: Context, pages: Vec<u32>) -> goldseam::Result<Vec<u32>> {
+    ///     let steps = pages.iter().map(|page| ctx.step(("fetch", page), move || async move { Ok(page + 1) }));
+    ///     // The service allows two requests at a time.
+    ///     ctx.join(steps).at_most(2).await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("fetch", fetch).start().await?;
+    /// # assert_eq!(engine.start(fetch, "f-1", &vec![1, 2, 3]).await?.result().await?, [2, 3, 4]);
+    /// # Ok(()) }
+    /// ```
     pub fn at_most(mut self, limit: usize) -> Self {
         self.limit = limit.max(1);
         self

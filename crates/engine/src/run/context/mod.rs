@@ -33,6 +33,24 @@ pub use step::{Attempt, Group, Probe, Step};
 pub use wait::{Select, Selected, Signal};
 
 /// The handle through which a workflow function does everything durable. Cheap to clone.
+///
+/// ```
+/// use goldseam::prelude::*;
+///
+/// async fn label(ctx: Context, _: ()) -> goldseam::Result<String> {
+///     // All of these are the same in every replay.
+///     let (seconds, lot, parcel) = (ctx.now().0 / 1000, ctx.random() % 10, ctx.uuid());
+///     let region = ctx.tag("region").unwrap_or_default();
+///     Ok(format!("{} v{} {region} {seconds} {lot} {parcel}", ctx.run_id(), ctx.version()))
+/// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// # let engine = Engine::open(&url).await?.workflow("label", label).start().await?;
+/// # let options = StartOptions::default().tag("region", "eu");
+/// # let label = engine.start_with(label, "label-1", &(), options).await?.result().await?;
+/// # assert!(label.starts_with("label-1 v1 eu "), "{label}");
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Context {
     pub(crate) live: Arc<LiveRun>,
@@ -61,6 +79,24 @@ impl Context {
 
     /// Returns a secret of this engine by name. Call it inside the step that uses the value: inputs and definitions
     /// contain the name, and no event contains the value.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn pay(ctx: Context, amount: u32) -> goldseam::Result<usize> {
+    ///     ctx.step("charge", || async {
+    ///         let key = ctx.secret("bank")?;
+    ///         Ok(charge(amount, key.expose()))
+    ///     })
+    ///     .await
+    /// }
+    /// # fn charge(_: u32, key: &str) -> usize { key.len() }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let engine = Engine::open(&url).await?.workflow("pay", pay).secret("bank", "opensesame".into()).start().await?;
+    /// # assert_eq!(engine.start(pay, "p-1", &4).await?.result().await?, 10);
+    /// # Ok(()) }
+    /// ```
     pub fn secret(&self, name: &str) -> Result<Secret> {
         self.live.ledger.secrets.named(name)
     }
@@ -86,6 +122,25 @@ impl Context {
 
     /// Returns a context for one of several concurrent parts. Operations in one arm do not change the paths of
     /// another.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn trip(ctx: Context, _: ()) -> goldseam::Result<u32> {
+    ///     let (car, hotel) = (ctx.arm("car")?, ctx.arm("hotel")?);
+    ///     // Both arms have a step `book`; whichever is faster, each finds its own result in the log.
+    ///     let (car, hotel) = tokio::join!(
+    ///         async { car.step("book", || async { Ok(40_u32) }).await },
+    ///         async { hotel.step("book", || async { Ok(60_u32) }).await },
+    ///     );
+    ///     Ok(car? + hotel?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("trip", trip).start().await?;
+    /// # assert_eq!(engine.start(trip, "t-1", &()).await?.result().await?, 100);
+    /// # Ok(()) }
+    /// ```
     pub fn arm(&self, name: impl Into<Name>) -> Result<Self> {
         let spot = self.spot(name)?;
         Ok(Self { live: Arc::clone(&self.live), arm: Path::new(&format!("{}~", spot.path))? })
@@ -98,6 +153,24 @@ impl Context {
     }
 
     /// Sleeps until a point in time. Survives restarts.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn remind(ctx: Context, day: Duration) -> goldseam::Result<String> {
+    ///     ctx.sleep("a-day", day).await?;
+    ///     ctx.progress("a day has passed").await?;
+    ///     let next_day = std::time::SystemTime::from(ctx.now()) + day;
+    ///     ctx.sleep_until("the-next-day", next_day).await?;
+    ///     Ok("two days have passed".to_owned())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("remind", remind).start().await?;
+    /// # let run = engine.start(remind, "r-1", &Duration::from_millis(10)).await?;
+    /// # assert_eq!(run.result().await?, "two days have passed");
+    /// # Ok(()) }
+    /// ```
     pub async fn sleep_until(&self, name: impl Into<Name>, due: impl Into<Millis>) -> Result<()> {
         let spot = self.spot(name)?;
         let due = due.into();
@@ -123,6 +196,23 @@ impl Context {
 
     /// Continues the run with other input and an empty history. Return its result at once: `return
     /// ctx.continue_as_new(&input);`
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn countdown(ctx: Context, left: u32) -> goldseam::Result<String> {
+    ///     if left > 0 {
+    ///         ctx.sleep("tick", Duration::from_millis(1)).await?;
+    ///         return ctx.continue_as_new(&(left - 1));
+    ///     }
+    ///     Ok("liftoff".to_owned())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("countdown", countdown).start().await?;
+    /// # assert_eq!(engine.start(countdown, "c-1", &3).await?.result().await?, "liftoff");
+    /// # Ok(()) }
+    /// ```
     pub fn continue_as_new<T>(&self, input: &impl Serialize) -> Result<T> {
         let input = Payload::of(input, &self.live.ledger.limits)?;
         self.live.lock().continue_with = Some(input);

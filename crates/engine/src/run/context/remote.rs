@@ -29,6 +29,28 @@ impl Context {
     /// [`Queue::claim`](crate::client::queue::Queue::claim), reports that it is alive with `heartbeat`, and ends it
     /// with `complete` or `fail`; the result is in the run's log before the worker gets its reply. `task.step` has
     /// the idempotency key to pass to other systems, the same for every attempt.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    /// use goldseam::queue::{QueueName, Want};
+    ///
+    /// async fn thumbnail(ctx: Context, image: String) -> goldseam::Result<String> {
+    ///     ctx.remote("resize", &image).queue("gpu").await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("thumbnail", thumbnail).start().await?;
+    /// let run = engine.start(thumbnail, "t-1", &"cat.png".to_owned()).await?;
+    /// run.wait_until(|run| run.status == goldseam::Status::Waiting).await?;
+    /// // The worker, here in the same process.
+    /// let queue = goldseam::connect(&url).await?.queue();
+    /// let want = Want { owner: "worker-1".to_owned(), queue: QueueName::new("gpu")?, kind: None, limit: 1 };
+    /// for task in queue.claim(want).await? {
+    ///     queue.complete(&task.id, task.fence, task.payload.clone()).await?;
+    /// }
+    /// assert_eq!(run.result().await?, "cat.png");
+    /// # Ok(()) }
+    /// ```
     pub fn remote<T: DeserializeOwned>(
         &self,
         name: impl Into<Name>,
@@ -49,6 +71,22 @@ impl Context {
 }
 
 /// A remote step; see [`Context::remote`].
+///
+/// ```
+/// use goldseam::prelude::*;
+///
+/// async fn thumbnail(ctx: Context, image: String) -> goldseam::Result<String> {
+///     ctx.remote("resize", &image)
+///         .queue("gpu")
+///         .priority(5)
+///         .retry(Retry::exponential().attempts_max(3))
+///         .heartbeat_timeout(secs(60))
+///         .compensate(|thumbnail: String| async move { delete(&thumbnail).await })
+///         .await
+/// }
+/// # async fn delete(_: &str) -> goldseam::Result<()> { Ok(()) }
+/// # fn main() {}
+/// ```
 #[must_use = "nothing is handed out until it is awaited"]
 pub struct Remote<'a, T> {
     ctx: &'a Context,

@@ -39,6 +39,24 @@ impl Context {
     /// Executes a step once: its result is durable before the next effect begins.
     ///
     /// After a crash in the middle, it runs again with the same idempotency key.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn order(ctx: Context, item: String) -> goldseam::Result<String> {
+    ///     let hold = ctx.step("reserve", || async { Ok(format!("hold on {item}")) }).await?;
+    ///     // A key tells the steps of a loop apart.
+    ///     for line in 1..=2 {
+    ///         ctx.step(("pick", line), || async { Ok(()) }).await?;
+    ///     }
+    ///     Ok(hold)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("order", order).start().await?;
+    /// # assert_eq!(engine.start(order, "o-1", &"tea".to_owned()).await?.result().await?, "hold on tea");
+    /// # Ok(()) }
+    /// ```
     pub fn step<'a, T, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
     where
         F: FnMut() -> Fut + Send + 'a,
@@ -49,6 +67,23 @@ impl Context {
     }
 
     /// Like [`Context::step`], for a body that uses its attempt: the number, the idempotency key, and heartbeats.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn pay(ctx: Context, amount: u32) -> goldseam::Result<String> {
+    ///     // The bank recognises a repeated request by the key, which is the same for every attempt.
+    ///     ctx.step_with("charge", |attempt| async move {
+    ///         Ok(format!("{amount} with {}", attempt.idempotency_key()))
+    ///     })
+    ///     .await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("pay", pay).start().await?;
+    /// # assert!(engine.start(pay, "p-1", &5).await?.result().await?.starts_with("5 with "));
+    /// # Ok(()) }
+    /// ```
     pub fn step_with<'a, T, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
     where
         F: FnMut(Attempt) -> Fut + Send + 'a,
@@ -69,6 +104,23 @@ impl Context {
     }
 
     /// Executes a step that contains steps. Once it is complete, replay does not enter it again.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn order(ctx: Context, lines: u32) -> goldseam::Result<u32> {
+    ///     ctx.group("pick-all", |ctx| async move {
+    ///         let picks = (0..lines).map(|line| ctx.step(("pick", line), || async { Ok(1_u32) }));
+    ///         Ok(ctx.join(picks).await?.into_iter().sum())
+    ///     })
+    ///     .await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("order", order).start().await?;
+    /// # assert_eq!(engine.start(order, "o-1", &3).await?.result().await?, 3);
+    /// # Ok(()) }
+    /// ```
     pub fn group<'a, T, F, Fut>(&'a self, name: impl Into<Name>, body: F) -> Group<'a, T>
     where
         F: FnOnce(Context) -> Fut + Send + 'a,
@@ -80,6 +132,31 @@ impl Context {
 }
 
 /// A configured step, which runs when awaited; see [`Context::step`].
+///
+/// ```
+/// use goldseam::prelude::*;
+///
+/// async fn import(ctx: Context, file: String) -> goldseam::Result<u32> {
+///     ctx.step_with("load", |attempt| async move {
+///         // A later attempt continues where the earlier one stopped.
+///         let start = attempt.last_heartbeat().unwrap_or(0);
+///         for row in start..3_u32 {
+///             attempt.heartbeat(&row);
+///         }
+///         Ok(3)
+///     })
+///     .input(&file)
+///     .retry(Retry::exponential().attempts_max(5))
+///     .timeout(mins(10))
+///     .heartbeat_timeout(secs(30))
+///     .await
+/// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// # let engine = Engine::open(&url).await?.workflow("import", import).start().await?;
+/// # assert_eq!(engine.start(import, "i-1", &"a.csv".to_owned()).await?.result().await?, 3);
+/// # Ok(()) }
+/// ```
 #[must_use = "a step does nothing until it is awaited"]
 pub struct Step<'a, T> {
     ctx: &'a Context,
@@ -121,6 +198,24 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
 
     /// Sets the compensation, which gets the step's output. Runs when the workflow fails or is cancelled, latest
     /// first.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn order(ctx: Context, _: ()) -> goldseam::Result<()> {
+    ///     let hold = || async { Ok("hold-7".to_owned()) };
+    ///     ctx.step("reserve", hold).compensate(|hold| async move { release(hold).await }).await?;
+    ///     ctx.step("charge", || async { Err(Error::terminal("card declined")) }).await
+    /// }
+    /// # async fn release(_: String) -> goldseam::Result<()> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("order", order).start().await?;
+    /// let run = engine.start(order, "o-1", &()).await?;
+    /// run.outcome().await?;
+    /// assert!(run.history().await?.iter().any(|recorded| recorded.event.name() == "compensation.completed"));
+    /// # Ok(()) }
+    /// ```
     pub fn compensate<C, Fut>(mut self, undo: C) -> Self
     where
         C: Fn(T) -> Fut + Send + Sync + 'static,
@@ -132,6 +227,25 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
     }
 
     /// Sets a probe, which finds out after a crash in the middle of an attempt whether the effect happened.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn pay(ctx: Context, amount: u32) -> goldseam::Result<String> {
+    ///     // The bank has no idempotency keys, but can list what it has done.
+    ///     ctx.step("charge", || charge(amount))
+    ///         .at_most_once()
+    ///         .probe(|| async { Ok(find(amount).await?.map_or(Probe::NotDone, Probe::Done)) })
+    ///         .await
+    /// }
+    /// # async fn find(_: u32) -> goldseam::Result<Option<String>> { Ok(None) }
+    /// # async fn charge(amount: u32) -> goldseam::Result<String> { Ok(format!("paid {amount}")) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("pay", pay).start().await?;
+    /// # assert_eq!(engine.start(pay, "p-1", &5).await?.result().await?, "paid 5");
+    /// # Ok(()) }
+    /// ```
     pub fn probe<P, Fut>(mut self, mut probe: P) -> Self
     where
         P: FnMut() -> Fut + Send + 'a,

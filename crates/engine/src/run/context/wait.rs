@@ -149,6 +149,21 @@ pub(super) async fn until(ctx: &Context, due: Millis) -> Result<()> {
 impl Context {
     /// Waits for a signal. A signal that arrived earlier counts; each is delivered once, in order. Its content must
     /// fit `T`.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn deliver(ctx: Context, _: ()) -> goldseam::Result<String> {
+    ///     ctx.signal("address").await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("deliver", deliver).start().await?;
+    /// let run = engine.start(deliver, "d-1", &()).await?;
+    /// run.signal("address", "Kyoto").await?;
+    /// assert_eq!(run.result().await?, "Kyoto");
+    /// # Ok(()) }
+    /// ```
     pub fn signal<T: DeserializeOwned>(&self, name: &str) -> Signal<'_, T> {
         Signal {
             ctx: self,
@@ -161,6 +176,25 @@ impl Context {
     }
 
     /// Waits for the first of several events: signals, ends of children, an answer, a timeout.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn approve(ctx: Context, _: ()) -> goldseam::Result<String> {
+    ///     let first = ctx.select("decision").signal("approved").signal("refused").timeout(days(7)).await?;
+    ///     Ok(match first {
+    ///         Selected::Signal { name, .. } => name.as_str().to_owned(),
+    ///         _ => "expired".to_owned(),
+    ///     })
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("approve", approve).start().await?;
+    /// let run = engine.start(approve, "a-1", &()).await?;
+    /// run.signal("refused", "too expensive").await?;
+    /// assert_eq!(run.result().await?, "refused");
+    /// # Ok(()) }
+    /// ```
     pub fn select(&self, name: impl Into<Name>) -> Select<'_> {
         let spot = self.spot(name);
         let (signals, schemas, children) = (vec![], BTreeMap::new(), vec![]);
@@ -169,6 +203,23 @@ impl Context {
 }
 
 /// A wait for one signal; see [`Context::signal`].
+///
+/// ```
+/// use goldseam::prelude::*;
+///
+/// async fn confirm(ctx: Context, wait: Duration) -> goldseam::Result<u32> {
+///     let schema = serde_json::json!({ "type": "integer", "minimum": 1 });
+///     match ctx.signal("count").schema(schema).timeout(wait).await {
+///         Err(error) if error.is_timeout() => Ok(0),
+///         count => count,
+///     }
+/// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// # let engine = Engine::open(&url).await?.workflow("confirm", confirm).start().await?;
+/// # assert_eq!(engine.start(confirm, "c-1", &Duration::from_millis(5)).await?.result().await?, 0);
+/// # Ok(()) }
+/// ```
 #[must_use = "nothing is waited for until it is awaited"]
 pub struct Signal<'a, T> {
     ctx: &'a Context,
@@ -230,6 +281,29 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for Signal<'a, T> {
 }
 
 /// A wait for the first of several events; see [`Context::select`].
+///
+/// ```
+/// use goldseam::prelude::*;
+/// use goldseam::Form;
+///
+/// async fn ship(ctx: Context, wait: Duration) -> goldseam::Result<String> {
+///     let packed = ctx.child::<()>("pack", "pack", &()).start().await?;
+///     let count = serde_json::json!({ "type": "integer" });
+///     let wanted = ctx.select("news").child(&packed).signal_with("counted", count).ask("Ship now?", Form::Text);
+///     Ok(match wanted.timeout(wait).await? {
+///         Selected::Child { result, .. } => format!("packed: {}", result.is_ok()),
+///         Selected::Signal { payload, .. } => format!("counted {}", payload.read::<u32>()?),
+///         Selected::Answer(answer) => answer.read()?,
+///         _ => "too late".to_owned(),
+///     })
+/// }
+/// # async fn pack(_: Context, _: ()) -> goldseam::Result<()> { Ok(()) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// # let engine = Engine::open(&url).await?.workflow("ship", ship).workflow("pack", pack).start().await?;
+/// # assert_eq!(engine.start(ship, "s-1", &secs(60)).await?.result().await?, "packed: true");
+/// # Ok(()) }
+/// ```
 #[must_use = "nothing is waited for until it is awaited"]
 pub struct Select<'a> {
     ctx: &'a Context,
