@@ -156,7 +156,7 @@ async fn node_without_beats_begins_nothing_in_a_closed_store() {
     close().await;
     let input = Payload::parse("null", &Limits::default()).unwrap();
     let late = RunId::new("late").unwrap();
-    engine.start("flow", &late, &input).await.unwrap();
+    engine.client().start("flow", &late, &input).await.unwrap();
     door.notify_one();
     eventually(async || engine.live_runs() == 0).await;
     assert!(!second.load(Ordering::SeqCst));
