@@ -185,7 +185,7 @@ async fn hostile_json_never_sticks() {
             let Ok(payload) = Payload::parse(text, &Limits::default()) else { continue };
             accepted += 1;
             let run = id(&format!("r-{number}"));
-            engine.start("w", &run, &payload).await.unwrap();
+            engine.client().start("w", &run, &payload).await.unwrap();
             let _ = engine.client().signal(&run, "mail", payload, None).await;
             let settled = async {
                 let mut mark = 0;

@@ -278,7 +278,7 @@ async fn empty_id_rejected_everywhere() {
     for bad in ["", " ", ".."] {
         assert_eq!(engine.start("w", bad, &()).await.unwrap_err().code(), "GS0101");
         assert_eq!(engine.start(bad, "r", &()).await.unwrap_err().code(), "GS0101");
-        let started = engine.start(bad, &id("r"), &Payload::null()).await;
+        let started = engine.client().start(bad, &id("r"), &Payload::null()).await;
         assert_eq!(started.unwrap_err().code(), "GS0101");
         let queued = StartOptions::default().queue(bad);
         assert_eq!(engine.start_with("w", "r", &(), queued).await.unwrap_err().code(), "GS0101");
