@@ -257,6 +257,10 @@ fn object(schema: RefOr<Schema>) -> Object {
 }
 
 impl ToSchema for RunDoc {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Detail".into()
+    }
+
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         Summary::schemas(schemas);
         RunDocParts::schemas(schemas);
