@@ -158,8 +158,8 @@ pub async fn connect_existing(url: &str) -> Result<Client, EngineError> {
 
 /// Returns a client of the store: it can do everything to runs except execute them.
 ///
-/// Creates the store if it does not exist, but fails if its schema is older: start an engine or call [`migrate_store`]
-/// to migrate it.
+/// Creates a SQLite file that does not exist. Fails if a database or bucket has no Goldseam schema, or an older one:
+/// start an engine or call [`migrate_store`] to create or migrate it.
 pub async fn connect(url: &str) -> Result<Client, EngineError> {
     if let Some(order) = Order::from_env()? {
         return Ok(Client::new(order.open(url).await?));
