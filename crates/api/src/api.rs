@@ -1,6 +1,6 @@
 //! The interface: every operation on a store, one trait per subject.
 //!
-//! [`Local`](crate::Local) implements the traits over a store in this process, `Remote` over HTTP.
+//! [`LocalApi`](crate::LocalApi) implements the traits over a store in this process, `RemoteApi` over HTTP.
 //! Code that needs all of them takes `dyn Api`.
 
 use std::fmt::Debug;

@@ -1,6 +1,6 @@
 //! A cached value that one reader at a time reloads from the store.
 //!
-//! Invariant: a value older than [`STALE_MAX`] is never returned.
+//! Invariant: a value older than `STALE_MAX` is never returned.
 
 use std::fmt::Debug;
 use std::future::Future;
