@@ -56,7 +56,7 @@ pub struct QueueStats {
 
 /// An inconsistent record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Flaw))]
 pub struct StatsFlaw {
     /// The task.
     pub task: TaskId,
