@@ -4,12 +4,12 @@
 //! a create whose response was lost is a 412 when it is sent again. Tests script faults; a log records all requests.
 //!
 //! ```
-//! use goldseam_fake_s3::{FakeS3, Fault, Match, Op};
+//! use goldseam_fake_s3::{FakeS3, RequestFault, Match, RequestKind};
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let fake = FakeS3::start()?;
 //! // The third write to the log is done, and its response is lost.
-//! fake.fail(Match::any().op(Op::Put).key("/log/").nth(3), Fault::dropped().after_commit());
+//! fake.fail(Match::any().op(RequestKind::Put).key("/log/").nth(3), RequestFault::dropped().after_commit());
 //! let url = fake.url("orders");
 //! assert!(url.starts_with("s3://goldseam/orders?endpoint=http://127.0.0.1:"));
 //! # Ok(())

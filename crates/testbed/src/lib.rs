@@ -6,10 +6,10 @@
 //! a test run, and the machine's own servers are never used.
 //!
 //! ```no_run
-//! use goldseam_testbed::postgres::{Cluster, Options};
+//! use goldseam_testbed::postgres::{Cluster, ClusterOptions};
 //!
-//! # fn main() -> Result<(), goldseam_testbed::Error> {
-//! let cluster = Cluster::start(&Options::default())?;
+//! # fn main() -> Result<(), goldseam_testbed::TestbedError> {
+//! let cluster = Cluster::start(&ClusterOptions::default())?;
 //! assert_eq!(cluster.sql("SELECT 1")?, "1");
 //! # Ok(())
 //! # }
