@@ -70,13 +70,13 @@ pub struct Untyped;
 /// | a typed constant, `&CHECKOUT` (see [`Workflow`]) | those of the constant, checked by the compiler |
 /// | a name, `"checkout"` | any |
 ///
-/// `By` only tells the implementations apart, and the compiler infers it.
+/// `Marker` only tells the implementations apart, and the compiler infers it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a workflow with the input `{I}`",
     note = "pass the workflow function, a `&Workflow<Input, Output>`, or its name as `&str`",
     note = "a workflow function takes `(Context, Input)`; pass a reference to exactly its input type"
 )]
-pub trait WorkflowRef<I: ?Sized, By> {
+pub trait WorkflowRef<I: ?Sized, Marker> {
     /// The output of the workflow; [`Untyped`] if the reference does not know it.
     type Output;
 
