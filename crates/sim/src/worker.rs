@@ -15,9 +15,8 @@ use goldseam_engine::queue::Want;
 use crate::clients::payload;
 use crate::journal::{Ack, EffectSource, Journal};
 use crate::random::fold;
+use crate::workflows::QUEUE;
 
-/// The queue of all remote steps.
-pub const QUEUE: &str = "elsewhere";
 const NAME: &str = "worker";
 /// The worker's number in the journal.
 const NODE: usize = 50;

@@ -9,7 +9,6 @@ use goldseam_store::FaultyStore;
 
 use crate::journal::{EffectSource, Journal};
 use crate::random::fold;
-use crate::worker::QUEUE;
 
 /// The names of all workflows, in the order of the random choice.
 pub const WORKFLOWS: &[&str] = &[
@@ -25,6 +24,9 @@ pub const STRIKE: &str = "strike";
 
 /// The `at_most_once` step.
 pub const ONCE: &str = "once";
+
+/// The queue of all remote steps.
+pub const QUEUE: &str = "elsewhere";
 
 /// The side effects of a node's steps.
 #[derive(Debug, Clone)]
