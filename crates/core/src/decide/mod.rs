@@ -217,7 +217,7 @@ pub enum Refusal {
         reason: String,
     },
     /// The id is taken by a different run. Use another id, or the same workflow and input.
-    #[error("run {run} already exists with {what}")]
+    #[error("the run already exists with {what}")]
     OtherInput {
         /// The run.
         run: RunId,

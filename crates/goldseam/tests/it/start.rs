@@ -23,7 +23,7 @@ async fn start_retry_same_run() {
     let error = engine.start("echo", "same", &"other").await.unwrap_err();
     assert_eq!(
         (error.code(), error.to_string().as_str()),
-        ("GS0108", "run same: run same already exists with different input")
+        ("GS0108", "run same: the run already exists with different input")
     );
     let history = engine.client().history(&run_id("same")).await.unwrap();
     assert_eq!(history.iter().filter(|r| r.event.name() == "run.queued").count(), 1);
