@@ -7,6 +7,7 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
+use goldseam::admin::retention::PruneProgress;
 use goldseam::unstable::core::lock::Lock;
 use goldseam::unstable::core::task::Task;
 use goldseam::unstable::core::{LockName, NodeId, TaskId};
@@ -32,7 +33,7 @@ use crate::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
 use crate::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease, ReleasedDoc};
 use crate::doc::node::{NodeDoc, WorkflowDoc};
 use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
-use crate::doc::retention::{PrunePlanDoc, PruneQuery};
+use crate::doc::retention::{NewPrune, PrunePlanDoc, PruneQuery, PrunedDoc};
 use crate::doc::run::{
     BranchDoc, ChangesQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, MarkDoc, NewRun, QuestionDoc,
     QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
@@ -50,6 +51,9 @@ pub type Following = BoxStream<'static, Result<NewsDoc, Problem>>;
 
 /// The result of an operation.
 pub type ApiResult<T> = Result<T, Problem>;
+
+/// Called during a prune.
+pub type OnPruned<'a> = &'a mut (dyn FnMut(PruneProgress) + Send);
 
 /// Called during an examination with the number of runs examined so far.
 pub type OnProgress<'a> = &'a mut (dyn FnMut(u64) + Send);
@@ -243,6 +247,14 @@ pub trait LocksApi: Send + Sync {
 pub trait RetentionApi: Send + Sync {
     /// Lists the runs that a prune would archive and remove.
     async fn plan_prune(&self, query: PruneQuery) -> ApiResult<PrunePlanDoc>;
+    /// Archives runs that ended long ago and replaces each log by a tombstone; reports progress.
+    ///
+    /// The archive belongs to the interface, never to the request: [`LocalApi::with_archive`] sets it, and a server has
+    /// the archive of its configuration. So no caller of a server chooses where it writes. A repeat is harmless, because
+    /// pruned runs are not pruned again.
+    ///
+    /// [`LocalApi::with_archive`]: crate::LocalApi::with_archive
+    async fn prune(&self, caller: &Caller, new: NewPrune, progress: OnPruned<'_>) -> ApiResult<PrunedDoc>;
 }
 
 /// Nodes, their workflows, and changes of the store.

@@ -28,8 +28,6 @@ pub(crate) struct Namespace {
     pub(crate) name: String,
     /// The operations on its store.
     pub(crate) api: LocalApi,
-    /// The archive of pruned logs; prunes are refused without it.
-    pub(crate) archive: Option<Box<dyn Archive>>,
     pub(crate) fan_out: Arc<FanOut>,
     pub(crate) request_slots: RequestSlots,
     client: Client,
@@ -40,6 +38,7 @@ pub(crate) struct Namespace {
 
 /// The options of a namespace.
 pub(crate) struct NamespaceOptions<'a> {
+    /// The archive of pruned logs; prunes are refused without it.
     pub(crate) archive: Option<Box<dyn Archive>>,
     pub(crate) request_slots: RequestSlots,
     pub(crate) redactor: &'a Redactor,
@@ -90,10 +89,13 @@ impl Namespace {
             passes: options.passes,
             workers: RemoteWorkers::new(&client, remote, Arc::new(tokens)),
         };
+        let api = LocalApi::new(client.clone()).serving(served);
         Self {
             name,
-            api: LocalApi::new(client.clone()).serving(served),
-            archive: options.archive,
+            api: match options.archive {
+                Some(archive) => api.with_archive(archive.into()),
+                None => api,
+            },
             fan_out: FanOut::new(client.clone()),
             request_slots: options.request_slots,
             client,

@@ -16,6 +16,7 @@ mod workers;
 
 use std::sync::Arc;
 
+use goldseam::admin::retention::Archive;
 use goldseam::unstable::core::argument;
 use goldseam::unstable::engine::remote::{PlainTokens, RemoteOptions, RemoteWorkers};
 use goldseam::unstable::engine::{OsEntropy, SystemClock};
@@ -39,6 +40,8 @@ pub struct LocalApi {
     keys: KeyStore,
     passes: Arc<Passes>,
     workers: RemoteWorkers,
+    /// The archive of pruned logs; prunes are refused without it.
+    archive: Option<Arc<dyn Archive>>,
 }
 
 /// What the interface of a server's namespace adds to that of its store.
@@ -61,7 +64,7 @@ impl LocalApi {
         let keys = KeyStore::new(Arc::clone(store), Arc::new(OsEntropy));
         let passes = Self::passes_of(&client, FileSecret::default());
         let workers = RemoteWorkers::new(&client, RemoteOptions::default(), Arc::new(PlainTokens));
-        Self { client, sweepers: Arc::default(), namespace: None, keys, passes, workers }
+        Self { client, sweepers: Arc::default(), namespace: None, keys, passes, workers, archive: None }
     }
 
     /// Signs passes with this `secret_file`, which must be the file of the servers of the store.
@@ -75,6 +78,12 @@ impl LocalApi {
     pub fn serving(self, served: ServedNamespace) -> Self {
         let ServedNamespace { name, keys, passes, workers } = served;
         Self { namespace: Some(name), keys, passes, workers, ..self }
+    }
+
+    /// Prunes into this archive.
+    #[must_use]
+    pub fn with_archive(self, archive: Arc<dyn Archive>) -> Self {
+        Self { archive: Some(archive), ..self }
     }
 
     fn passes_of(client: &Client, own: FileSecret) -> Arc<Passes> {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam::Status;
-use goldseam::admin::retention::{Archive, Candidate, PruneProgress, PruneReport, Pruner, Retention};
+use goldseam::admin::retention::{Candidate, PruneReport, Pruner, Retention};
 use goldseam::unstable::core::WorkflowName;
 
 use super::LocalApi;
-use crate::api::{ApiResult, RetentionApi};
+use crate::api::{ApiResult, OnPruned, RetentionApi};
 use crate::caller::Caller;
 use crate::doc::retention::{
     LeftRunDoc, NewPrune, PrunableRunDoc, PrunePlanDoc, PruneQuery, PrunedDoc, PrunedRunDoc,
@@ -50,18 +50,9 @@ impl RetentionApi for LocalApi {
             unfinished: plan.unfinished.len() as u64,
         })
     }
-}
 
-impl LocalApi {
-    /// Archives runs that ended long ago and replaces each log by a tombstone; reports progress. A repeat is harmless,
-    /// because pruned runs are not pruned again.
-    pub async fn prune(
-        &self,
-        caller: &Caller,
-        new: NewPrune,
-        archive: &dyn Archive,
-        progress: &mut (dyn FnMut(PruneProgress) + Send),
-    ) -> ApiResult<PrunedDoc> {
+    async fn prune(&self, caller: &Caller, new: NewPrune, progress: OnPruned<'_>) -> ApiResult<PrunedDoc> {
+        let archive = self.archive.as_deref().ok_or_else(|| self.no_archive())?;
         let wanted = retention(new.query())?;
         self.check_text("the reason", &new.reason)?;
         let mut by = caller.by("prune", "", &new.reason);
@@ -69,6 +60,20 @@ impl LocalApi {
         let plan = Pruner::new(&self.client).plan(&wanted).await?;
         let report = Pruner::new(&self.client).prune(&plan, archive, &by, progress).await?;
         Ok(PrunedDoc { held: plan.held, more: plan.more, ..PrunedDoc::from(report) })
+    }
+}
+
+impl LocalApi {
+    fn no_archive(&self) -> Problem {
+        let (detail, hint) = match &self.namespace {
+            Some(_) => {
+                ("cannot prune: this server has no archive", "set `archive` in the server's configuration")
+            }
+            None => {
+                ("cannot prune: there is no archive", "pass a directory or s3://BUCKET/PREFIX as the archive")
+            }
+        };
+        Problem::new(409, detail).code("GS0614").hint(hint)
     }
 }
 

@@ -1,15 +1,14 @@
 //! `goldseam prune`.
 
 use std::io::{BufRead, IsTerminal};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use goldseam::Status;
 use goldseam::admin::retention::{PruneProgress, open_archive, read_archived, verify};
-use goldseam_api::doc::retention::{
-    NewPrune, PRUNE_MAX, PrunableRunDoc, PrunePlanDoc, PrunedDoc, PrunedRunDoc,
-};
-use goldseam_api::{Api, Caller, LocalApi, RemoteApi};
+use goldseam_api::doc::retention::{NewPrune, PrunableRunDoc, PrunePlanDoc, PrunedDoc, PrunedRunDoc};
+use goldseam_api::{Api, LocalApi};
 use serde_json::{Value, json};
 
 use super::actor::Actor;
@@ -72,10 +71,10 @@ pub(crate) async fn run(app: &App, args: PruneArgs) -> Result<Exit, CliError> {
     let remote = app.remote()?;
     let archive = archive(&args, remote.is_some())?;
     let caller = args.actor.caller();
-    let pruned = match remote {
+    let (api, new): (Arc<dyn Api>, _) = match remote {
         Some(remote) => {
-            let Some(new) = confirm(app, &*remote, &args, new, archive).await? else { return Ok(Exit::Ok) };
-            prune_remote(app, &remote, &caller, new).await?
+            let new = confirm(app, &*remote, &args, new, archive).await?;
+            (remote, new)
         }
         None => {
             let local = LocalApi::new(goldseam::connect_existing(&app.url).await?);
@@ -84,20 +83,23 @@ pub(crate) async fn run(app: &App, args: PruneArgs) -> Result<Exit, CliError> {
                 true => Some(new),
                 false => confirm(app, &local, &args, new, archive).await?,
             };
-            let Some(new) = new else { return Ok(Exit::Ok) };
-            let archive = open_archive(archive)?;
-            let line = progress::line(app, Some(new.limit.unwrap_or_default()), BAR);
-            let bar = line.clone();
-            let mut on_progress = move |at: PruneProgress| {
-                bar.set_length(at.total);
-                bar.set_position(at.done);
-            };
-            let pruned = local.prune(&caller, new, &*archive, &mut on_progress).await;
-            line.finish_and_clear();
-            pruned?
+            // Opening the archive creates its directory, which a dry run must not do.
+            match new.is_some() {
+                true => (Arc::new(local.with_archive(open_archive(archive)?.into())), new),
+                false => (Arc::new(local), new),
+            }
         }
     };
-    print_pruned(app, &pruned);
+    let Some(new) = new else { return Ok(Exit::Ok) };
+    let line = progress::line(app, Some(new.limit.unwrap_or_default()), BAR);
+    let bar = line.clone();
+    let mut on_progress = move |at: PruneProgress| {
+        bar.set_length(at.total);
+        bar.set_position(at.done);
+    };
+    let pruned = api.prune(&caller, new, &mut on_progress).await;
+    line.finish_and_clear();
+    print_pruned(app, &pruned?);
     Ok(Exit::Ok)
 }
 
@@ -166,32 +168,6 @@ fn ask(app: &App, plan: &PrunePlanDoc, archive: &str) -> Result<bool, CliError> 
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
-}
-
-/// Prunes through a server, in batches.
-async fn prune_remote(
-    app: &App,
-    remote: &RemoteApi,
-    caller: &Caller,
-    new: NewPrune,
-) -> Result<PrunedDoc, CliError> {
-    let most = new.limit.unwrap_or(u64::MAX);
-    let line = progress::line(app, Some(most), BAR);
-    let mut whole = PrunedDoc::default();
-    loop {
-        let done = whole.pruned.len() as u64;
-        let limit = Some((most - done).min(PRUNE_MAX));
-        let part = remote.prune(caller, &NewPrune { limit, ..new.clone() }).await;
-        let part = part.inspect_err(|_| line.finish_and_clear())?;
-        // A batch that pruned nothing would be repeated forever.
-        let has_pruned = !part.pruned.is_empty();
-        whole.add(part);
-        line.set_position(whole.pruned.len() as u64);
-        if !whole.more || !has_pruned || whole.pruned.len() as u64 >= most {
-            line.finish_and_clear();
-            return Ok(whole);
-        }
-    }
 }
 
 fn print_plan(app: &App, plan: &PrunePlanDoc) {

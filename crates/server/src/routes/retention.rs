@@ -49,12 +49,6 @@ async fn prune(
     JsonBody(new): JsonBody<NewPrune>,
 ) -> JsonResult<PrunedDoc> {
     let limit = checked_limit(new.limit, PRUNE_MAX)?;
-    let Some(archive) = &access.namespace.archive else {
-        return Err(Problem::new(409, "cannot prune: this server has no archive")
-            .code("GS0614")
-            .hint("set `archive` in the server's configuration")
-            .into());
-    };
     let new = NewPrune { limit, ..new };
-    Ok(Json(access.namespace.api.prune(&caller, new, &**archive, &mut |_| ()).await?))
+    Ok(Json(access.namespace.api.prune(&caller, new, &mut |_| ()).await?))
 }
