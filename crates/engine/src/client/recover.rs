@@ -235,12 +235,32 @@ impl Client {
     /// Undoes the latest seam by a new branch that continues before it. Nothing is deleted.
     ///
     /// ```
+    /// use goldseam::{Status, prelude::*};
+    /// # use goldseam::unstable::store::Expect;
+    ///
+    /// async fn order(ctx: Context, _: ()) -> goldseam::Result<String> {
+    ///     ctx.step("reserve", || async { Ok(()) }).await?;
+    ///     ctx.ask("approve", "Ship it?").await
+    /// }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
     /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
-    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
-    /// let run = client.start("greet", "greet-1", "Ada").await?;
-    /// // No rule has recovered this run, so there is nothing to undo.
-    /// let refused = client.undo_recovery(run.id(), "the node was slow, not dead".into()).await;
+    /// # let engine = Engine::open(&url).await?.workflow("order", order).start().await?;
+    /// # let run = engine.start(order, "o-1", &()).await?;
+    /// # run.wait_until(|run| run.status == Status::Waiting).await?;
+    /// # engine.shutdown().await;
+    /// # let client = goldseam::connect(&url).await?;
+    /// # let mut row = client.store().head(run.id()).await?.and_then(|head| head.row).unwrap();
+    /// # let expect = Expect::Version(row.version());
+    /// # row.summary.status = Status::Running;
+    /// # client.store().put_row(row, expect).await?;
+    /// // The row of the run contradicts its log: a rule cuts the log and opens branch b2.
+    /// let recovered = client.recover(run.id(), Default::default()).await?;
+    /// assert_eq!(recovered.branch().map(|branch| branch.to_string()).as_deref(), Some("b2"));
+    /// // The operator knows better: branch b3 continues from before the cut.
+    /// client.undo_recovery(run.id(), "the log was right".into()).await?;
+    /// assert_eq!(client.get(run.id()).await?.branch.to_string(), "b3");
+    /// // Nothing is left to undo.
+    /// let refused = client.undo_recovery(run.id(), "again".into()).await;
     /// assert_eq!(refused.unwrap_err().code(), "GS0110");
     /// # Ok(()) }
     /// ```
