@@ -11,6 +11,7 @@ mod links;
 mod modules;
 mod places;
 mod proofs;
+mod shell;
 mod sql;
 mod types;
 mod words;
@@ -35,6 +36,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     links::check,
     places::check,
     proofs::check,
+    shell::check,
     modules::check,
     types::check,
     docs::check,
