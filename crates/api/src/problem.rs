@@ -5,6 +5,7 @@ use std::fmt;
 use goldseam::EngineError;
 use goldseam::unstable::core::decide::Refusal;
 use goldseam::unstable::core::lock::LockRefusal;
+use goldseam::unstable::core::next_step::{Hint, NextStep};
 use goldseam::unstable::core::task::TaskRefusal;
 use goldseam::unstable::core::{ArgumentError, IdError, PayloadError};
 use goldseam::unstable::engine::remote::RemoteRefusal;
@@ -12,7 +13,9 @@ use goldseam::unstable::store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::doc::next_step::NextStepDoc;
 use crate::timestamp::iso;
+use crate::view::command::with_commands;
 
 /// The path of the code pages on a server.
 const PAGES: &str = "/v1/codes/";
@@ -37,7 +40,12 @@ pub struct Problem {
     pub code: Option<Box<str>>,
     /// What to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub hint: Option<Box<str>>,
+    /// The steps of the hint, for programs. Absent if the hint has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<NextStepDoc>>)]
+    pub next: Option<Box<Vec<NextStepDoc>>>,
     /// The limit that was exceeded, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
@@ -53,6 +61,7 @@ impl Problem {
             detail: detail.into(),
             code: None,
             hint: None,
+            next: None,
             limit: None,
         }
     }
@@ -67,9 +76,17 @@ impl Problem {
 
     /// Sets the hint.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<Box<str>>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Sets the hint and its steps.
+    #[must_use]
+    pub fn hint_with_steps(mut self, hint: &Hint) -> Self {
+        let steps = NextStepDoc::of(hint);
+        self.next = (!steps.is_empty()).then(|| Box::new(steps));
+        self.hint(with_commands(hint))
     }
 
     /// Sets the limit that was exceeded.
@@ -178,25 +195,27 @@ fn status_of(error: &EngineError) -> u16 {
 }
 
 /// The hint for errors that have none themselves.
-fn hint(error: &EngineError) -> Option<String> {
+fn hint(error: &EngineError) -> Option<Hint> {
     Some(match error {
         EngineError::Lock(LockRefusal::Held { name, .. }) => {
-            format!("wait until it expires or is released: goldseam lock get {name}")
+            format!("wait until it expires or is released: goldseam lock get {name}").into()
         }
         EngineError::Lock(LockRefusal::Lost { name, .. }) => {
             format!("stop the work that it guards, then acquire it again: goldseam lock acquire {name}")
+                .into()
         }
         EngineError::Task(TaskRefusal::Fenced { task, .. } | TaskRefusal::Over { task, .. }) => {
-            format!("stop the work; goldseam queue get {task} shows the current owner")
+            format!("stop the work; goldseam queue get {task} shows the current owner").into()
         }
-        EngineError::NoSuchTask(_) => "goldseam queue ls lists the tasks of this store".to_owned(),
-        EngineError::Refused { run, .. } => format!("goldseam show {run} shows its state"),
-        EngineError::Ended { run, .. } => {
-            format!("goldseam show {run} shows why; goldseam retry {run} retries it")
-        }
+        EngineError::NoSuchTask(_) => "goldseam queue ls lists the tasks of this store".into(),
+        EngineError::Refused { run, .. } => Hint::from(NextStep::show(run)).text(" shows its state"),
+        EngineError::Ended { run, .. } => Hint::from(NextStep::show(run))
+            .text(" shows why; ")
+            .step(NextStep::retry(run))
+            .text(" retries it"),
         EngineError::Store(StoreError::Busy { .. })
         | EngineError::TimedOut { .. }
-        | EngineError::Contended { .. } => "another process holds the store; try again".to_owned(),
+        | EngineError::Contended { .. } => "another process holds the store; try again".into(),
         _ => return None,
     })
 }
@@ -220,7 +239,11 @@ impl From<EngineError> for Problem {
             EngineError::Remote(RemoteRefusal::TooManyWorkers { limit, .. }) => u64::try_from(*limit).ok(),
             _ => None,
         };
-        Self { hint: error.hint().or_else(|| hint(&error)), limit, ..problem }
+        let problem = Self { limit, ..problem };
+        match error.hint().or_else(|| hint(&error)) {
+            Some(hint) => problem.hint_with_steps(&hint),
+            None => problem,
+        }
     }
 }
 
@@ -266,7 +289,7 @@ mod tests {
         assert_eq!(long.detail, "run r: the history has 9 bytes, more than the limit of 8");
         let full = StoreError::Full { doing: "an append", source: "no space left".into() };
         assert_eq!(Problem::from(EngineError::Store(full)).status, 507);
-        let place = StoreError::Refused { code: "GS0612", what: "no place".into(), hint: String::new() };
+        let place = StoreError::Refused { code: "GS0612", what: "no place".into(), hint: "".into() };
         assert_eq!(Problem::from(EngineError::Store(place)).status, 400);
     }
 }

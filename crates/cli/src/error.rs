@@ -101,7 +101,7 @@ impl From<Problem> for CliError {
         let exit = exit_of(&problem);
         let help = match problem.status {
             401 => Some("set GOLDSEAM_KEY, or pass the file with the key as --key-file".to_owned()),
-            _ => problem.hint,
+            _ => problem.hint.map(Into::into),
         };
         Self { code: problem.code.map(Into::into), message: problem.detail, help, exit }
     }

@@ -42,7 +42,7 @@ async fn reads_go_on_and_writes_are_refused() {
     open.put_lock(lock(), Expect::Absent).await.unwrap();
     open.beat(&node()).await.unwrap();
     open.put_task(task("t"), Expect::Absent).await.unwrap();
-    let closed = Closed { code: "GS0404", what: "it was copied".to_owned(), hint: "start there".to_owned() };
+    let closed = Closed { code: "GS0404", what: "it was copied".to_owned(), hint: "start there".into() };
     let store = ClosedStore::new(Arc::clone(&open), closed);
 
     is_refused(store.append(append_with_row("r", 1)).await);

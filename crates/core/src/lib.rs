@@ -22,9 +22,10 @@
 //! |---|---|
 //! | values | [`argument`], [`id`], [`path`], [`time`], [`hash`], [`limits`], [`payload`], [`error`] |
 //! | words | [`version`], [`whole`], [`status`], [`reserved`] |
-//! | policies and forms | [`retry`], [`recovery_policy`], [`form`] with [`shape`], [`lines`] |
+//! | policies and forms | [`retry`], [`recovery_policy`], [`form`] with [`shape`] |
 //! | records | [`branch`], [`corrupt`], [`event`] with [`summary`] (a tombstone holds a summary), [`task`], [`lock`] |
 //! | codec | [`codec`]: events as bytes on disk |
+//! | hints | [`next_step`]: what a person or a program can do next |
 //! | `derive` | [`state`]: log → state |
 //! | `diagnose` | [`recovery`]: state, cached row, liveness → diagnoses with remedies |
 //! | commands | [`command`], [`redact`] (keeps secrets out of texts) |
@@ -47,8 +48,8 @@ pub mod form;
 pub mod hash;
 pub mod id;
 pub mod limits;
-pub mod lines;
 pub mod lock;
+pub mod next_step;
 pub mod path;
 pub mod payload;
 pub mod plan;
@@ -91,6 +92,7 @@ pub use id::{
     TaskId, WorkflowName,
 };
 pub use limits::Limits;
+pub use next_step::{Hint, NextStep};
 pub use path::Path;
 pub use payload::{Payload, PayloadError};
 pub use redact::Redactor;

@@ -74,7 +74,7 @@ fn cannot(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Refused {
         code: "GS0133",
         what: format!("cannot use archive {}: {error}", path.display()),
-        hint: "pass a writable directory or s3://BUCKET/PREFIX; no run was removed".to_owned(),
+        hint: "pass a writable directory or s3://BUCKET/PREFIX; no run was removed".into(),
     }
 }
 

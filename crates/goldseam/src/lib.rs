@@ -71,7 +71,8 @@ pub use durations::{days, hours, mins, secs};
 pub use goldseam_core::form::Form;
 pub use goldseam_core::recovery;
 pub use goldseam_core::{
-    Class, Failure, Limits, Millis, Path, Payload, Redactor, Retry, RunId, Seq, Status, Summary,
+    Class, Failure, Hint, Limits, Millis, NextStep, Path, Payload, Redactor, Retry, RunId, Seq, Status,
+    Summary,
 };
 pub use goldseam_engine::client;
 pub use goldseam_engine::config::Recovery;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goldseam_admin::copy::{Copier, CopyOptions, Mark, closed_by_copy, mark_of, reopen};
+use goldseam_core::next_step::{Hint, NextStep, Setting};
 use goldseam_engine::{Builder, Client, Engine, EngineError};
 use goldseam_store::check::{Migrated, StoreReport};
 use goldseam_store::{ClosedStore, MemoryStore, Store, StoreError, shown_url};
@@ -42,10 +43,22 @@ impl StoreUrl {
         Err(EngineError::Store(StoreError::Refused {
             code: "GS0206",
             what: format!("this build does not support the store URL {:?}", shown_url(url)),
-            hint: "pass sqlite:PATH (for example sqlite:goldseam.db), postgres://USER@HOST/DATABASE or \
-                s3://BUCKET/PREFIX"
-                .to_owned(),
+            hint: format!("pass {}", supported_urls()).into(),
         }))
+    }
+}
+
+/// Returns the forms of URLs that this build supports.
+fn supported_urls() -> String {
+    let urls = [
+        Some("sqlite:PATH (for example sqlite:goldseam.db)"),
+        cfg!(feature = "postgres").then_some("postgres://USER@HOST/DATABASE"),
+        cfg!(feature = "object").then_some("s3://BUCKET/PREFIX"),
+    ];
+    let urls: Vec<&str> = urls.into_iter().flatten().collect();
+    match urls.as_slice() {
+        [some @ .., last] if !some.is_empty() => format!("{} or {last}", some.join(", ")),
+        urls => urls.concat(),
     }
 }
 
@@ -103,8 +116,9 @@ pub(crate) async fn open_existing(url: &str) -> Result<Arc<dyn Store>, EngineErr
         return Err(EngineError::Store(StoreError::Refused {
             code: "GS0205",
             what: format!("database {} does not exist", path.display()),
-            hint: "pass --store sqlite:PATH or set GOLDSEAM_STORE; an engine creates the file when it starts"
-                .to_owned(),
+            hint: Hint::from("pass ")
+                .step(NextStep::Repeat { setting: Setting::Store })
+                .text("; an engine creates the file when it starts"),
         }));
     }
     open_current_store(url).await

@@ -81,6 +81,9 @@ pub enum Answer {
         /// What to do.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hint: Option<String>,
+        /// The same hint with its steps as values: a [`Hint`](crate::Hint), possibly of a later release.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint_parts: Option<serde_json::Value>,
     },
 }
 
@@ -157,7 +160,8 @@ impl Order {
             Err(error) => Answer::Error {
                 code: error.code().to_owned(),
                 message: error.to_string(),
-                hint: error.hint(),
+                hint: error.hint().map(|hint| hint.to_string()),
+                hint_parts: error.hint().map(serde_json::to_value).transpose()?,
             },
         };
         let part = self.report.with_extension("part");

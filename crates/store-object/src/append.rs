@@ -85,7 +85,7 @@ impl BucketState {
         let refused = || StoreError::Refused {
             code: "GS0222",
             what: format!("{key} is the state of another system's workflow"),
-            hint: "start the run under another id".to_owned(),
+            hint: "start the run under another id".into(),
         };
         // An unreadable row is ours if there is a log beside it.
         let known = match StoredRow::read(&key, found) {

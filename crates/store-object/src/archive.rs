@@ -38,7 +38,7 @@ impl Archive for BucketArchive {
             Put::Lost(_) => Err(StoreError::Refused {
                 code: "GS0133",
                 what: format!("{} already exists", self.place(name)),
-                hint: "prune again: the next batch gets another name".to_owned(),
+                hint: "prune again: the next batch gets another name".into(),
             }),
         }
     }

@@ -80,6 +80,6 @@ fn misconfigured(options: &BucketOptions, why: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0206",
         what: format!("cannot use s3://{}/{}: {why}", options.bucket, options.prefix),
-        hint: "check the URL and the environment variables that begin with AWS_".to_owned(),
+        hint: "check the URL and the environment variables that begin with AWS_".into(),
     }
 }

@@ -285,8 +285,8 @@ impl RequestFailure {
             ),
             FailureKind::Elsewhere(region) => {
                 let hint = match region {
-                    Some(region) => format!("write region={region} in the URL"),
-                    None => "check region and endpoint in the URL: the bucket is elsewhere".to_owned(),
+                    Some(region) => format!("write region={region} in the URL").into(),
+                    None => "check region and endpoint in the URL: the bucket is elsewhere".into(),
                 };
                 let what = format!("the bucket is not at this server or in this region: {message}");
                 return StoreError::Refused { code: "GS0223", what, hint };
@@ -298,7 +298,7 @@ impl RequestFailure {
             ),
         };
         let what = format!("{what}, while {doing}: {message}");
-        StoreError::Refused { code, what, hint: hint.to_owned() }
+        StoreError::Refused { code, what, hint: hint.into() }
     }
 }
 
@@ -329,7 +329,7 @@ pub(crate) fn at_opening(error: StoreError, place: &str) -> StoreError {
         Ok(failure) if failure.kind == FailureKind::Throttled => StoreError::Refused {
             code: "GS0205",
             what: format!("the server of {place} is overloaded: {failure}"),
-            hint: "try again later; nothing was changed".to_owned(),
+            hint: "try again later; nothing was changed".into(),
         },
         Ok(failure) => unreachable_at(place, &failure),
         Err(source) => unreachable_at(place, &source),
@@ -343,7 +343,7 @@ pub(crate) fn unreachable_at(place: &str, message: &dyn fmt::Display) -> StoreEr
         what: format!("cannot reach {place}: {message}"),
         hint:
             "check that the server runs, and check endpoint and region in the URL: host, port, http or https"
-                .to_owned(),
+                .into(),
     }
 }
 

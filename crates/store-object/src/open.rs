@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam_core::Millis;
+use goldseam_core::{Hint, Millis, NextStep};
 use goldseam_store::{OpenMode, StoreError};
 use serde::{Deserialize, Serialize};
 
@@ -120,8 +120,9 @@ impl StoreOpening {
             (None, OpenMode::RequireCurrent) => Err(StoreError::Refused {
                 code: "GS0205",
                 what: format!("no store exists at {}", self.place),
-                hint: "start an engine, which creates it, or run goldseam store migrate with this URL"
-                    .to_owned(),
+                hint: Hint::from("start an engine, which creates it, or run ")
+                    .step(NextStep::StoreMigrate { store: None })
+                    .text(" with this URL"),
             }),
         }
     }
@@ -140,7 +141,7 @@ impl StoreOpening {
                 code: "GS0223",
                 what: format!("the server of {} sends no Date header", self.place),
                 hint: "check whether a proxy between this machine and the server removes the Date header"
-                    .to_owned(),
+                    .into(),
             });
         }
         if found.is_some() {
@@ -157,7 +158,7 @@ impl StoreOpening {
                 "{} is in use by another program: it holds {foreign:?} but no {MANIFEST}",
                 self.place
             ),
-            hint: "use another prefix, as in s3://BUCKET/ANOTHER; nothing was changed here".to_owned(),
+            hint: "use another prefix, as in s3://BUCKET/ANOTHER; nothing was changed here".into(),
         })
     }
 
@@ -176,7 +177,7 @@ impl StoreOpening {
                     self.place
                 ),
                 hint: "use a newer goldseam; an older one must not write to a format that it does not know"
-                    .to_owned(),
+                    .into(),
             });
         }
         let manifest = serde_json::from_slice(&found.body).map_err(|error| damaged(MANIFEST, error))?;

@@ -152,7 +152,7 @@ pub(crate) fn broken(found: &str) -> StoreError {
     StoreError::Refused {
         code: BROKEN,
         what: format!("the server does not enforce conditional writes: {found}"),
-        hint: fault::CONDITIONS_HINT.to_owned(),
+        hint: fault::CONDITIONS_HINT.into(),
     }
 }
 

@@ -257,7 +257,7 @@ pub(crate) fn refused(url: &str, why: &str) -> StoreError {
         code: "GS0206",
         what: format!("invalid store URL {}: {why}", shown_url(url)),
         hint: "write s3://BUCKET/PREFIX?region=NAME; add endpoint=URL for a server other than Amazon S3"
-            .to_owned(),
+            .into(),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::error::Error as _;
 
+use goldseam_core::{Hint, NextStep};
 use goldseam_store::StoreError;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
@@ -240,13 +241,17 @@ impl PgFailure {
                 "a pooler between this process and Postgres shares sessions",
                 "add pooler=transaction to the URL, and direct=HOST:PORT to detect dead nodes at once",
             ),
-            PgFailureKind::NoSchema => (
-                "GS0205",
-                "tables or functions of the store are missing",
-                "the schema may have been dropped: restore it from a backup, or run goldseam store migrate",
-            ),
+            PgFailureKind::NoSchema => {
+                let hint = Hint::from("the schema may have been dropped: restore it from a backup, or run ")
+                    .step(NextStep::StoreMigrate { store: None });
+                return refused(
+                    "GS0205",
+                    format!("tables or functions of the store are missing: {message}"),
+                    hint,
+                );
+            }
         };
-        StoreError::Refused { code, what: format!("{what}: {message}"), hint: hint.to_owned() }
+        refused(code, format!("{what}: {message}"), hint)
     }
 }
 
@@ -274,6 +279,6 @@ fn is_about_certificates(error: &tokio_postgres::Error) -> bool {
 }
 
 /// A refusal with its code.
-pub(crate) fn refused(code: &'static str, what: String, hint: &str) -> StoreError {
-    StoreError::Refused { code, what, hint: hint.to_owned() }
+pub(crate) fn refused(code: &'static str, what: String, hint: impl Into<Hint>) -> StoreError {
+    StoreError::Refused { code, what, hint: hint.into() }
 }

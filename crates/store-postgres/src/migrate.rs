@@ -3,6 +3,7 @@
 //! Invariant: all missing migrations are applied in one transaction under an advisory lock, and the schema is read
 //! inside it, so any number of nodes may start at once.
 
+use goldseam_core::{Hint, NextStep};
 use goldseam_store::StoreError;
 use goldseam_store::crash_points::reach;
 use goldseam_store::schema::{Migration, check_applied};
@@ -148,17 +149,20 @@ fn newest_known(applied: &[(i64, String)], target: &ConnectionTarget) -> Result<
 pub(crate) async fn refuse_older(client: &Client, target: &ConnectionTarget) -> Result<(), StoreError> {
     let (_, number) = identify(client, target).await?;
     let place = target.options.place();
+    let migrate = || NextStep::StoreMigrate { store: None };
     match number {
         0 => Err(refused(
             "GS0205",
             format!("{place} has no Goldseam schema {:?}", target.options.schema),
-            "start an engine, which creates it, or run goldseam store migrate with this URL",
+            Hint::from("start an engine, which creates it, or run ").step(migrate()).text(" with this URL"),
         )),
         number if number == latest() => Ok(()),
         number => Err(refused(
             "GS0212",
             format!("{place} has schema {number}; this program needs schema {}", latest()),
-            "run goldseam store migrate with this URL; older programs cannot use the database after that",
+            Hint::from("run ")
+                .step(migrate())
+                .text(" with this URL; older programs cannot use the database after that"),
         )),
     }
 }

@@ -37,6 +37,6 @@ fn refused(what: String) -> StoreError {
     StoreError::Refused {
         code: "GS0213",
         what: format!("cannot use the certificates: {what}"),
-        hint: "pass a PEM file with sslrootcert=FILE".to_owned(),
+        hint: "pass a PEM file with sslrootcert=FILE".into(),
     }
 }

@@ -188,7 +188,7 @@ fn refused(url: &str, why: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0206",
         what: format!("invalid store URL {}: {why}", shown_url(url)),
-        hint: "write postgres://USER:PASSWORD@HOST:PORT/DATABASE?schema=goldseam".to_owned(),
+        hint: "write postgres://USER:PASSWORD@HOST:PORT/DATABASE?schema=goldseam".into(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: `Busy` and `Full` mean that certainly nothing was done. If something may have been done, the error is
 //! `Unknown`.
 
-use goldseam_core::Seq;
+use goldseam_core::{Hint, Seq};
 use goldseam_store::StoreError;
 use rusqlite::ErrorCode;
 
@@ -117,6 +117,6 @@ pub(crate) fn poisoned(message: &str) -> StoreError {
 }
 
 /// A refusal with its code.
-pub(crate) fn refused(code: &'static str, what: String, hint: &str) -> StoreError {
-    StoreError::Refused { code, what, hint: hint.to_owned() }
+pub(crate) fn refused(code: &'static str, what: String, hint: impl Into<Hint>) -> StoreError {
+    StoreError::Refused { code, what, hint: hint.into() }
 }

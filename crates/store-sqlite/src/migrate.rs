@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use goldseam_core::Millis;
+use goldseam_core::{Hint, Millis, NextStep};
 use goldseam_store::StoreError;
 use goldseam_store::crash_points::reach;
 use goldseam_store::schema::{Migration, check_applied};
@@ -75,10 +75,9 @@ pub(crate) fn refuse_older(conn: &Connection, path: &Path) -> Result<(), StoreEr
         schema => Err(refused(
             "GS0212",
             format!("{} has schema {schema}; this program needs schema {}", path.display(), latest()),
-            &format!(
-                "run goldseam store migrate sqlite:{}; older programs cannot use the database after that",
-                path.display()
-            ),
+            Hint::from("run ")
+                .step(NextStep::StoreMigrate { store: Some(format!("sqlite:{}", path.display())) })
+                .text("; older programs cannot use the database after that"),
         )),
     }
 }

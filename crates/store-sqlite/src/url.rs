@@ -121,7 +121,7 @@ fn refused(what: String) -> StoreError {
     StoreError::Refused {
         code: "GS0206",
         what,
-        hint: "write sqlite:PATH, sqlite:PATH?durability=process or sqlite:PATH?busy_timeout=5000".to_owned(),
+        hint: "write sqlite:PATH, sqlite:PATH?durability=process or sqlite:PATH?busy_timeout=5000".into(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Errors of a store.
 
-use goldseam_core::Seq;
+use goldseam_core::{Hint, Seq};
 
 /// The cause as the backend reports it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -55,7 +55,7 @@ pub enum StoreError {
         /// What is wrong.
         what: String,
         /// What to do.
-        hint: String,
+        hint: Hint,
     },
 }
 
@@ -65,7 +65,7 @@ impl StoreError {
         Self::Refused {
             code: "GS0211",
             what: "an append must contain at least one event".to_owned(),
-            hint: "omit the append if there is nothing to write".to_owned(),
+            hint: "omit the append if there is nothing to write".into(),
         }
     }
 
@@ -75,7 +75,7 @@ impl StoreError {
         Self::Refused {
             code: "GS0210",
             what: format!("invalid cursor {shown:?}"),
-            hint: "pass the previous page's cursor unchanged, or omit it".to_owned(),
+            hint: "pass the previous page's cursor unchanged, or omit it".into(),
         }
     }
 

@@ -51,7 +51,7 @@ pub fn unknown_place(place: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0612",
         what: format!("{:?} is not a place in this store's feed", place.chars().take(40).collect::<String>()),
-        hint: "follow from the start, without a place".to_owned(),
+        hint: "follow from the start, without a place".into(),
     }
 }
 
@@ -61,6 +61,6 @@ pub fn place_beyond_end(place: &str) -> StoreError {
         code: "GS0612",
         what: format!("{:?} is after the end of this store's feed", place.chars().take(40).collect::<String>()),
         hint: "it is from another store, or from before a restore of this one: follow from the start, or from now"
-            .to_owned(),
+            .into(),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
-use goldseam_core::{Millis, NodeId, RunId, Seq};
+use goldseam_core::{Hint, Millis, NodeId, RunId, Seq};
 
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
@@ -25,7 +25,7 @@ pub struct Closed {
     /// What is wrong.
     pub what: String,
     /// What to do.
-    pub hint: String,
+    pub hint: Hint,
 }
 
 impl From<Closed> for StoreError {

@@ -41,8 +41,7 @@ pub fn check_applied(
             return Err(StoreError::Refused {
                 code: "GS0204",
                 what: format!("migration {number} of {place} differs from this program's"),
-                hint: "use the goldseam release that created this store; a released migration never changes"
-                    .to_owned(),
+                hint: "use the release that created this store; a released migration never changes".into(),
             });
         }
     }

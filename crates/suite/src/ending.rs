@@ -1,7 +1,7 @@
 //! Runs that an operator ends or sends requests to, with and without a worker.
 
 use goldseam_core::event::Request;
-use goldseam_core::{Event, Seq, Status};
+use goldseam_core::{Event, NextStep, Seq, Status};
 
 use super::harness::{Harness, id, path};
 use super::{Fixture, eventually};
@@ -85,7 +85,7 @@ pub async fn cancel_ends_a_run_that_needs_no_worker(fixture: &Fixture) {
     let why = harness.client.why(&id("saga")).await.unwrap();
     let link = "a request to cancel it by ada is pending: it waits for a worker with saga@1 (none is live)";
     assert!(why.links.iter().any(|found| found.what == link && found.since.is_some()), "{why:?}");
-    assert!(why.you_can.contains(&"goldseam withdraw saga --cancel".to_owned()), "{why:?}");
+    assert!(why.you_can.contains(&NextStep::withdraw(&id("saga"), Request::Cancel).into()), "{why:?}");
     let engine = saga(&harness, false).await;
     harness.reaches("saga", Status::Cancelled).await;
     assert_eq!((harness.witness.count("no charge"), harness.witness.count("no reserve")), (1, 1));
@@ -238,7 +238,7 @@ pub async fn a_jump_that_waits_is_shown_and_withdrawn(fixture: &Fixture) {
     let pending =
         |link: &goldseam_engine::client::why::Link| link.what.contains("a jump to reserve by ada is pending");
     assert!(why.links.iter().any(pending), "{why:?}");
-    assert!(why.you_can.contains(&"goldseam withdraw r --jump".to_owned()), "{why:?}");
+    assert!(why.you_can.contains(&NextStep::withdraw(&id("r"), Request::Jump).into()), "{why:?}");
 
     let withdrawn = harness.client.withdraw(&run, None, by("w1")).await.unwrap();
     assert_eq!(withdrawn.what, Request::Jump);
@@ -267,7 +267,7 @@ pub async fn a_pending_cancel_is_not_forgotten(fixture: &Fixture) {
     harness.client.cancel(&run, by("c1")).await.unwrap();
     let refused = harness.client.jump(&run, &path("charge"), Jump::default()).await.unwrap_err();
     assert_eq!(refused.code(), "GS0136");
-    assert!(refused.hint().unwrap().contains("--drop-cancel"), "{refused}");
+    assert!(refused.hint().unwrap().contains("drop_cancel"), "{refused}");
     let withdrawn = harness.client.withdraw(&run, None, by("w1")).await.unwrap();
     assert_eq!(withdrawn.what, Request::Cancel);
     harness.client.cancel(&run, by("c2")).await.unwrap();

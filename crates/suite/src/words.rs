@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::recovery::{Code, Lived};
-use goldseam_core::{Command, Event, Millis, NodeId, Status};
+use goldseam_core::{Command, Event, Hint, Millis, NodeId, Status};
 use goldseam_store::{NodeRecord, NodeState};
 
 use super::Fixture;
@@ -14,7 +14,7 @@ use goldseam_engine::heal::Found;
 use goldseam_engine::heal::sweeper::SweepOptions;
 
 /// A rule, its evidence and its remedy.
-type Words = (Code, String, String);
+type Words = (Code, String, Hint);
 
 fn words(found: &Found) -> Words {
     let diagnosis = &found.diagnosis;

@@ -136,7 +136,7 @@ impl Pruning<'_> {
             return Err(EngineError::Store(StoreError::Refused {
                 code: "GS0133",
                 what: format!("archive {place} differs from what was written"),
-                hint: "no log was removed; check the disk or the bucket, then prune again".to_owned(),
+                hint: "no log was removed; check the disk or the bucket, then prune again".into(),
             }));
         }
         let all: Vec<(&Candidate, &Whole)> = candidates.into_iter().zip(&runs).collect();

@@ -16,6 +16,7 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::doc::DamageDoc;
 use crate::doc::ending::PendingDoc;
+use crate::doc::next_step::NextStepDoc;
 use crate::timestamp::Timestamp;
 use crate::view::timeline::{OperationDoc, Seam};
 
@@ -463,6 +464,9 @@ pub struct ExplanationDoc {
     pub links: Vec<LinkDoc>,
     /// When it moves next, if time alone moves it.
     pub moves_at: Option<Timestamp>,
+    /// What to do, for programs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<NextStepDoc>,
     /// The quarantine in which the run waits. Absent if it waits in none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<QuarantineDoc>,

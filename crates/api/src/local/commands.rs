@@ -21,6 +21,7 @@ use crate::doc::change::{
 use crate::doc::ending::{CancelledDoc, NewRetry, NewWithdrawal, TerminatedDoc, WithdrawnDoc};
 use crate::doc::run::{NewRun, StartedDoc};
 use crate::problem::Problem;
+use crate::view::command::with_commands;
 
 #[async_trait]
 impl CommandsApi for LocalApi {
@@ -121,7 +122,7 @@ impl CommandsApi for LocalApi {
         let KeyedNote { note, keyed } = self.note(caller, "cancel", run, reason)?;
         let command = self.client.cancel_command(run, note).await?;
         let event = self.carry_out_once(run, keyed, command).await?.end;
-        let waits_for = self.client.cancel_waits_for(run).await?;
+        let waits_for = self.client.cancel_waits_for(run).await?.as_ref().map(with_commands);
         Ok(CancelledDoc { ended: waits_for.is_none(), event, run: run.clone(), waits_for })
     }
 
@@ -273,7 +274,7 @@ impl LocalApi {
 
     /// What a jump waits for while it compensates.
     async fn compensation_waits_for(&self, run: &RunId, needs_code: Option<String>) -> ApiResult<String> {
-        let waits_for = self.client.jump_waits_for(run).await?.unwrap_or_default();
+        let waits_for = with_commands(&self.client.jump_waits_for(run).await?.unwrap_or_default());
         Ok(match needs_code {
             Some(condition) => format!("{waits_for}; {condition}"),
             None => waits_for,

@@ -16,6 +16,7 @@ use crate::api::{ApiResult, Following};
 use crate::doc::event::{EventDoc, MOVING, MovingNewsDoc, NewsDoc, STALLED, StalledNewsDoc};
 use crate::problem::Problem;
 use crate::timestamp::Timestamp;
+use crate::view::command::with_commands;
 
 impl LocalApi {
     /// Follows a run as one of many followers: a shared watch wakes the follower ([`Follower::woken_by`]), and a permit
@@ -118,7 +119,7 @@ impl LocalTail {
             after: at,
             at: self.now(),
             evidence: diagnosis.evidence,
-            remedy: diagnosis.remedy.describe(),
+            remedy: with_commands(&diagnosis.remedy.describe()),
             rule: diagnosis.rule,
             run,
             kind: STALLED.to_owned(),

@@ -30,6 +30,7 @@ use crate::doc::heal::{
 use crate::doc::{ItemsDoc, PageDoc};
 use crate::problem::Problem;
 use crate::timestamp::Timestamp;
+use crate::view::command::with_commands;
 use crate::view::percentiles::Percentiles;
 
 /// Default number of recoveries in a page.
@@ -223,7 +224,7 @@ pub(super) fn recovery_document(recovery: &EngineRecovery) -> RecoveryDoc {
         evidence: diagnosis.map(|diagnosis| diagnosis.evidence.clone()),
         healed: recovery.has_healed(),
         needed: recovery.was_needed(),
-        remedy: diagnosis.map(|diagnosis| diagnosis.remedy.describe()),
+        remedy: diagnosis.map(|diagnosis| with_commands(&diagnosis.remedy.describe())),
         rule: diagnosis.map(|diagnosis| diagnosis.rule),
         run: None,
         standing: recovery.standing.clone(),
@@ -266,7 +267,7 @@ pub(super) fn earlier_recovery(run: &RunId, applied: &AppliedCommand) -> Recover
         evidence: Some(recovered.evidence.clone()),
         healed: true,
         needed: true,
-        remedy: recovered.cutoff.map(|cutoff| Remedy::Branch { cutoff }.describe()),
+        remedy: recovered.cutoff.map(|cutoff| Remedy::Branch { cutoff }.describe().to_string()),
         rule: recovered.rule.parse::<Code>().ok(),
         standing: standing.unwrap_or_default(),
         ..nothing(state.map_or(at_note.summary.status, |state| state.summary.status))
@@ -313,7 +314,8 @@ fn without_subject(
 }
 
 fn finding_document(finding: EngineFinding) -> FindingDoc {
-    let blank = without_subject(Some(finding.code), finding.evidence, finding.remedy, &finding.fate);
+    let blank =
+        without_subject(Some(finding.code), finding.evidence, with_commands(&finding.remedy), &finding.fate);
     match finding.subject {
         Subject::Run(run) => FindingDoc { run: Some(run), ..blank },
         Subject::Task(task) => FindingDoc { task: Some(task), ..blank },
@@ -332,7 +334,7 @@ fn stalled_run(stalled: Stalled) -> FindingDoc {
         ..without_subject(
             Some(diagnosis.rule),
             diagnosis.evidence,
-            diagnosis.remedy.describe(),
+            with_commands(&diagnosis.remedy.describe()),
             &stalled.fate,
         )
     }

@@ -16,6 +16,7 @@ use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 use super::{LocalApi, limit};
 use crate::api::{ApiResult, Following, RunsApi};
 use crate::doc::event::{EventDoc, HistoryDoc, HistoryQuery};
+use crate::doc::next_step::NextStepDoc;
 use crate::doc::run::{
     BranchDoc, DiagnosisDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, LinkDoc, ListOrder,
     OpenQuestionDoc, QuarantineDoc, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
@@ -23,8 +24,8 @@ use crate::doc::run::{
 use crate::doc::{DamageDoc, ItemsDoc, PAGE_MAX, PageDoc, UnreadableDoc};
 use crate::problem::Problem;
 use crate::timestamp::Timestamp;
+use crate::view::command::{answer_command, with_commands};
 use crate::view::describe::PayloadLength;
-use crate::view::text::answer_line;
 use crate::view::{branches, detail, diff, log};
 
 /// Default number of runs in a page.
@@ -74,7 +75,7 @@ fn open_questions(summary: &Summary) -> Vec<QuestionDoc> {
     let question = |input: &goldseam::unstable::core::summary::OpenInput| QuestionDoc {
         run: summary.run.clone(),
         workflow: summary.workflow.clone(),
-        open: OpenQuestionDoc { input: input.clone(), command: answer_line(&summary.run, input) },
+        open: OpenQuestionDoc { input: input.clone(), command: answer_command(&summary.run, input) },
     };
     summary.inputs.iter().map(question).collect()
 }
@@ -180,14 +181,14 @@ impl RunsApi for LocalApi {
             automatic: diagnosis.remedy.is_automatic(),
             code: diagnosis.rule,
             event: at,
-            remedy: diagnosis.remedy.describe(),
+            remedy: with_commands(&diagnosis.remedy.describe()),
             evidence: diagnosis.evidence,
         };
         let link = |link: goldseam::client::why::Link| LinkDoc {
             depth: link.depth,
             since: link.since.map(Timestamp),
             until: link.until.map(Timestamp),
-            what: link.what,
+            what: with_commands(&link.what),
         };
         Ok(ExplanationDoc {
             findings: explained.found.into_iter().map(wrong).collect(),
@@ -196,8 +197,9 @@ impl RunsApi for LocalApi {
             quarantine: if explained.status.is_active() { self.quarantine(run).await? } else { None },
             run: explained.run,
             status: explained.status,
-            verdict: explained.verdict,
-            you_can: explained.you_can,
+            verdict: with_commands(&explained.verdict),
+            next: explained.you_can.iter().flat_map(NextStepDoc::of).collect(),
+            you_can: explained.you_can.iter().map(with_commands).collect(),
         })
     }
 

@@ -5,7 +5,7 @@ use goldseam::unstable::core::branch::Branches;
 use goldseam::unstable::core::event::Request;
 use goldseam::unstable::core::{Recorded, Seq, State, StepName};
 
-use super::text::answer_line;
+use super::command::answer_command;
 use super::timeline::{self, OperationDoc};
 use super::{branches, log};
 use crate::doc::ending::PendingDoc;
@@ -22,8 +22,10 @@ pub fn detail(state: State, history: &[Recorded]) -> RunDoc {
         _ => (None, state.failure),
     };
     let summary = state.summary;
-    let question =
-        |input: &_| OpenQuestionDoc { input: Clone::clone(input), command: answer_line(&summary.run, input) };
+    let question = |input: &_| OpenQuestionDoc {
+        input: Clone::clone(input),
+        command: answer_command(&summary.run, input),
+    };
     let more = RunDocParts {
         input: state.queued.input,
         output,

@@ -1,9 +1,6 @@
 //! Text helpers of the views.
 
-use goldseam::RunId;
 use goldseam::unstable::core::form::Form;
-pub use goldseam::unstable::core::lines::{quoted, signal_line};
-use goldseam::unstable::core::summary::OpenInput;
 
 /// Describes the form of an answer.
 pub fn form(form: &Form) -> String {
@@ -16,11 +13,6 @@ pub fn form(form: &Form) -> String {
         },
         Form::Any => "any JSON".to_owned(),
     }
-}
-
-/// Returns the command that answers a question.
-pub fn answer_line(run: &RunId, input: &OpenInput) -> String {
-    goldseam::unstable::core::lines::answer_line(run, &input.path, &input.form)
 }
 
 /// Collapses white space, including line breaks.

@@ -5,6 +5,8 @@
 mod documents;
 mod idempotency;
 mod limits;
+mod next_steps;
+mod prune;
 #[cfg(feature = "remote")]
 mod remote;
 mod support;

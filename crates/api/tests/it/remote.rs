@@ -6,8 +6,12 @@ use futures_util::StreamExt as _;
 use goldseam::{RunId, Seq};
 use goldseam_api::doc::change::NewNote;
 use goldseam_api::doc::event::{EventDoc, HistoryQuery, NewsDoc};
+use goldseam_api::doc::retention::NewPrune;
 use goldseam_api::doc::task::NewClaim;
-use goldseam_api::{Caller, CommandsApi, NodesApi, PassesApi, Problem, RemoteApi, RunsApi, TasksApi};
+use goldseam_api::{
+    Caller, CommandsApi, NodesApi, PassesApi, Problem, RemoteApi, RetentionApi, RunsApi, TasksApi,
+};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
@@ -120,15 +124,38 @@ async fn rotating_passes_is_not_repeated_after_a_lost_response() {
 #[tokio::test]
 async fn problems_of_the_server_are_returned_unchanged() {
     let sent = r#"{"type":"/v1/codes/GS0104","title":"Not found","status":404,"detail":"run x does not exist",
-        "code":"GS0104","hint":"goldseam ls"}"#;
+        "code":"GS0104","hint":"goldseam ls","next":[{"verb":"dance","tempo":3}]}"#;
     let script = Script::of(vec![answer("404 Not Found", sent), answer("418 Tea", "<html>")]).await;
     let run = RunId::new("x").unwrap();
     let problem = script.remote().detail(&run).await.unwrap_err();
     assert_eq!((problem.status, problem.code.as_deref()), (404, Some("GS0104")));
     assert_eq!(problem.hint.as_deref(), Some("goldseam ls"));
+    assert_eq!(problem.next.unwrap()[0].verb, "dance", "a verb of a later release");
     let problem = script.remote().detail(&run).await.unwrap_err();
     let detail = "the server answered 418, but it is not a Goldseam server (it sent an HTML page)";
     assert_eq!((problem.status, problem.detail.as_str()), (502, detail));
+}
+
+#[tokio::test]
+async fn a_prune_is_sent_in_batches_up_to_the_limit() {
+    let part = |runs: std::ops::Range<u64>, more: bool| {
+        let run = |n: u64| {
+            json!({ "archive": "a", "events": 1, "finished_at": 0, "run": format!("r{n}"), "status": "completed",
+                "workflow": "w" })
+        };
+        let runs: Vec<Value> = runs.map(run).collect();
+        let whole = json!({ "archives": [], "bytes": 0, "events": runs.len(), "finished": 0, "held": 0, "left": [],
+            "more": more, "pruned": runs });
+        answer("200 OK", &whole.to_string())
+    };
+    let script = Script::of(vec![part(0..500, true), part(500..503, true)]).await;
+    let new = NewPrune { limit: Some(503), ..NewPrune::default() };
+    let mut seen = Vec::new();
+    let pruned = script.remote().prune(&Caller::default(), new, &mut |at| seen.push(at)).await.unwrap();
+    assert_eq!((pruned.pruned.len(), pruned.events), (503, 503));
+    assert_eq!(seen.iter().map(|at| (at.done, at.total)).collect::<Vec<_>>(), [(500, 503), (503, 503)]);
+    let requests = script.requests().await;
+    assert!(requests[0].contains(r#""limit":500"#) && requests[1].contains(r#""limit":3"#), "{requests:?}");
 }
 
 #[tokio::test]

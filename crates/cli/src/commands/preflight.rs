@@ -5,8 +5,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use clap::Args;
-use goldseam::RunId;
 use goldseam::preflight::{Answer, Order, PreflightReport, VARIABLE};
+use goldseam::{Hint, RunId};
+use goldseam_api::view::command::with_commands;
 
 use crate::app::App;
 use crate::error::{CliError, Exit};
@@ -95,13 +96,15 @@ impl Program {
         };
         match serde_json::from_str(&answer).map_err(|error| failed(program, &error.to_string()))? {
             Answer::Report(report) => Ok(report),
-            Answer::Error { code, message, hint } => {
+            Answer::Error { code, message, hint, hint_parts } => {
                 let exit = match code.as_str() {
                     "GS0104" => Exit::NotFound,
                     code if code.starts_with("GS02") => Exit::Unreachable,
                     _ => Exit::Error,
                 };
-                Err(CliError { code: Some(code), message, help: hint, exit })
+                let parts: Option<Hint> = hint_parts.and_then(|parts| serde_json::from_value(parts).ok());
+                let help = parts.as_ref().map(with_commands).or(hint);
+                Err(CliError { code: Some(code), message, help, exit })
             }
         }
     }

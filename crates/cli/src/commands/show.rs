@@ -201,7 +201,7 @@ impl RunPage {
         for wait in &summary.waits {
             let mut words = text::waits_for(wait, self.now);
             if let Some(signal) = wait.signals.first() {
-                let line = text::signal_line(run, signal, wait.schemas.get(signal));
+                let line = text::signal_command(run, signal, wait.schemas.get(signal));
                 words.push_str(&format!("   → {line}"));
             }
             lines.push(words);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Code, Diagnosis, Owner, Pace, Remedy, Sight, pace, seen_of, used_up};
 use crate::error::Class;
 use crate::form::check_signal;
-use crate::lines::signal_line;
+use crate::next_step::{Hint, NextStep};
 use crate::path::Path;
 use crate::recovery_policy::Bounds;
 use crate::state::{Found, Mail, Op, OpKind, State, StepOp, StepProgress, WaitOp};
@@ -166,8 +166,8 @@ pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
         Some(task) if task.state.is_live() && !is_fit(sight) => return None,
         Some(task) if task.state.is_live() => Remedy::Tell {
             hint: match task.quarantine() {
-                Some(waits) => format!("it waits in quarantine {}", waits.place),
-                None => "a node with the workflow will take it over".to_owned(),
+                Some(waits) => format!("it waits in quarantine {}", waits.place).into(),
+                None => "a node with the workflow will take it over".into(),
             },
         },
         // Without a task, no node takes over: O1.
@@ -206,7 +206,8 @@ pub(super) fn misfit(sight: &Sight<'_>) -> Option<Diagnosis> {
     let Some(Mail::Signal { payload, .. }) = state.unread.get(&at) else { return None };
     let reason = check_signal(&schema, payload).err().map(|invalid| invalid.0).unwrap_or_default();
     let evidence = format!("signal {name} at event {at} does not match wait {path}: {reason}");
-    found(Code::W2, evidence, Remedy::Tell { hint: signal_line(&state.summary.run, &name, Some(&schema)) })
+    let hint = NextStep::signal(&state.summary.run, &name, Some(&schema)).into();
+    found(Code::W2, evidence, Remedy::Tell { hint })
 }
 
 /// Returns why a run that no node executes should continue now, if it should.
@@ -371,7 +372,7 @@ pub(super) fn no_live_workflow(sight: &Sight<'_>) -> Option<Diagnosis> {
         return None;
     }
     let Summary { workflow, .. } = summary;
-    let hint = format!("start a node with workflow {workflow}");
+    let hint = format!("start a node with workflow {workflow}").into();
     let evidence =
         format!("no live node has workflow {workflow}: the run waits for a worker with {}", summary.needs());
     found(Code::N1, evidence, Remedy::Tell { hint })
@@ -405,13 +406,14 @@ fn missing(summary: &Summary, live: &[u32]) -> String {
 }
 
 /// Returns how to resume a run that E2 parked.
-pub(super) fn resume_hint(sight: &Sight<'_>) -> String {
-    let Summary { run, .. } = &sight.state.summary;
-    let needs = sight.state.summary.needs();
-    match is_fit(sight) {
-        true => format!("a live node has {needs} now: goldseam resume {run}"),
-        false => format!("start a worker with {needs}, then: goldseam resume {run}"),
-    }
+pub(super) fn resume_hint(sight: &Sight<'_>) -> Hint {
+    let summary = &sight.state.summary;
+    let needs = summary.needs();
+    let text = match is_fit(sight) {
+        true => format!("a live node has {needs} now: "),
+        false => format!("start a worker with {needs}, then: "),
+    };
+    Hint::from(text).step(NextStep::resume(&summary.run))
 }
 
 fn end(sight: &Sight<'_>) -> Seq {

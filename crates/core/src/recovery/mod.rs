@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::error::Failure;
 use crate::id::{NodeId, RunId, TaskId};
+use crate::next_step::{Hint, NextStep};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::state::State;
@@ -203,7 +204,7 @@ pub enum Remedy {
     /// Only report it: an operator, or time, resolves it.
     Tell {
         /// What the operator can do.
-        hint: String,
+        hint: Hint,
     },
 }
 
@@ -215,10 +216,11 @@ impl Diagnosis {
         if self.rule != Code::E2 || !self.remedy.is_automatic() {
             return self;
         }
-        let (run, needs, later) = (&summary.run, summary.needs(), self.remedy.describe());
-        let hint = format!(
-            "start a worker with {needs}; otherwise a sweep will {later}; to do so now: goldseam recover {run} --rule E2"
-        );
+        let (needs, later) = (summary.needs(), self.remedy.describe());
+        let hint = Hint::from(format!(
+            "start a worker with {needs}; otherwise a sweep will {later}; to do so now: "
+        ))
+        .step(NextStep::Recover { run: summary.run.clone(), rule: Some(self.rule.to_string()) });
         Self { remedy: Remedy::Tell { hint }, ..self }
     }
 }
@@ -230,8 +232,8 @@ impl Remedy {
     }
 
     /// Returns a short description for people.
-    pub fn describe(&self) -> String {
-        match self {
+    pub fn describe(&self) -> Hint {
+        let text = match self {
             Self::Branch { cutoff } => format!("open a branch at event {cutoff}"),
             Self::Retry { path, attempt } => format!("retry step {path}, attempt {attempt}"),
             Self::Requeue { run_at } if *run_at == Millis::NEVER => {
@@ -247,8 +249,9 @@ impl Remedy {
             Self::ChangeVersion { to } => format!("change its version to {to}"),
             Self::Fail { failure } => format!("fail the run: {}", failure.message),
             Self::Park { .. } => "park the run".to_owned(),
-            Self::Tell { hint } => hint.clone(),
-        }
+            Self::Tell { hint } => return hint.clone(),
+        };
+        text.into()
     }
 }
 
@@ -283,13 +286,13 @@ fn parked(sight: &Sight<'_>) -> Diagnosis {
     let code = trouble.and_then(|trouble| trouble.code.as_deref());
     let rule: Option<Code> = code.and_then(|code| code.parse().ok());
     let evidence = trouble.map_or_else(|| "the run is parked".to_owned(), |trouble| trouble.message.clone());
-    let read = match (rule, code) {
-        (None, Some(code)) => format!(" (goldseam explain {code})"),
-        _ => String::new(),
+    let resolve = match (rule, code) {
+        (None, Some(code)) => Hint::from("resolve the problem (").step(NextStep::explain(code)).text(")"),
+        _ => "resolve the problem".into(),
     };
     let hint = match rule {
         Some(Code::E2) => detect::resume_hint(sight),
-        _ => format!("resolve the problem{read}, then: goldseam resume {}", summary.run),
+        _ => resolve.text(", then: ").step(NextStep::resume(&summary.run)),
     };
     Diagnosis { rule: rule.unwrap_or(Code::V1), evidence, remedy: Remedy::Tell { hint } }
 }

@@ -1,5 +1,6 @@
 //! The doctor: applies every rule to the whole store, and reports or heals.
 
+use goldseam_core::Hint;
 use goldseam_core::recovery::Code;
 use goldseam_store::{RecordKind, Unreadable};
 
@@ -72,7 +73,7 @@ pub struct Finding {
     /// The evidence.
     pub evidence: String,
     /// What the doctor does, or what the operator should do.
-    pub remedy: String,
+    pub remedy: Hint,
     /// What happened to the finding.
     pub fate: Fate,
 }
@@ -185,11 +186,11 @@ impl Client {
         let mut found = Vec::new();
         for stale in claims.stale_locks().await? {
             let name = stale.lock.name.as_str().to_owned();
-            found.push((Code::L1, Subject::Lock(name), stale.why, "free it".to_owned()));
+            found.push((Code::L1, Subject::Lock(name), stale.why, "free it"));
         }
         for stale in claims.stale_tasks().await? {
             let name = stale.task.id.as_str().to_owned();
-            found.push((Code::L2, Subject::Task(name), stale.why, "put it back into its queue".to_owned()));
+            found.push((Code::L2, Subject::Task(name), stale.why, "put it back into its queue"));
         }
         found.retain(|(code, ..)| wanted(*code));
         let is_found = |code: Code| found.iter().any(|(found, ..)| *found == code);
@@ -203,7 +204,7 @@ impl Client {
             code,
             subject,
             evidence,
-            remedy,
+            remedy: remedy.into(),
             fate: fate.clone(),
         }));
         Ok(())
@@ -227,8 +228,8 @@ fn unreadable(found: Unreadable) -> Finding {
             (Subject::Record(found.key), "its key or lane stays blocked; remove the record manually")
         }
     };
-    let (evidence, remedy) = (format!("unreadable record: {}", found.reason), remedy.to_owned());
-    Finding { code: Code::U1, subject, evidence, remedy, fate }
+    let evidence = format!("unreadable record: {}", found.reason);
+    Finding { code: Code::U1, subject, evidence, remedy: remedy.into(), fate }
 }
 
 fn finding(stalled: Stalled) -> Finding {
@@ -253,7 +254,7 @@ mod tests {
 
     fn finding(code: Code, subject: &str, fate: Fate) -> Finding {
         let subject = Subject::Run(subject.to_owned());
-        Finding { code, subject, evidence: fate.as_str().to_owned(), remedy: String::new(), fate }
+        Finding { code, subject, evidence: fate.as_str().to_owned(), remedy: Hint::default(), fate }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use goldseam_core::command::Withdraw;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::{Note, Request, Terminated};
-use goldseam_core::{Command, Path, RunId, Seq, State};
+use goldseam_core::{Command, Hint, Path, RunId, Seq, State};
 
 use crate::client::{By, Client};
 use crate::ledger::error::{EngineError, refused};
@@ -17,7 +17,7 @@ pub struct Cancelled {
     /// Where the log ends now.
     pub end: Seq,
     /// The worker that the request waits for; none: the run has ended.
-    pub waits_for: Option<String>,
+    pub waits_for: Option<Hint>,
 }
 
 /// The result of a termination.
@@ -115,7 +115,7 @@ impl Client {
     }
 
     /// The worker that a pending request to cancel waits for; none: the run has ended.
-    pub async fn cancel_waits_for(&self, run: &RunId) -> Result<Option<String>, EngineError> {
+    pub async fn cancel_waits_for(&self, run: &RunId) -> Result<Option<Hint>, EngineError> {
         let summary = self.get(run).await?;
         if summary.status.is_terminal() {
             return Ok(None);
@@ -151,13 +151,13 @@ impl Client {
     /// assert_eq!(client.jump_waits_for(run.id()).await?, None);
     /// # Ok(()) }
     /// ```
-    pub async fn jump_waits_for(&self, run: &RunId) -> Result<Option<String>, EngineError> {
+    pub async fn jump_waits_for(&self, run: &RunId) -> Result<Option<Hint>, EngineError> {
         let state = self.state(run).await?;
         if state.jump.is_none() {
             return Ok(None);
         }
         let liveness = self.healer().liveness().await?;
-        Ok(Some(format!("{} to undo {}", liveness.worker_for(&state.summary), undoes(&state))))
+        Ok(Some(liveness.worker_for(&state.summary).text(format!(" to undo {}", undoes(&state)))))
     }
 
     /// Ends a run now, without its code and without compensation. Works on every run that has not ended, even if its

@@ -1,24 +1,25 @@
 //! The verdict: one line that sums up an explanation.
 
 use goldseam_core::recovery::Code;
-use goldseam_core::{Status, Summary};
+use goldseam_core::{Hint, Status, Summary};
 
 use super::why::{Explanation, Link, LinkKind};
 use crate::heal::Found;
 
 /// Returns the verdict on a run: fine, waits, stalled, needs you or failed, with the reason.
-pub(super) fn verdict(explained: &Explanation, summary: &Summary) -> String {
+pub(super) fn verdict(explained: &Explanation, summary: &Summary) -> Hint {
     let trouble = summary.trouble.as_ref().map(|trouble| trouble.message.as_str());
     let because = |text: &str| trouble.map_or_else(|| text.to_owned(), |why| format!("{text} because {why}"));
-    match explained.status {
+    let text = match explained.status {
         Status::Completed => "fine: it is completed".to_owned(),
         Status::Failed => because("failed"),
         Status::Cancelled if summary.terminated => "ended: it was terminated".to_owned(),
         Status::Cancelled => "ended: it was cancelled".to_owned(),
         Status::Parked => because("needs you: parked"),
         Status::Paused => "needs you: an operator paused it".to_owned(),
-        _ => with_requests(explained, of_active(explained)),
-    }
+        _ => return with_requests(explained, of_active(explained)),
+    };
+    text.into()
 }
 
 /// The verdict on a run whose log cannot be read.
@@ -32,10 +33,10 @@ pub(super) fn of_unreadable(found: &[Found], status: Status, rule: Code) -> Stri
 }
 
 /// The verdict on a run that has not ended and is neither paused nor parked.
-fn of_active(explained: &Explanation) -> String {
+fn of_active(explained: &Explanation) -> Hint {
     let own = || of_run(explained).filter(|link| link.kind != LinkKind::Request);
     if let Some(held) = own().find(|link| link.kind == LinkKind::Quarantine) {
-        return held.brief.clone();
+        return held.brief.as_str().into();
     }
     if !explained.found.is_empty() {
         let mut reasons: Vec<&str> = Vec::new();
@@ -46,19 +47,19 @@ fn of_active(explained: &Explanation) -> String {
         }
         let needs_operator = explained.found.iter().any(|found| !found.diagnosis.remedy.is_automatic());
         let word = if needs_operator { "stalled, needs you" } else { "stalled" };
-        return format!("{word}: {}", reasons.join("; and "));
+        return format!("{word}: {}", reasons.join("; and ")).into();
     }
     let is_waiting = own().next().is_some_and(|link| link.kind == LinkKind::Wait);
-    let child = explained.links.iter().find(|link| link.depth == 1).map(|link| link.what.as_str());
-    let words: Vec<&str> = own().take(2).map(|link| link.brief.as_str()).chain(child).collect();
+    let child = explained.links.iter().find(|link| link.depth == 1).map(|link| link.what.clone());
+    let words = Hint::join(own().take(2).map(|link| link.brief.as_str().into()).chain(child), "; ");
     match explained.status {
         Status::Queued | Status::Running | Status::Compensating if words.is_empty() => {
-            "fine: a node will claim it soon".to_owned()
+            "fine: a node will claim it soon".into()
         }
         Status::Queued | Status::Running | Status::Compensating if !is_waiting => {
-            format!("fine: {}", words.join("; "))
+            Hint::from("fine: ").hint(&words)
         }
-        _ => words.join("; "),
+        _ => words,
     }
 }
 
@@ -68,7 +69,7 @@ fn of_run(explained: &Explanation) -> impl Iterator<Item = &Link> {
 }
 
 /// Adds the pending requests of operators.
-fn with_requests(explained: &Explanation, verdict: String) -> String {
+fn with_requests(explained: &Explanation, verdict: Hint) -> Hint {
     let pending = of_run(explained).filter(|link| link.kind == LinkKind::Request);
-    std::iter::once(verdict).chain(pending.map(|link| link.brief.clone())).collect::<Vec<_>>().join("; ")
+    Hint::join(std::iter::once(verdict).chain(pending.map(|link| link.brief.as_str().into())), "; ")
 }

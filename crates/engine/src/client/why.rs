@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use goldseam_core::event::Terminated;
-use goldseam_core::lines::{answer_line, signal_line};
+use goldseam_core::event::{Request, Terminated};
 use goldseam_core::recovery::{Code, Owner, Remedy, suspected};
 use goldseam_core::state::{Mail, Op, OpKind, StepOp, StepProgress, Undo};
 use goldseam_core::summary::{OpenWait, Trouble};
 use goldseam_core::task::TaskState;
-use goldseam_core::{Event, Millis, Path, Recorded, RunId, SignalName, State, Status, TaskId};
+use goldseam_core::{
+    Event, Hint, Millis, NextStep, Path, Recorded, RunId, SignalName, State, Status, TaskId,
+};
 
 use super::verdict;
 use crate::client::Client;
@@ -42,7 +43,7 @@ pub struct Link {
     /// Its kind.
     pub kind: LinkKind,
     /// The description.
-    pub what: String,
+    pub what: Hint,
     /// The description within a verdict, whose subject is the run.
     pub brief: String,
     /// When it began.
@@ -54,7 +55,14 @@ pub struct Link {
 impl Link {
     /// A fact about the run itself.
     fn fact(what: String) -> Self {
-        Self { depth: 0, kind: LinkKind::Fact, brief: what.clone(), what, since: None, until: None }
+        Self {
+            depth: 0,
+            kind: LinkKind::Fact,
+            brief: what.clone(),
+            what: what.into(),
+            since: None,
+            until: None,
+        }
     }
 }
 
@@ -67,15 +75,15 @@ pub struct Explanation {
     /// The status according to the log.
     pub status: Status,
     /// One line that begins with fine, waits, stalled, needs you, failed or ended.
-    pub verdict: String,
+    pub verdict: Hint,
     /// What the run waits for, and what that waits for.
     pub links: Vec<Link>,
     /// The findings.
     pub found: Vec<Found>,
     /// When the run will move without any action, if only time is needed.
     pub moves_at: Option<Millis>,
-    /// Commands that help.
-    pub you_can: Vec<String>,
+    /// What helps: a next step, or words with next steps inside.
+    pub you_can: Vec<Hint>,
 }
 
 impl Client {
@@ -105,7 +113,7 @@ impl Client {
         let mut explained = Explanation {
             run: run.clone(),
             status: state.summary.status,
-            verdict: String::new(),
+            verdict: Hint::default(),
             links: Vec::new(),
             moves_at: state.summary.due().filter(|_| state.summary.status.is_active()),
             you_can: Vec::new(),
@@ -161,7 +169,7 @@ fn unreadable(run: &RunId, status: Status, found: Vec<Found>, ended: Option<Term
     let what = found.first().map_or_else(String::new, |found| found.diagnosis.evidence.clone());
     let rule = found.first().map_or(Code::K1, |found| found.diagnosis.rule);
     let what = if rule == Code::K1 { format!("its log is damaged: {what}") } else { what };
-    let mut you_can = vec![format!("goldseam history {run}"), format!("goldseam explain {rule}")];
+    let mut you_can = vec![NextStep::history(run).into(), NextStep::explain(rule).into()];
     let mut links = vec![Link::fact(what)];
     let status = match ended {
         Some(left) => {
@@ -170,53 +178,54 @@ fn unreadable(run: &RunId, status: Status, found: Vec<Found>, ended: Option<Term
         }
         None => {
             if rule == Code::K1 {
-                you_can.push(format!("goldseam terminate {run} --reason REASON"));
+                you_can.push(NextStep::terminate(run).into());
             }
             status
         }
     };
-    let verdict = verdict::of_unreadable(&found, status, rule);
+    let verdict = verdict::of_unreadable(&found, status, rule).into();
     Explanation { run: run.clone(), status, verdict, links, found, moves_at: None, you_can }
 }
 
-/// Lists commands for the findings, or for what the run waits for.
-fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
+/// Lists what helps with the findings, or with what the run waits for.
+fn help(explained: &Explanation, examined: &Examined) -> Vec<Hint> {
     let run = &explained.run;
-    let mut can = Vec::new();
+    let mut can: Vec<Hint> = Vec::new();
     for found in &explained.found {
         match &found.diagnosis.remedy {
             Remedy::Tell { hint } => can.push(hint.clone()),
-            _ => can.push(format!("goldseam recover {run}")),
+            _ => can.push(NextStep::recover(run).into()),
         }
-        can.push(format!("goldseam explain {}", found.diagnosis.rule));
+        can.push(NextStep::explain(found.diagnosis.rule).into());
     }
     let summary = examined.state.as_ref().map(|state| &state.summary);
     if let Some(state) = examined.state.as_ref().filter(|state| !state.summary.status.is_terminal()) {
         if state.jump.is_some() && state.undone.is_empty() {
-            can.push(format!("goldseam withdraw {run} --jump"));
+            can.push(NextStep::withdraw(run, Request::Jump).into());
         }
         if state.summary.is_cancel_pending() {
-            can.push(format!("goldseam withdraw {run} --cancel"));
-            can.push(format!("goldseam terminate {run} --reason REASON"));
+            can.push(NextStep::withdraw(run, Request::Cancel).into());
+            can.push(NextStep::terminate(run).into());
         }
     }
     match explained.status {
-        Status::Paused => can.push(format!("goldseam resume {run}")),
+        Status::Paused => can.push(NextStep::resume(run).into()),
         Status::Failed => {
             let code = summary.and_then(|summary| summary.trouble.as_ref()?.code.as_deref());
             if code == Some(Code::P1.as_str()) {
-                can.push(format!("goldseam explain {}", Code::P1));
+                can.push(NextStep::explain(Code::P1).into());
             }
-            can.push(format!("goldseam retry {run}"));
+            can.push(NextStep::retry(run).into());
         }
         // Only an operator's decision moves it now.
         Status::Parked | Status::Completed | Status::Cancelled => {}
         _ => {
             let waits = summary.map(|summary| summary.waits.as_slice()).unwrap_or_default();
             let inputs = summary.map(|summary| summary.inputs.as_slice()).unwrap_or_default();
-            can.extend(inputs.iter().map(|input| answer_line(run, &input.path, &input.form)));
+            can.extend(inputs.iter().map(|input| NextStep::answer(run, &input.path, &input.form).into()));
             for wait in waits {
-                can.extend(wait.signals.iter().map(|name| signal_line(run, name, wait.schemas.get(name))));
+                let signal = |name| NextStep::signal(run, name, wait.schemas.get(name)).into();
+                can.extend(wait.signals.iter().map(signal));
             }
         }
     }
@@ -235,11 +244,12 @@ struct ExplainedRun<'a> {
 
 impl ExplainedRun<'_> {
     /// A fact with its own subject.
-    fn link(&self, what: String, since: Option<Millis>, until: Option<Millis>) -> Link {
-        let brief = what.clone();
+    fn link(&self, what: impl Into<Hint>, since: Option<Millis>, until: Option<Millis>) -> Link {
+        let what = what.into();
+        let brief = what.to_string();
         let what = match self.depth {
             0 => what,
-            _ => format!("{}: {what}", self.state.summary.run),
+            _ => Hint::from(format!("{}: ", self.state.summary.run)).hint(&what),
         };
         Link { depth: self.depth, kind: LinkKind::Fact, what, brief, since, until }
     }
@@ -250,8 +260,8 @@ impl ExplainedRun<'_> {
     }
 
     /// A pending request, and what it waits for.
-    fn request(&self, brief: String, waits: &str, since: Option<Millis>) -> Link {
-        let what = format!("{brief}: it waits for {waits}");
+    fn request(&self, brief: String, waits: &Hint, since: Option<Millis>) -> Link {
+        let what = Hint::from(format!("{brief}: it waits for ")).hint(waits);
         Link { kind: LinkKind::Request, brief, ..self.link(what, since, None) }
     }
 
@@ -267,7 +277,7 @@ impl ExplainedRun<'_> {
             let since = summary.jump.as_ref().map(|jump| jump.at);
             let undoes = crate::client::ending::undoes(self.state);
             let what = format!("a jump to {}{} is pending", jump.to, by(jump.note.by.as_ref()));
-            into.links.push(self.request(what, &format!("{worker} to undo {undoes}"), since));
+            into.links.push(self.request(what, &worker.clone().text(format!(" to undo {undoes}")), since));
         }
         if summary.is_cancel_pending() {
             let asked = summary.cancel_asked.as_ref();

@@ -9,7 +9,7 @@ use std::fmt;
 use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::lock::Lock;
 use goldseam_core::task::note;
-use goldseam_core::{LockName, Millis};
+use goldseam_core::{Hint, LockName, Millis, NextStep};
 use goldseam_store::{Closed, LockFilter, Store, StoreError};
 use serde::Serialize;
 
@@ -101,16 +101,20 @@ impl Mark {
             Role::FilledFrom => return None,
             Role::MovedTo => (
                 format!("this store was copied to {other}, where its runs continue"),
-                "use that store, or reopen this one with `goldseam store reopen`".to_owned(),
+                Hint::from("use that store, or reopen this one with ").step(NextStep::StoreReopen),
             ),
             Role::CopyingTo => (
                 format!("this store is being copied to {other}"),
-                "let `goldseam store copy` finish, or abandon the copy with `goldseam store reopen`"
-                    .to_owned(),
+                Hint::from("let ")
+                    .step(NextStep::StoreCopy)
+                    .text(" finish, or abandon the copy with ")
+                    .step(NextStep::StoreReopen),
             ),
             Role::FillingFrom | Role::MergingFrom => (
                 format!("this store is being filled from {other} and is incomplete"),
-                "run the same `goldseam store copy` again; it resumes where it stopped".to_owned(),
+                Hint::from("run the same ")
+                    .step(NextStep::StoreCopy)
+                    .text(" again; it resumes where it stopped"),
             ),
         };
         Some(Closed { code: CLOSED, what, hint })

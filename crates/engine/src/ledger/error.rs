@@ -2,11 +2,13 @@
 //! [`Error`](crate::ledger::workflow_error::Error).
 
 use goldseam_core::decide::Refusal;
+use goldseam_core::event::Request;
 use goldseam_core::lock::LockRefusal;
+use goldseam_core::next_step::Setting;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::TaskRefusal;
 use goldseam_core::{
-    ArgumentError, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId, WorkflowName,
+    ArgumentError, Corrupt, Failure, Hint, IdError, NextStep, Path, PayloadError, RunId, TaskId, WorkflowName,
 };
 use goldseam_store::StoreError;
 
@@ -222,7 +224,7 @@ impl EngineError {
     }
 
     /// What to do next, if the message does not say it.
-    pub fn hint(&self) -> Option<String> {
+    pub fn hint(&self) -> Option<Hint> {
         match self {
             Self::Id(_) => Some("use letters, digits, `.`, `_` and `-`, at most 128 characters".into()),
             Self::Argument(error) => Some(error.flaw.hint().into()),
@@ -236,7 +238,9 @@ impl EngineError {
             Self::Refused { refusal, run } => refusal_hint(refusal, run),
             Self::Store(StoreError::Refused { hint, .. }) => Some(hint.clone()),
             Self::Copy(refusal) => Some(refusal.hint()),
-            Self::Remote(RemoteRefusal::NoSuchWorker(_)) => Some("register again, and drop the runs that this worker held".into()),
+            Self::Remote(RemoteRefusal::NoSuchWorker(_)) => {
+                Some("register again, and drop the runs that this worker held".into())
+            }
             Self::Remote(RemoteRefusal::TooManyWorkers { .. }) => {
                 Some("let a worker leave first, or register fewer workers with more slots".into())
             }
@@ -244,76 +248,96 @@ impl EngineError {
             Self::Remote(RemoteRefusal::IdReused { .. }) => {
                 Some("send the same doings again, or use a new id for these doings".into())
             }
-            Self::Remote(RemoteRefusal::Forbidden(_)) => Some("use another name, or a key for that queue".into()),
+            Self::Remote(RemoteRefusal::Forbidden(_)) => {
+                Some("use another name, or a key for that queue".into())
+            }
             Self::Store(StoreError::Full { .. }) => {
                 Some("free some space, then retry; nothing was written".into())
             }
-            Self::Store(StoreError::Unknown { .. }) => {
-                Some("check whether it was done before you repeat it; a repeat with the same id does nothing".into())
-            }
-            Self::Store(StoreError::Damaged { .. }) => Some(
-                "check the disk and its free space, then restart; verify the acknowledged data with: goldseam store check"
+            Self::Store(StoreError::Unknown { .. }) => Some(
+                "check whether it was done before you repeat it; a repeat with the same id does nothing"
                     .into(),
             ),
-            Self::NoStableEvent { run, .. } => Some(format!(
-                "read goldseam history {run}; then resume the run to continue from its log, reset it to start over, or terminate it"
+            Self::Store(StoreError::Damaged { .. }) => Some(
+                Hint::from(
+                    "check the disk and its free space, then restart; verify the acknowledged data with: ",
+                )
+                .step(NextStep::StoreCheck),
+            ),
+            Self::NoStableEvent { run, .. } => Some(Hint::from("read ").step(NextStep::history(run)).text(
+                "; then resume the run to continue from its log, reset it to start over, or terminate it",
             )),
             Self::Corrupt { run, corrupt } if corrupt.is_newer => {
-                Some(format!("use the release that wrote the event, or a newer one; goldseam history {run} shows the readable events"))
+                let hint = Hint::from("use the release that wrote the event, or a newer one; ");
+                Some(hint.step(NextStep::history(run)).text(" shows the readable events"))
             }
-            Self::Corrupt { run, .. } => Some(format!(
-                "goldseam history {run} shows the readable events (rule K1); restore the log from a backup, or end the run: \
-                 goldseam terminate {run}"
-            )),
-            Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} shows what holds it up")),
+            Self::Corrupt { run, .. } => {
+                let restore =
+                    " shows the readable events (rule K1); restore the log from a backup, or end the run: ";
+                Some(Hint::from(NextStep::history(run)).text(restore).step(NextStep::terminate(run)))
+            }
+            Self::RuleDoesNotApply { run, .. } => {
+                Some(Hint::from(NextStep::why(run)).text(" shows what holds it up"))
+            }
             Self::Secret(SecretError::Unhidable { .. }) => Some("use a longer random value".into()),
             Self::Secret(_) => Some("set the variable in the environment of this process".into()),
-            Self::WouldPark { run, to, .. } => {
-                Some(format!("change the code, or force the move: goldseam migrate {run} --to-version {to} --force"))
-            }
+            Self::WouldPark { run, to, .. } => Some(
+                Hint::from("change the code, or force the move: ")
+                    .step(NextStep::Migrate { run: run.clone(), to_version: *to }),
+            ),
             Self::NoSuchVersion { .. } => {
                 Some("omit the version to use the newest one that a live node has".into())
             }
-            Self::AmbiguousWorkflow { .. } => Some("pass the name of the workflow instead of its function".into()),
+            Self::AmbiguousWorkflow { .. } => {
+                Some("pass the name of the workflow instead of its function".into())
+            }
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,
         }
     }
 }
 
-fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<String> {
+fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<Hint> {
+    let show = || Hint::from(NextStep::show(run));
+    let why = NextStep::why(run);
     match refusal {
-        Refusal::NoSuchRun => Some("goldseam ls lists the runs of this store".into()),
-        Refusal::Finished { .. } => Some(format!("goldseam show {run} shows how it ended")),
-        Refusal::Archived { .. } => {
-            Some(format!("goldseam show {run} shows how it ended and where its log is archived"))
-        }
+        Refusal::NoSuchRun => Some(Hint::from(NextStep::list()).text(" lists the runs of this store")),
+        Refusal::Finished { .. } => Some(show().text(" shows how it ended")),
+        Refusal::Archived { .. } => Some(show().text(" shows how it ended and where its log is archived")),
         Refusal::NotPrunable { .. } => Some("the run is unchanged; prune it after it has ended".into()),
-        Refusal::NoSuchStep { .. } => Some(format!("goldseam show {run} lists its steps")),
-        Refusal::LateResult { .. } => Some(format!(
-            "drop the result, and undo the work if it must not remain; goldseam show {run} shows why"
-        )),
+        Refusal::NoSuchStep { .. } => Some(show().text(" lists its steps")),
+        Refusal::LateResult { .. } => Some(
+            Hint::from("drop the result, and undo the work if it must not remain; ")
+                .hint(&show())
+                .text(" shows why"),
+        ),
         Refusal::OtherResult { .. } => Some(OTHER_RESULT.into()),
         Refusal::NoSuchQuestion { open, .. } if open.is_empty() => {
             Some("the run has no open questions".into())
         }
         Refusal::NoSuchQuestion { open, .. } => {
             let open: Vec<&str> = open.iter().map(Path::as_str).collect();
-            Some(format!("open questions: {}", open.join(", ")))
+            Some(format!("open questions: {}", open.join(", ")).into())
         }
         Refusal::Owned { .. } => {
-            Some(format!("a live node owns the run; goldseam why {run} shows what it does"))
+            Some(Hint::from("a live node owns the run; ").step(why).text(" shows what it does"))
         }
         Refusal::OtherInput { .. } => Some("use a new run id for different input".into()),
         Refusal::TooMuchMail { .. } => Some("wait until the run has consumed some of its mail".into()),
-        Refusal::CancelPending => Some(format!(
-            "add --drop-cancel to drop the request, or withdraw it first: goldseam withdraw {run} --cancel"
-        )),
-        Refusal::UndoBegun { .. } => Some(format!(
-            "let the compensations finish (goldseam resume {run} if the run is parked), or end the run: goldseam terminate {run}"
-        )),
-        Refusal::ActedOn { .. } => Some(format!("goldseam why {run} shows its progress")),
-        Refusal::Terminated => Some("start another run".to_owned()),
+        Refusal::CancelPending => Some(
+            Hint::from("add ")
+                .step(NextStep::Repeat { setting: Setting::DropCancel })
+                .text(" to drop the request, or withdraw it first: ")
+                .step(NextStep::withdraw(run, Request::Cancel)),
+        ),
+        Refusal::UndoBegun { .. } => Some(
+            Hint::from("let the compensations finish (")
+                .step(NextStep::resume(run))
+                .text(" if the run is parked), or end the run: ")
+                .step(NextStep::terminate(run)),
+        ),
+        Refusal::ActedOn { .. } => Some(Hint::from(why).text(" shows its progress")),
+        Refusal::Terminated => Some("start another run".into()),
         Refusal::HistoryTooLong(_) => {
             Some("change the workflow to call continue_as_new, which starts a new history".into())
         }

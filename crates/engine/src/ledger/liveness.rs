@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use goldseam_core::recovery::{Lived, Owner};
 use goldseam_core::version::UNDECIDED;
-use goldseam_core::{Millis, NodeId, Summary, WorkflowName};
+use goldseam_core::{Hint, Millis, NextStep, NodeId, Summary, WorkflowName};
 use goldseam_store::{NodeSeen, NodeState, Pulse, Timing};
 
 use crate::ledger::commit::Ledger;
@@ -300,16 +300,17 @@ impl Liveness {
     }
 
     /// Describes the worker that a request to this run waits for.
-    pub fn worker_for(&self, summary: &Summary) -> String {
+    pub fn worker_for(&self, summary: &Summary) -> Hint {
         let code = format!("{}@{}", summary.workflow, summary.version);
+        let resume = || Hint::from(NextStep::resume(&summary.run));
         match &summary.owner {
             Some(owner) if self.owner(Some(owner), summary.claimed_at).is_alive() => {
-                format!("node {owner}, which owns the run")
+                format!("node {owner}, which owns the run").into()
             }
-            _ if summary.paused => format!("goldseam resume {}: the run is paused", summary.run),
-            _ if summary.parked => format!("goldseam resume {}: the run is parked", summary.run),
-            _ if self.can_run(summary) => format!("a worker with {code}"),
-            _ => format!("a worker with {code} (none is live)"),
+            _ if summary.paused => resume().text(": the run is paused"),
+            _ if summary.parked => resume().text(": the run is parked"),
+            _ if self.can_run(summary) => format!("a worker with {code}").into(),
+            _ => format!("a worker with {code} (none is live)").into(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Refusals of a copy and of a remote worker. The error type contains them, so they are in the lowest layer.
 
 use goldseam_core::RunId;
+use goldseam_core::next_step::{Hint, NextStep, Setting};
 
 /// Why a copy is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,17 +52,18 @@ impl CopyRefusal {
     }
 
     /// What to do next.
-    pub fn hint(&self) -> String {
+    pub fn hint(&self) -> Hint {
         match self {
             Self::InUse { .. } => {
-                "stop its engines first, then copy; active runs continue at the destination"
+                "stop its engines first, then copy; active runs continue at the destination".into()
             }
-            Self::Overtaken { .. } => "let that copy finish",
-            Self::NotEmpty { .. } => "name an empty store, or pass --merge to merge both stores",
-            Self::OtherCopy { .. } => "finish that copy, or name another store",
-            Self::Same { .. } => "name another store to copy to",
+            Self::Overtaken { .. } => "let that copy finish".into(),
+            Self::NotEmpty { .. } => Hint::from("name an empty store, or pass ")
+                .step(NextStep::Repeat { setting: Setting::Merge })
+                .text(" to merge both stores"),
+            Self::OtherCopy { .. } => "finish that copy, or name another store".into(),
+            Self::Same { .. } => "name another store to copy to".into(),
         }
-        .to_owned()
     }
 }
 

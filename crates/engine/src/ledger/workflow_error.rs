@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use goldseam_core::{Class, Failure, Path};
+use goldseam_core::{Class, Failure, Hint, NextStep, Path};
 
 use crate::ledger::error::EngineError;
 
@@ -34,7 +34,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct Error {
     failure: Failure,
     kind: ErrorKind,
-    hint: Option<String>,
+    hint: Option<Hint>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -92,6 +92,26 @@ impl Error {
     /// What to do next, if the error came from the engine or a store and the message does not say it.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
+    }
+
+    /// The steps in the hint, as values: what a program can do next.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// use goldseam::NextStep;
+    ///
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// client.terminate(run.id(), "not needed".into()).await?;
+    /// let Err(error) = client.pause(run.id(), "too late".into()).await else { unreachable!("it has ended") };
+    /// let error = goldseam::Error::from(error);
+    /// assert_eq!(error.hint(), Some("`show greet-1` shows how it ended"));
+    /// assert_eq!(error.next_steps().collect::<Vec<_>>(), [&NextStep::show(run.id())]);
+    /// # Ok(()) }
+    /// ```
+    pub fn next_steps(&self) -> impl Iterator<Item = &NextStep> {
+        self.hint.iter().flat_map(Hint::steps)
     }
 
     /// The error that was converted into this one, in this process. The log keeps only its text.

@@ -135,7 +135,7 @@ fn refusing_writes(store: Arc<dyn Store>) -> Arc<dyn Store> {
     let closed = Closed {
         code: "GS0126",
         what: "a preflight writes nothing".to_owned(),
-        hint: "start the program without GOLDSEAM_PREFLIGHT to execute runs".to_owned(),
+        hint: "start the program without GOLDSEAM_PREFLIGHT to execute runs".into(),
     };
     Arc::new(ClosedStore::new(store, closed))
 }

@@ -4,7 +4,7 @@ use goldseam::prelude::*;
 use goldseam::unstable::core::QueueName;
 use goldseam::unstable::engine::client::By;
 use goldseam::unstable::engine::queue::Want;
-use goldseam::{Builder, Limits, Payload, Status};
+use goldseam::{Builder, Hint, Limits, NextStep, Payload, Status};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -220,9 +220,13 @@ async fn asks(ctx: Context, (): ()) -> goldseam::Result<(bool, Option<String>, S
 }
 
 /// Returns the JSON in the suggested command that begins with `start`.
-fn suggested(lines: &[String], start: &str) -> serde_json::Value {
-    let line = lines.iter().find_map(|line| line.strip_prefix(start)).unwrap_or_else(|| panic!("{lines:?}"));
-    serde_json::from_str(line.trim_matches('\'')).unwrap()
+fn suggested(hints: &[Hint], verb: &str) -> serde_json::Value {
+    let value = |step: &NextStep| match step {
+        NextStep::Answer { value, .. } if verb == "answer" => Some(value.clone()),
+        NextStep::Signal { data, .. } if verb == "signal" => data.clone(),
+        _ => None,
+    };
+    hints.iter().flat_map(Hint::steps).find_map(value).unwrap_or_else(|| panic!("{hints:?}"))
 }
 
 #[tokio::test]
@@ -249,7 +253,7 @@ async fn answers_and_signals_are_checked_against_the_type() {
         assert_eq!(refused.code(), "GS0107", "{refused}");
     }
     let explained = engine.client().why(&run_id("r")).await.unwrap();
-    let fitting = suggested(&explained.you_can, "goldseam answer r approve ");
+    let fitting = suggested(&explained.you_can, "answer");
     run.answer("approve", &fitting).await.unwrap();
     open("word").await;
     assert_eq!(run.answer("word", &serde_json::json!({})).await.unwrap_err().code(), "GS0107");
@@ -277,7 +281,7 @@ async fn answers_and_signals_are_checked_against_the_type() {
     let explained = engine.client().why(&run_id("r")).await.unwrap();
     let codes: Vec<&str> = explained.found.iter().map(|found| found.diagnosis.rule.as_str()).collect();
     assert_eq!(codes, ["W2"], "{explained:?}");
-    let fitting = suggested(&explained.you_can, "goldseam signal r count --data ");
+    let fitting = suggested(&explained.you_can, "signal");
     run.signal("count", &fitting).await.unwrap();
     let (ok, by, word, count) = run.result::<(bool, Option<String>, String, u32)>().await.unwrap();
     assert_eq!((ok, by, word.as_str(), count), (true, None, "hello", 1));

@@ -28,7 +28,7 @@ fn links(why: &Explanation) -> Vec<(u32, &str)> {
 }
 
 fn can(why: &Explanation) -> Vec<&str> {
-    why.you_can.iter().map(String::as_str).collect()
+    why.you_can.iter().map(|hint| hint.as_str()).collect()
 }
 
 /// An engine whose run ends as its input says.
@@ -62,7 +62,7 @@ async fn ended_run_is_explained_by_its_end() {
             "failed",
             Status::Failed,
             "it ended failed: card declined",
-            vec!["goldseam retry failed"],
+            vec!["`retry failed`"],
             "failed because card declined",
         ),
         ("cancelled", Status::Cancelled, "it ended cancelled", vec![], "ended: it was cancelled"),
@@ -94,7 +94,7 @@ async fn waits_are_explained_with_commands() {
     }
     let asks = why(&harness, "asks").await;
     assert_eq!(links(&asks), [(0, "it waits for an answer to approve (Ship it?)")]);
-    assert_eq!(can(&asks), [r#"goldseam answer asks approve '"text"'"#]);
+    assert_eq!(can(&asks), [r#"`answer asks approve "text"`"#]);
     assert_eq!((asks.found.len(), asks.moves_at), (0, None));
     assert_eq!(asks.verdict, "waits for an answer to approve (Ship it?)");
     let since = harness.client.get(&id("asks")).await.unwrap().waits[0].since;
@@ -103,7 +103,7 @@ async fn waits_are_explained_with_commands() {
     let listens = why(&harness, "listens").await;
     assert_eq!(
         (links(&listens), can(&listens)),
-        (vec![(0, "it waits for signal go")], vec!["goldseam signal listens go --data 1"])
+        (vec![(0, "it waits for signal go")], vec!["`signal listens go 1`"])
     );
     let naps = why(&harness, "naps").await;
     assert_eq!((links(&naps), can(&naps)), (vec![(0, "it sleeps (nap)")], vec![]));
@@ -114,7 +114,7 @@ async fn waits_are_explained_with_commands() {
     let paused = why(&harness, "naps").await;
     assert_eq!(links(&paused), [(0, "an operator paused it")]);
     assert_eq!(paused.verdict, "needs you: an operator paused it");
-    assert_eq!((can(&paused), paused.moves_at), (vec!["goldseam resume naps"], None));
+    assert_eq!((can(&paused), paused.moves_at), (vec!["`resume naps`"], None));
     asking.shutdown().await;
     waiting.shutdown().await;
 }
@@ -130,7 +130,7 @@ async fn parked_run_needs_a_decision_not_its_signal() {
     let why = why(&harness, "r").await;
     assert_eq!((why.status, links(&why)), (Status::Parked, vec![(0, "it is parked: other steps")]));
     assert_eq!(why.verdict, "needs you: parked because other steps");
-    assert_eq!(can(&why), ["resolve the problem, then: goldseam resume r", "goldseam explain V1"]);
+    assert_eq!(can(&why), ["resolve the problem, then: `resume r`", "`explain V1`"]);
 }
 
 #[tokio::test]
@@ -252,7 +252,7 @@ async fn executed_or_lost_run_names_its_node() {
     let tasks = [format!("its task is claimed by {node}"), "it waits for a worker with two@1".to_owned()];
     assert_eq!(lost.links.len(), 2, "{lost:?}");
     assert!(tasks.contains(&lost.links[1].what), "{lost:?}");
-    assert!(can(&lost).starts_with(&["goldseam recover r", "goldseam explain O2"]), "{lost:?}");
+    assert!(can(&lost).starts_with(&["`recover r`", "`explain O2`"]), "{lost:?}");
     assert!(lost.verdict.starts_with("stalled"), "{lost:?}");
     bystander.shutdown().await;
 }
@@ -295,8 +295,8 @@ async fn queued_run_is_explained_by_its_task() {
     let found: Vec<&str> = stalled.found.iter().map(|found| found.diagnosis.rule.as_str()).collect();
     assert_eq!(found, ["A1", "O1", "N1"]);
     let help = can(&stalled);
-    assert_eq!(help[..3], ["goldseam recover r", "goldseam explain A1", "goldseam explain O1"]);
-    assert_eq!((help.len(), help[4]), (5, "goldseam explain N1"), "no line is repeated: {help:?}");
+    assert_eq!(help[..3], ["`recover r`", "`explain A1`", "`explain O1`"]);
+    assert_eq!((help.len(), help[4]), (5, "`explain N1`"), "no line is repeated: {help:?}");
 }
 
 #[tokio::test]
@@ -310,10 +310,7 @@ async fn unreadable_log_is_explained_by_its_damage() {
     assert_eq!(links(&why), [(0, format!("its log is damaged: {evidence}").as_str())]);
     assert_eq!((why.status, why.run.clone(), why.moves_at), (Status::Parked, id("r"), None));
     assert_eq!(why.verdict, format!("needs you: its log is damaged: {evidence}"));
-    assert_eq!(
-        can(&why),
-        ["goldseam history r", "goldseam explain K1", "goldseam terminate r --reason REASON"]
-    );
+    assert_eq!(can(&why), ["`history r`", "`explain K1`", "`terminate r`"]);
     assert_eq!(harness.client.why(&id("unknown")).await.unwrap_err().code(), "GS0104");
 }
 

@@ -36,7 +36,7 @@ fn a_task_of_a_dead_claimant_returns_to_its_queue() {
 
 #[test]
 fn a_pending_takeover_is_only_reported() {
-    let tell = Remedy::Tell { hint: "a node with the workflow will take it over".to_owned() };
+    let tell = Remedy::Tell { hint: "a node with the workflow will take it over".into() };
     let taken = Case { owner: lost(), claimant: Some(Owner::Alive), ..Case::healthy(Log::running()) };
     assert_eq!(only(&taken).2, tell);
     for queue in [Queue::Ready, later(10_000)] {
@@ -166,7 +166,7 @@ fn a_phantom_wait_is_cut_at_the_last_stable_event() {
 #[test]
 fn n1_ignores_runs_that_need_not_continue() {
     let case = |log, versions| Case { versions, ..Case::resting(log, Queue::Ready) };
-    let hint = "start a node with workflow checkout".to_owned();
+    let hint = "start a node with workflow checkout".into();
     let evidence =
         "no live node has workflow checkout: the run waits for a worker with checkout@1".to_owned();
     let moves = || released(Log::running());
@@ -220,8 +220,8 @@ fn a_run_parked_by_e2_says_how_to_resume_it() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(hint(&[2]), "start a worker with checkout@1, then: goldseam resume r1");
-    assert_eq!(hint(&[1]), "a live node has checkout@1 now: goldseam resume r1");
+    assert_eq!(hint(&[2]).as_str(), "start a worker with checkout@1, then: `resume r1`");
+    assert_eq!(hint(&[1]).as_str(), "a live node has checkout@1 now: `resume r1`");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn remedies_have_short_descriptions() {
         (Remedy::Tell { hint: "call Ada".into() }, "call Ada"),
     ];
     for (remedy, words) in table {
-        assert_eq!(remedy.describe(), words);
+        assert_eq!(remedy.describe().as_str(), words);
         assert_eq!(remedy.is_automatic(), words != "call Ada", "{words}");
     }
 }
@@ -51,12 +51,14 @@ fn a_parked_run_stays_a_finding_with_a_hint() {
         let log = Log::running().owned(vec![Owned::Park { code, reason: "step 3 differs".into() }]);
         Case::resting(log, Queue::Missing).diagnoses()
     };
+    let resume = NextStep::resume(&RunId::new("r1").unwrap());
+    let explain = Hint::from("resolve the problem (").step(NextStep::explain("GS0116")).text("), then: ");
     for (code, rule, hint) in [
-        ("K1", Code::K1, "resolve the problem, then: goldseam resume r1"),
-        ("GS0116", Code::V1, "resolve the problem (goldseam explain GS0116), then: goldseam resume r1"),
+        ("K1", Code::K1, Hint::from("resolve the problem, then: ").step(resume.clone())),
+        ("GS0116", Code::V1, explain.step(resume.clone())),
     ] {
         let evidence = "step 3 differs".to_owned();
-        assert_eq!(park(code), [Diagnosis { rule, evidence, remedy: Remedy::Tell { hint: hint.into() } }]);
+        assert_eq!(park(code), [Diagnosis { rule, evidence, remedy: Remedy::Tell { hint } }]);
     }
 }
 
