@@ -9,6 +9,7 @@
 //! | [`local`] | their implementation over a store in this process |
 //! | `remote` | their implementation over HTTP (feature `remote`) |
 //! | [`view`] | documents for display, made from a run's log |
+//! | [`next_step`] | hints with commands for people, and next steps for programs |
 //! | [`problem`], [`codes`] | errors as documents, and the pages of their codes |
 //! | [`credentials`] | keys, and the secrets that sign passes and tokens |
 //! | [`caller`] | the identity of a caller and its idempotency key |
@@ -22,6 +23,7 @@ pub mod codes;
 pub mod credentials;
 pub mod doc;
 pub mod local;
+pub mod next_step;
 pub mod problem;
 #[cfg(feature = "remote")]
 pub mod remote;

@@ -13,9 +13,8 @@ use goldseam::unstable::store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::doc::next_step::NextStepDoc;
+use crate::next_step::{NextStepDoc, with_commands};
 use crate::timestamp::iso;
-use crate::view::command::with_commands;
 
 /// The path of the code pages on a server.
 const PAGES: &str = "/v1/codes/";
@@ -289,7 +288,7 @@ mod tests {
         assert_eq!(long.detail, "run r: the history has 9 bytes, more than the limit of 8");
         let full = StoreError::Full { doing: "an append", source: "no space left".into() };
         assert_eq!(Problem::from(EngineError::Store(full)).status, 507);
-        let place = StoreError::Refused { code: "GS0612", what: "no place".into(), hint: "".into() };
+        let place = StoreError::Refused { code: "GS0612", what: "no place".into(), hint: Hint::default() };
         assert_eq!(Problem::from(EngineError::Store(place)).status, 400);
     }
 }

@@ -3,7 +3,7 @@
 use goldseam::unstable::core::summary::OpenWait;
 use goldseam::{Millis, Summary};
 
-pub(crate) use goldseam_api::view::command::{quoted, signal_command};
+pub(crate) use goldseam_api::next_step::{quoted, signal_command};
 pub(crate) use goldseam_api::view::text::{form, one_line};
 
 use crate::time;

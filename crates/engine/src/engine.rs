@@ -1,5 +1,8 @@
 //! An engine: a client and a node in one process.
 
+#[cfg(feature = "testing")]
+mod for_tests;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -219,64 +222,6 @@ impl Builder {
     /// Replaces the source of randomness, for tests and simulation.
     pub fn entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
         self.entropy = entropy;
-        self
-    }
-
-    /// Sets a witness that observes the start of user code.
-    ///
-    /// ```
-    /// use std::sync::{Arc, Mutex};
-    ///
-    /// use goldseam::prelude::*;
-    /// use goldseam::unstable::engine::testing::{Beginning, Witness};
-    ///
-    /// #[derive(Debug, Default)]
-    /// struct Seen(Mutex<Vec<String>>);
-    ///
-    /// impl Witness for Seen {
-    ///     fn begins(&self, beginning: Beginning<'_>) {
-    ///         self.0.lock().unwrap().push(format!("{} {}", beginning.run, beginning.path));
-    ///     }
-    /// }
-    ///
-    /// async fn greet(ctx: Context, _: ()) -> goldseam::Result<()> {
-    ///     ctx.step("say", || async { Ok(()) }).await
-    /// }
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
-    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
-    /// let seen = Arc::new(Seen::default());
-    /// let builder = Engine::open(&url).await?.workflow("greet", greet);
-    /// let engine = builder.witness(seen.clone()).start().await?;
-    /// engine.start(greet, "g-1", &()).await?.result().await?;
-    /// assert_eq!(*seen.0.lock().unwrap(), ["g-1 say"]);
-    /// # engine.shutdown().await;
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "testing")]
-    pub fn witness(mut self, witness: Arc<dyn crate::run::witness::Witness>) -> Self {
-        self.witness = Some(witness);
-        self
-    }
-
-    /// Changes the current configuration.
-    ///
-    /// ```
-    /// use goldseam::prelude::*;
-    /// use goldseam::Config;
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
-    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
-    /// let builder = Engine::open(&url).await?.slots(4);
-    /// let double = |config: Config| Config { slots: 2 * config.slots, ..config };
-    /// let engine = builder.configure(double).start().await?;
-    /// let nodes = engine.client().store().nodes().await?;
-    /// assert_eq!(nodes[0].record.slots, 8);
-    /// # engine.shutdown().await;
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "testing")]
-    pub fn configure(mut self, change: impl FnOnce(Config) -> Config) -> Self {
-        self.config = change(self.configured());
-        self.changes = ConfigChanges::default();
         self
     }
 

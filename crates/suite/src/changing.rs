@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use goldseam_conformance::Fixture;
 use goldseam_core::decide::Refusal;
-use goldseam_core::{RunId, Status};
+use goldseam_core::{Hint, RunId, Status};
 use goldseam_store::{Closed, ClosedStore, RunFilter, Store, TaskFilter};
 
 use super::eventually;
@@ -81,7 +81,7 @@ impl OrderBuild {
 
     /// A preflight of this code as a version, on a store that refuses every write.
     async fn preflight(self, harness: &Harness<'_>, version: u32, what: Preflight) -> PreflightReport {
-        let closed = Closed { code: "GS0126", what: "a write".to_owned(), hint: String::new() };
+        let closed = Closed { code: "GS0126", what: "a write".to_owned(), hint: Hint::default() };
         let store: Arc<dyn Store> = Arc::new(ClosedStore::new(Arc::clone(harness.store()), closed));
         let before = everything(harness).await;
         let report = self.on(harness, version, Engine::builder(store)).preflight(what).await.unwrap();

@@ -8,7 +8,6 @@ pub mod event;
 pub mod heal;
 pub mod key;
 pub mod lock;
-pub mod next_step;
 pub mod node;
 pub mod pass;
 pub mod retention;

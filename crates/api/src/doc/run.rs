@@ -16,7 +16,7 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::doc::DamageDoc;
 use crate::doc::ending::PendingDoc;
-use crate::doc::next_step::NextStepDoc;
+use crate::next_step::NextStepDoc;
 use crate::timestamp::Timestamp;
 use crate::view::timeline::{OperationDoc, Seam};
 

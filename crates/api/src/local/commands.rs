@@ -20,8 +20,8 @@ use crate::doc::change::{
 };
 use crate::doc::ending::{CancelledDoc, NewRetry, NewWithdrawal, TerminatedDoc, WithdrawnDoc};
 use crate::doc::run::{NewRun, StartedDoc};
+use crate::next_step::with_commands;
 use crate::problem::Problem;
-use crate::view::command::with_commands;
 
 #[async_trait]
 impl CommandsApi for LocalApi {

@@ -14,9 +14,9 @@ use tokio::sync::{Semaphore, watch};
 use super::LocalApi;
 use crate::api::{ApiResult, Following};
 use crate::doc::event::{EventDoc, MOVING, MovingNewsDoc, NewsDoc, STALLED, StalledNewsDoc};
+use crate::next_step::with_commands;
 use crate::problem::Problem;
 use crate::timestamp::Timestamp;
-use crate::view::command::with_commands;
 
 impl LocalApi {
     /// Follows a run as one of many followers: a shared watch wakes the follower ([`Follower::woken_by`]), and a permit

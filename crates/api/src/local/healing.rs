@@ -28,9 +28,9 @@ use crate::doc::heal::{
     NewCheckup, NewSweep, RecoveriesQuery, STATS_MAX, Severity, SweepDoc,
 };
 use crate::doc::{ItemsDoc, PageDoc};
+use crate::next_step::with_commands;
 use crate::problem::Problem;
 use crate::timestamp::Timestamp;
-use crate::view::command::with_commands;
 use crate::view::percentiles::Percentiles;
 
 /// Default number of recoveries in a page.

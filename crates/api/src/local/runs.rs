@@ -16,15 +16,14 @@ use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 use super::{LocalApi, limit};
 use crate::api::{ApiResult, Following, RunsApi};
 use crate::doc::event::{EventDoc, HistoryDoc, HistoryQuery};
-use crate::doc::next_step::NextStepDoc;
 use crate::doc::run::{
     BranchDoc, DiagnosisDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, LinkDoc, ListOrder,
     OpenQuestionDoc, QuarantineDoc, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
 };
 use crate::doc::{DamageDoc, ItemsDoc, PAGE_MAX, PageDoc, UnreadableDoc};
+use crate::next_step::{NextStepDoc, answer_command, with_commands};
 use crate::problem::Problem;
 use crate::timestamp::Timestamp;
-use crate::view::command::{answer_command, with_commands};
 use crate::view::describe::PayloadLength;
 use crate::view::{branches, detail, diff, log};
 

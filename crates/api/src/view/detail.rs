@@ -5,11 +5,11 @@ use goldseam::unstable::core::branch::Branches;
 use goldseam::unstable::core::event::Request;
 use goldseam::unstable::core::{Recorded, Seq, State, StepName};
 
-use super::command::answer_command;
 use super::timeline::{self, OperationDoc};
 use super::{branches, log};
 use crate::doc::ending::PendingDoc;
 use crate::doc::run::{OpenQuestionDoc, PlannedDoc, RunDoc, RunDocParts};
+use crate::next_step::answer_command;
 
 /// Builds the document of a run from its state and its log.
 pub fn detail(state: State, history: &[Recorded]) -> RunDoc {

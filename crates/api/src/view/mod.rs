@@ -1,7 +1,6 @@
 //! Documents for display, made from a run's log. Nothing here reads a store.
 
 pub mod branches;
-pub mod command;
 pub mod describe;
 pub mod detail;
 pub mod diff;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use goldseam::preflight::{Answer, Order, PreflightReport, VARIABLE};
 use goldseam::{Hint, RunId};
-use goldseam_api::view::command::with_commands;
+use goldseam_api::next_step::with_commands;
 
 use crate::app::App;
 use crate::error::{CliError, Exit};
