@@ -84,6 +84,7 @@ pub struct NextStepDoc {
     pub code: Option<String>,
     /// An example of data that the signal accepts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = goldseam::Payload, required = false)]
     pub data: Option<Value>,
     /// The name of the signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,6 +109,7 @@ pub struct NextStepDoc {
     pub to_version: Option<u32>,
     /// An example of an answer that the question accepts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = goldseam::Payload, required = false)]
     pub value: Option<Value>,
 }
 
