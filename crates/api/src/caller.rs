@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use goldseam::TraceContext;
 use goldseam::client::By;
 use goldseam::unstable::core::QueueName;
 use goldseam::unstable::engine::remote::Holder;
@@ -23,6 +24,8 @@ pub struct Caller {
     pub queues: Option<BTreeSet<QueueName>>,
     /// Whether the credential may act for workers of other credentials.
     pub operates: bool,
+    /// The place of the caller in a distributed trace. Not part of a change: a repeat may have another one.
+    pub trace: Option<TraceContext>,
 }
 
 impl Caller {

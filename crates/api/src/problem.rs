@@ -7,6 +7,7 @@ use goldseam::unstable::core::decide::Refusal;
 use goldseam::unstable::core::lock::LockRefusal;
 use goldseam::unstable::core::next_step::{Hint, NextStep};
 use goldseam::unstable::core::task::TaskRefusal;
+use goldseam::unstable::core::trace::TraceError;
 use goldseam::unstable::core::{ArgumentError, IdError, PayloadError};
 use goldseam::unstable::engine::remote::RemoteRefusal;
 use goldseam::unstable::store::StoreError;
@@ -255,6 +256,12 @@ impl From<IdError> for Problem {
 impl From<ArgumentError> for Problem {
     fn from(error: ArgumentError) -> Self {
         EngineError::from(error).into()
+    }
+}
+
+impl From<TraceError> for Problem {
+    fn from(error: TraceError) -> Self {
+        Self::bad_request(error.to_string()).code(TraceError::CODE).hint(TraceError::HINT)
     }
 }
 

@@ -107,6 +107,7 @@ impl<'a> RandomRun<'a> {
             tags: Default::default(),
             parent: None,
             plan: Vec::new(),
+            trace: None,
         };
         assert!(life.act(&Command::Start { queued, claim: None }).await);
         life

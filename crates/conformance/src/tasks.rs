@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use goldseam_core::task::{Audit, Task, TaskState, TaskStep};
-use goldseam_core::{Class, Failure, LaneName, Limits, Path, Payload, QueueName};
+use goldseam_core::{Class, Failure, LaneName, Limits, Path, Payload, QueueName, TraceContext};
 use goldseam_store::api::{Expect, TaskFilter, Written};
 
 use super::Fixture;
@@ -44,13 +44,15 @@ pub async fn one_of_two_put_tasks_wins(fixture: &Fixture) {
 /// A task comes back with all its fields.
 pub async fn a_task_is_kept_exactly(fixture: &Fixture) {
     let payload = |text| Payload::parse(text, &Limits::default()).unwrap();
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let trace = TraceContext::read(traceparent, Some("vendor=a 'b'"));
     let rich = Task {
         kind: "mail/ä 'x' \"y\"".to_owned(),
         lane: Some(LaneName::new("l").unwrap()),
         priority: i32::MIN,
         key: Some("k: 🏺 %".to_owned()),
         run: Some(run("r")),
-        step: Some(TaskStep { path: Path::new("g/resize:a#2").unwrap(), attempt: 3, key: "ä".to_owned() }),
+        step: Some(TaskStep { path: Path::new("g/resize:a#2").unwrap(), attempt: 3, key: "ä".to_owned(), trace }),
         payload: payload(r#"{"b":[1,2.50,"\u0000"],"a":null}"#),
         result: Some(payload("\"done\"")),
         failure: Some(Failure::new(Class::Retryable, "no\nluck")),

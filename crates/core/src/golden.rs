@@ -185,8 +185,17 @@ fn an_undecided() -> Log {
     log.owned(vec![Do::ContinueAsNew(json("[2]"))]).completed("a")
 }
 
+/// A run with a trace context that continues as new and hands a step out.
+fn a_traveller() -> Log {
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let trace = crate::TraceContext::read(trace, Some("vendor=1"));
+    let queued = RunQueued { trace, ..order("[1]") };
+    let log = Log::new("r1").act(Command::Start { queued, claim: Some(node("n-1").into()) });
+    log.completed("a").owned(vec![Do::ContinueAsNew(json("[2]"))]).hands_out("b")
+}
+
 /// All histories. Every event type is in one of them.
-pub(crate) fn histories() -> [(&'static str, Log); 10] {
+pub(crate) fn histories() -> [(&'static str, Log); 11] {
     [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
@@ -198,6 +207,7 @@ pub(crate) fn histories() -> [(&'static str, Log); 10] {
         ("a_castaway", a_castaway()),
         ("a_petitioner", a_petitioner()),
         ("an_undecided", an_undecided()),
+        ("a_traveller", a_traveller()),
     ]
 }
 

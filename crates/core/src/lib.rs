@@ -23,7 +23,7 @@
 //! | values | [`argument`], [`id`], [`path`], [`time`], [`hash`], [`limits`], [`payload`], [`error`] |
 //! | words | [`version`], [`whole`], [`status`], [`reserved`] |
 //! | policies and forms | [`retry`], [`recovery_policy`], [`form`] with [`shape`] |
-//! | records | [`branch`], [`corrupt`], [`event`] with [`summary`] (a tombstone holds a summary), [`task`], [`lock`] |
+//! | records | [`branch`], [`corrupt`], [`trace`], [`event`] with [`summary`] (a tombstone holds a summary), [`task`], [`lock`] |
 //! | codec | [`codec`]: events as bytes on disk |
 //! | hints | [`next_step`]: what a person or a program can do next |
 //! | `derive` | [`state`]: log → state |
@@ -68,6 +68,7 @@ pub mod status;
 pub mod summary;
 pub mod task;
 pub mod time;
+pub mod trace;
 pub mod version;
 pub mod whole;
 
@@ -101,3 +102,4 @@ pub use state::{State, derive};
 
 pub use summary::{Status, Summary};
 pub use time::{Millis, Seq};
+pub use trace::TraceContext;

@@ -172,6 +172,7 @@ fn as_queued(row: &Summary) -> RunQueued {
         tags: row.tags.clone(),
         parent: row.parent.clone(),
         plan: Vec::new(),
+        trace: None,
     }
 }
 

@@ -17,6 +17,7 @@ use crate::path::Path;
 use crate::payload::Payload;
 use crate::reserved::EngineTask;
 use crate::time::Millis;
+use crate::trace::TraceContext;
 use crate::version::UNDECIDED;
 
 /// Prefix of the kind of a task that advances a run; the workflow's name and version follow.
@@ -169,6 +170,10 @@ pub struct TaskStep {
     /// The step's idempotency key, to pass on to other systems: the same for every attempt. (The task's `key` cannot
     /// hold it, because it would block the task of the next attempt while this one is live.)
     pub key: String,
+    /// The place of the step in the trace of the run's starter, to pass on to other systems: its parent id is the
+    /// span of the step.
+    #[serde(default, deserialize_with = "crate::trace::lenient", skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
 }
 
 /// An entry in the audit of a record.

@@ -65,6 +65,7 @@ pub(crate) fn order(input: &str) -> RunQueued {
         tags: crate::event::Tags::new(),
         parent: None,
         plan: Vec::new(),
+        trace: None,
     }
 }
 

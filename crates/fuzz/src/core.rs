@@ -14,8 +14,8 @@ use goldseam_core::redact::{MARK, Names};
 use goldseam_core::retry::Policy;
 use goldseam_core::state::Applied;
 use goldseam_core::{
-    Failure, Hash, Limits, Millis, Path, Payload, Recorded, Redactor, Retry, Seq, State, Status, WriteId,
-    derive,
+    Failure, Hash, Limits, Millis, Path, Payload, Recorded, Redactor, Retry, Seq, State, Status, TraceContext,
+    WriteId, derive,
 };
 use goldseam_store::{Cursor, shown_url};
 use serde::Serialize;
@@ -69,6 +69,20 @@ pub(crate) fn paths(data: &[u8]) {
     );
     let json = serde_json::to_string(&path).unwrap_or_default();
     assert_eq!(serde_json::from_str::<Path>(&json).ok().as_ref(), Some(&path));
+}
+
+/// Parses trace contexts. The text is a `traceparent` and, after a newline, a `tracestate`.
+pub(crate) fn traces(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let (parent, state) = text.split_once('\n').unwrap_or((text, ""));
+    let Some(context) = TraceContext::read(parent, Some(state)) else { return };
+    assert_eq!(context.traceparent().len(), 55);
+    assert!(context.trace_id().bytes().chain(context.parent_id().bytes()).all(|b| b.is_ascii_hexdigit()));
+    assert!(context.tracestate().is_none_or(|state| (1..=512).contains(&state.len())));
+    let again = TraceContext::read(context.traceparent(), context.tracestate());
+    assert_eq!(again.as_ref(), Some(&context));
+    let inside = context.within("key");
+    assert_eq!((inside.trace_id(), inside.is_sampled()), (context.trace_id(), context.is_sampled()));
 }
 
 /// Decodes one event.

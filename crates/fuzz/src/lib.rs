@@ -17,6 +17,7 @@ pub type FuzzTarget = fn(&[u8]);
 pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("ids", core::ids),
     ("paths", core::paths),
+    ("traces", core::traces),
     ("event", core::event),
     ("history", core::history),
     ("answers", core::answers),

@@ -53,6 +53,7 @@
 //! | [`Client`], [`RunHandle`] | the operations on runs from outside; [`connect`] returns a client without an engine |
 //! | [`Config`], [`Recovery`] | timing and recovery policy of an engine |
 //! | [`Secret`] | values that steps use and that no log shows |
+//! | [`info!`] and others, [`TraceContext`] | log lines that are silent in replays, and distributed traces |
 //! | [`preflight`] | replays stored runs with new code before it is deployed |
 //! | [`healer`] | diagnoses and repairs runs on request |
 //! | [`admin`] | checks, migrates, copies and archives stores |
@@ -61,6 +62,7 @@
 
 mod archive;
 mod durations;
+mod log;
 mod open;
 pub mod preflight;
 mod store_secrets;
@@ -72,7 +74,7 @@ pub use goldseam_core::form::Form;
 pub use goldseam_core::recovery;
 pub use goldseam_core::{
     Class, Failure, Hint, Limits, Millis, NextStep, Path, Payload, Redactor, Retry, RunId, Seq, Status,
-    Summary,
+    Summary, TraceContext,
 };
 pub use goldseam_engine::client;
 pub use goldseam_engine::config::Recovery;
@@ -82,6 +84,8 @@ pub use goldseam_engine::{
     RunHandle, Secret, SecretError, Selected, StartOptions, Untyped, Workflow, WorkflowRef,
 };
 pub use goldseam_store::shown_url;
+#[doc(hidden)]
+pub use log::__private;
 pub use open::{OpenEngine, connect, connect_existing, open_existing_store, open_store};
 
 /// Administration of stores: check, migrate, copy, archive.
@@ -130,6 +134,11 @@ pub struct ChangingGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/keeping-secrets.md")]
 pub struct SecretsGuide;
+
+/// Runs the code of the guide to observing.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/observing.md")]
+pub struct ObservingGuide;
 
 /// Diagnoses and repairs of runs on request.
 pub mod healer {

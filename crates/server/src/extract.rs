@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
-use goldseam::RunId;
+use goldseam::{RunId, TraceContext};
 use goldseam_api::doc::key::Scope;
 use goldseam_api::{Caller, Problem};
 use serde::de::DeserializeOwned;
@@ -172,8 +172,19 @@ impl<S: Send + Sync> FromRequestParts<S> for CallerInfo {
             credential: principal.key.clone(),
             queues: principal.queues.clone(),
             operates: principal.scopes.contains(&Scope::Operate),
+            trace: trace(&parts.headers),
         }))
     }
+}
+
+/// Returns the trace context of a request. As the W3C demands, an invalid `traceparent`, or more than one, is ignored
+/// together with the `tracestate`, and an invalid `tracestate` is ignored alone.
+fn trace(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all("traceparent").iter();
+    let (parent, None) = (parents.next()?.to_str().ok()?, parents.next()) else { return None };
+    let states = headers.get_all("tracestate").iter().map(|state| state.to_str().ok());
+    let state = states.collect::<Option<Vec<_>>>().map(|states| states.join(","));
+    TraceContext::read(parent, state.as_deref())
 }
 
 /// A change of one run: its caller, the run and the body.

@@ -1,8 +1,10 @@
 //! Traces built from the log: a run is a trace, its steps are spans.
 //!
-//! Invariant: the ids of a trace and its spans depend only on the run and the step. A run therefore has one trace
-//! through crashes and recoveries, and sending a span twice changes nothing. The store keeps the position of the last
-//! sent event, where a restarted server continues.
+//! Invariant: the ids of a trace and its spans depend only on the run, the step, and the trace context that the run was
+//! started with. A run therefore has one trace through crashes and recoveries, and sending a span twice changes nothing.
+//! The store keeps the position of the last sent event, where a restarted server continues.
+
+mod ids;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +16,13 @@ use goldseam::unstable::core::{Event, LockName, Recorded, version};
 use goldseam::unstable::store::{Expect, Feed, FeedEvent, LockFilter, Store, StoreError, Written};
 use goldseam::{Client, EngineError, Millis, Redactor, RunId, Status};
 use goldseam_api::Problem;
-use goldseam_api::credentials::{hex, keys};
+use goldseam_api::credentials::keys;
 use goldseam_api::view::log;
 use goldseam_api::view::timeline::{self, OperationDoc, OperationState};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use tokio::sync::watch;
+
+use self::ids::SpanIds;
 
 /// The lock that holds the feed position up to which traces were sent.
 const NAME: &str = "goldseam.otlp";
@@ -165,12 +168,14 @@ impl Tracer {
         let summary = self.client.get(run).await?;
         let branches = Branches::of(&history);
         let seen = log::seen_by(&history, &branches, summary.branch);
-        let trace = trace_id(&self.namespace, run);
-        let root = span_id(&trace, "");
+        let ids = SpanIds::of(&self.namespace, run, &history);
+        if !ids.is_sampled() {
+            return Ok(Vec::new());
+        }
         let ended = timeline::rows(&seen).into_iter().filter(|row| row.ended.is_some_and(|end| end >= since));
-        let mut spans: Vec<Value> = ended.map(|row| step_span(&trace, &root, &row)).collect();
+        let mut spans: Vec<Value> = ended.map(|row| step_span(&ids, &branches, &row)).collect();
         let recovered = history.iter().filter(|recorded| recorded.at >= since);
-        spans.extend(recovered.filter_map(|recorded| recovery_span(&trace, &root, recorded)));
+        spans.extend(recovered.filter_map(|recorded| recovery_span(&ids, recorded)));
         if let Some(end) = summary.finished_at.filter(|_| summary.status.is_terminal()) {
             let attributes = [
                 attribute("goldseam.run", run.as_str()),
@@ -179,9 +184,9 @@ impl Tracer {
             ];
             spans.push(
                 OtlpSpan {
-                    trace: &trace,
-                    id: &root,
-                    parent: None,
+                    ids: &ids,
+                    id: &ids.root,
+                    parent: ids.starter(),
                     name: summary.workflow.as_str(),
                     start: summary.created_at,
                     end,
@@ -238,14 +243,6 @@ fn runs_in(page: &[FeedEvent]) -> BTreeMap<RunId, Millis> {
     runs
 }
 
-fn trace_id(namespace: &str, run: &RunId) -> String {
-    hex(&Sha256::digest(format!("{namespace}/{run}"))[..16])
-}
-
-fn span_id(trace: &str, what: &str) -> String {
-    hex(&Sha256::digest(format!("{trace}/{what}"))[..8])
-}
-
 fn attribute(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": value } })
 }
@@ -257,7 +254,7 @@ fn nanos(at: Millis) -> String {
 
 /// A span in the OTLP data model.
 struct OtlpSpan<'a> {
-    trace: &'a str,
+    ids: &'a SpanIds,
     id: &'a str,
     parent: Option<&'a str>,
     name: &'a str,
@@ -270,8 +267,9 @@ struct OtlpSpan<'a> {
 impl OtlpSpan<'_> {
     fn to_json(&self) -> Value {
         json!({
-            "traceId": self.trace,
+            "traceId": self.ids.trace,
             "spanId": self.id,
+            "traceState": self.ids.state(),
             "parentSpanId": self.parent.unwrap_or_default(),
             "name": self.name,
             "kind": 1,
@@ -284,18 +282,18 @@ impl OtlpSpan<'_> {
 }
 
 /// Returns the span of a finished step.
-fn step_span(trace: &str, root: &str, row: &OperationDoc) -> Value {
+fn step_span(ids: &SpanIds, branches: &Branches, row: &OperationDoc) -> Value {
     let mut attributes = vec![
         attribute("goldseam.step", &row.path),
         attribute("goldseam.kind", row.kind.as_str()),
         attribute("goldseam.attempts", &row.attempts.to_string()),
     ];
     attributes.extend(row.note.as_deref().map(|note| attribute("goldseam.note", note)));
-    let id = span_id(trace, &format!("{}/{}/{}", row.kind.as_str(), row.path, row.began.0));
+    let id = ids.operation(branches, row);
     let span = OtlpSpan {
-        trace,
+        ids,
         id: &id,
-        parent: Some(root),
+        parent: Some(&ids.root),
         name: &row.path,
         start: row.began,
         end: row.ended.unwrap_or(row.began),
@@ -306,16 +304,16 @@ fn step_span(trace: &str, root: &str, row: &OperationDoc) -> Value {
 }
 
 /// Returns the span of a recovery.
-fn recovery_span(trace: &str, root: &str, recorded: &Recorded) -> Option<Value> {
+fn recovery_span(ids: &SpanIds, recorded: &Recorded) -> Option<Value> {
     let Event::RunRecovered(recovered) = &recorded.event else { return None };
     let attributes =
         [attribute("goldseam.rule", &recovered.rule), attribute("goldseam.evidence", &recovered.evidence)];
-    let id = span_id(trace, &format!("recovered/{}", recorded.seq));
+    let id = ids.recovery(recorded);
     let name = format!("recovered by {}", recovered.rule);
     let span = OtlpSpan {
-        trace,
+        ids,
         id: &id,
-        parent: Some(root),
+        parent: Some(&ids.root),
         name: &name,
         start: recorded.at,
         end: recorded.at,

@@ -37,7 +37,7 @@ impl CommandsApi for LocalApi {
         };
         limit::open(Named::Id, run.as_str())?;
         new.queue.as_ref().map(|queue| limit::open_queue(&QueueName::new(queue)?)).transpose()?;
-        let mut options = StartOptions::default().priority(new.priority);
+        let mut options = StartOptions::default().priority(new.priority).trace(caller.trace.clone());
         options = new.queue.iter().fold(options, |options, queue| options.queue(queue));
         options = new.version.iter().fold(options, |options, version| options.version(*version));
         options = new.tags.iter().fold(options, |options, (key, value)| options.tag(key, value));

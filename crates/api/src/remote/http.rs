@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use goldseam::RunId;
+use goldseam::{RunId, TraceContext};
 use goldseam::unstable::engine::{Entropy, OsEntropy};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -71,6 +71,8 @@ pub(super) struct HttpRequest {
     body: Option<String>,
     /// The idempotency key, which makes a repeat harmless.
     key: Option<String>,
+    /// The place of the caller in a distributed trace.
+    trace: Option<TraceContext>,
     timeout: Duration,
     /// Whether the request is repeated if the server may have received it.
     repeatable: bool,
@@ -83,12 +85,17 @@ impl HttpRequest {
         if !query.is_empty() {
             path = format!("{path}?{query}");
         }
-        Ok(Self { method: Method::GET, path, body: None, key: None, timeout: RESPONSE_MAX, repeatable: true })
+        Ok(Self { repeatable: true, ..Self::bare(Method::GET, path) })
     }
 
     pub(super) fn delete(path: impl Into<String>) -> Self {
-        let path = path.into();
-        Self { method: Method::DELETE, path, body: None, key: None, timeout: RESPONSE_MAX, repeatable: false }
+        Self::bare(Method::DELETE, path.into())
+    }
+
+    /// A request without a body, a key and a trace, which is not repeated.
+    fn bare(method: Method, path: String) -> Self {
+        let (body, key, trace) = (None, None, None);
+        Self { method, path, body, key, trace, timeout: RESPONSE_MAX, repeatable: false }
     }
 
     /// Allows the response to take longer.
@@ -169,6 +176,7 @@ impl RemoteApi {
             path: path.into(),
             body: Some(serde_json::to_string(body).map_err(|error| cannot_encode(&error))?),
             key: Some(caller.key.clone().unwrap_or_else(random)),
+            trace: caller.trace.clone(),
             timeout: RESPONSE_MAX,
             repeatable: true,
         })
@@ -207,6 +215,12 @@ impl RemoteApi {
         builder = builder.header(ACCEPT, "application/json");
         if let Some(key) = &request.key {
             builder = builder.header("Idempotency-Key", key);
+        }
+        if let Some(trace) = &request.trace {
+            builder = builder.header("traceparent", trace.traceparent());
+            builder = trace.tracestate().into_iter().fold(builder, |builder, state| {
+                builder.header("tracestate", state)
+            });
         }
         if let Some(body) = &request.body {
             builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());

@@ -1,6 +1,7 @@
 //! The operations of a run as rows with spans of time.
 
 use goldseam::unstable::core::event::{Cause, Event, WaitStarted};
+use goldseam::unstable::core::trace::undo_path;
 use goldseam::unstable::core::{BranchId, Path, Recorded};
 use goldseam::{Millis, Seq};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct OperationDoc {
     /// The spans for the picture; not part of the document.
     #[serde(skip)]
     pub spans: Vec<OperationSpan>,
+    /// The branch of its latest event; not part of the document.
+    #[serde(skip)]
+    pub branch: Option<BranchId>,
 }
 
 /// The kind of an operation.
@@ -160,11 +164,11 @@ impl Cut {
 
 /// Builds the rows for the events that one branch sees, ordered by start.
 pub fn rows(events: &[&Recorded]) -> Vec<OperationDoc> {
-    let mut rows = OperationRows(Vec::new());
+    let mut rows = OperationRows { rows: Vec::new(), branch: None };
     for recorded in events {
         rows.take(recorded);
     }
-    let mut rows = rows.0;
+    let mut rows = rows.rows;
     rows.sort_by_key(|row| (row.began, row.path.matches('/').count()));
     rows
 }
@@ -208,11 +212,16 @@ fn seam(recorded: &Recorded, is_recovery: bool) -> Option<Seam> {
     Some(Seam { at: recorded.at, kind: kind.to_owned(), what, rule, evidence, cut })
 }
 
-struct OperationRows(Vec<OperationDoc>);
+struct OperationRows {
+    rows: Vec<OperationDoc>,
+    /// The branch of the event that is being taken.
+    branch: Option<BranchId>,
+}
 
 impl OperationRows {
     fn take(&mut self, recorded: &Recorded) {
         let at = recorded.at;
+        self.branch = Some(recorded.branch);
         match &recorded.event {
             Event::StepStarted(step) => {
                 let row = self.row(&step.path, OperationKind::Step, at);
@@ -270,14 +279,14 @@ impl OperationRows {
     }
 
     fn undo(&mut self, path: &Path, at: Millis) -> &mut OperationDoc {
-        self.find(format!("undo {path}"), OperationKind::Undo, at)
+        self.find(undo_path(path.as_str()), OperationKind::Undo, at)
     }
 
     fn find(&mut self, path: String, kind: OperationKind, began: Millis) -> &mut OperationDoc {
-        let at = match self.0.iter().position(|row| row.path == path) {
+        let at = match self.rows.iter().position(|row| row.path == path) {
             Some(at) => at,
             None => {
-                self.0.push(OperationDoc {
+                self.rows.push(OperationDoc {
                     path,
                     kind,
                     state: OperationState::Open,
@@ -288,15 +297,19 @@ impl OperationRows {
                     queue: None,
                     task: None,
                     spans: Vec::new(),
+                    branch: None,
                 });
-                self.0.len() - 1
+                self.rows.len() - 1
             }
         };
-        &mut self.0[at]
+        let row = &mut self.rows[at];
+        row.branch = self.branch;
+        row
     }
 
     fn finish(&mut self, path: &Path, at: Millis) {
-        if let Some(row) = self.0.iter_mut().find(|row| row.path == path.as_str()) {
+        if let Some(row) = self.rows.iter_mut().find(|row| row.path == path.as_str()) {
+            row.branch = self.branch;
             row.close(row.began, at, SpanStyle::Wait, OperationState::Done);
         }
     }

@@ -105,6 +105,20 @@ async fn a_lost_change_is_repeated_with_the_same_key() {
 }
 
 #[tokio::test]
+async fn a_start_sends_the_trace_of_the_caller() {
+    let started = r#"{"run":"r","status":"queued","workflow":"w"}"#;
+    let script = Script::of(vec![answer("200 OK", started)]).await;
+    let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let trace = goldseam::TraceContext::read(good, Some("vendor=1"));
+    let caller = Caller { trace, ..Caller::default() };
+    let new = serde_json::from_str(r#"{"workflow":"w"}"#).unwrap();
+    script.remote().start(&caller, new).await.unwrap();
+    let requests = script.requests().await;
+    assert_eq!(header(&requests[0], "traceparent"), good);
+    assert_eq!(header(&requests[0], "tracestate"), "vendor=1");
+}
+
+#[tokio::test]
 async fn a_claim_is_not_repeated_after_a_lost_response() {
     let script = Script::of(vec![b"HTTP/1.1 20".to_vec()]).await;
     let want = NewClaim { owner: "w".into(), queue: None, kind: None, limit: None, wait_ms: None };

@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use goldseam::unstable::core::WorkflowName;
 use goldseam::unstable::core::version::UNDECIDED;
-use goldseam::{EngineError, Failure, RunId};
-use goldseam_api::Api;
+use goldseam::{EngineError, Failure, RunId, TraceContext};
+use goldseam_api::{Api, Caller, Problem};
 use goldseam_api::doc::run::{EndingDoc, NewRun, StartedDoc, WaitQuery};
 use serde_json::json;
 
@@ -48,6 +48,10 @@ pub(crate) struct StartArgs {
     /// engine has the workflow, the first engine that claims the run decides
     #[arg(long)]
     workflow_version: Option<u32>,
+    /// The caller's place in a distributed trace (W3C), which the run joins; defaults to TRACEPARENT and TRACESTATE of
+    /// the environment
+    #[arg(long, value_name = "TRACEPARENT")]
+    traceparent: Option<String>,
     /// Wait for the end and print the output
     #[arg(long)]
     wait: bool,
@@ -60,6 +64,7 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
     let input = payload::read(args.input.as_deref())?;
     args.id.as_ref().map(RunId::new).transpose()?;
     WorkflowName::new(&args.workflow)?;
+    let trace = trace(args.traceparent.as_deref())?;
     let api = app.api_or_new().await?;
     let new = NewRun {
         workflow: args.workflow,
@@ -70,7 +75,8 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
         queue: Some(args.queue),
         version: args.workflow_version,
     };
-    let started = api.start(&actor::caller(None), new).await?;
+    let caller = Caller { trace, ..actor::caller(None) };
+    let started = api.start(&caller, new).await?;
     let StartedDoc { run, workflow, .. } = &started;
     let asked = args.workflow_version.unwrap_or(UNDECIDED);
     // The run is started, even if the key may not read the workflows.
@@ -85,6 +91,17 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
         return wait(app, &*api, run, args.timeout).await.map_err(|error| cannot_wait(run, error));
     }
     Ok(app.print_result(run, &started, &format!("started {run}")))
+}
+
+/// The trace context that was passed, otherwise that of the environment. An invalid one is refused only if it was
+/// passed.
+fn trace(given: Option<&str>) -> Result<Option<TraceContext>, CliError> {
+    let env = |name: &str| std::env::var(name).ok();
+    match given {
+        Some(given) => Ok(Some(TraceContext::new(given).map_err(Problem::from)?)),
+        None => Ok(env("TRACEPARENT")
+            .and_then(|parent| TraceContext::read(&parent, env("TRACESTATE").as_deref()))),
+    }
 }
 
 /// Explains that the key could start the run but may not read it.

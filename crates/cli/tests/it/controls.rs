@@ -24,6 +24,7 @@ fn tagged(place: &Place, run: &str) {
             tags: BTreeMap::from([(TagKey::new("region").unwrap(), EVIL.to_owned())]),
             parent: None,
             plan: Vec::new(),
+            trace: None,
         };
         let run = RunId::new(run).unwrap();
         client.carry_out(&run, &Command::Start { queued, claim: None }).await.unwrap();

@@ -178,3 +178,27 @@ fn store_check_and_migrate() {
     assert_eq!(made["from"], 0);
     assert!(place.run(&["store", "migrate", "sqlite:new.db"]).ok().contains("already"));
 }
+
+#[test]
+fn start_passes_the_trace_of_the_caller_to_the_run() {
+    let place = prepared();
+    let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let trace = |run: &str| {
+        let history = place.run(&["history", run, "--json"]).json();
+        history["items"][0]["data"]["trace"].clone()
+    };
+    let start = |run: &str, more: &[&str], env: &[(&str, &str)]| {
+        let args = [&["start", "order", "--id", run, "--input", "\"ship\""], more].concat();
+        Ran::of(&place.command(&args).envs(env.iter().copied()).output().unwrap())
+    };
+    start("given", &["--traceparent", good], &[("TRACEPARENT", "nonsense"), ("TRACESTATE", "a=1")]).ok();
+    assert_eq!(trace("given"), serde_json::json!({ "traceparent": good }));
+    start("env", &[], &[("TRACEPARENT", good), ("TRACESTATE", "a=1")]).ok();
+    assert_eq!(trace("env"), serde_json::json!({ "traceparent": good, "tracestate": "a=1" }));
+    start("bad-env", &[], &[("TRACEPARENT", "00-zz")]).ok();
+    assert_eq!(trace("bad-env"), Value::Null);
+    let refused = start("bad", &["--traceparent", &good.to_uppercase()], &[]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("GS0153") && refused.err.contains("not a traceparent"), "{}", refused.err);
+    assert_eq!(place.run(&["show", "bad"]).code, 3);
+}

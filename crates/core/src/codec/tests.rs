@@ -25,6 +25,15 @@ fn an_event_is_one_line_and_reads_back_the_same() {
     }
 }
 
+/// An older release reads a log with an optional field that it does not know.
+#[test]
+fn an_unknown_field_is_ignored() {
+    let log = a_log();
+    let later = log.bodies[0].replace(r#""queue":"#, r#""later":{"a":[1,null]},"queue":"#);
+    assert_ne!(later, log.bodies[0], "the test must change the text");
+    assert_eq!(decode(Seq(1), &later).unwrap().event, log.records[0].event);
+}
+
 #[test]
 fn a_payload_typed_over_several_lines_stays_one_line() {
     let payload = json("{\n\t\"a b\" : \"c \\\" \\n d\" , \"e\":[1, 2.50]\r\n}");

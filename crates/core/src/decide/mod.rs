@@ -16,7 +16,6 @@ mod remote;
 
 use crate::command::Command;
 use crate::event::Event;
-use crate::hash::Hash;
 use crate::id::{NodeId, RunId, SignalName, TaskId};
 use crate::limits::Limits;
 use crate::path::Path;
@@ -24,6 +23,7 @@ use crate::state::State;
 use crate::summary::{Status, Summary};
 use crate::task::Task;
 use crate::time::Millis;
+use crate::trace::key_of;
 
 pub use remote::next_task;
 
@@ -367,9 +367,7 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
 
 /// Returns the idempotency key of a step: stable across attempts and recoveries, new after a jump.
 pub fn idempotency_key(state: &State, path: &Path) -> String {
-    let generation = state.branches.generation(state.summary.branch);
-    let parts = [state.summary.run.as_str(), &generation.to_string(), path.as_str()];
-    Hash::of_parts(&parts).to_string()
+    key_of(&state.summary.run, state.branches.generation(state.summary.branch), path.as_str())
 }
 
 /// Returns the id of the child that the call at `path` starts.

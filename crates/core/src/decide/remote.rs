@@ -77,7 +77,8 @@ pub(super) fn hand_out(state: &State, started: &StepStarted, now: Millis) -> (St
         silence_max: Some(Duration::from_millis(remote.silence_ms)),
     };
     let key = idempotency_key(state, &started.path);
-    let step = Some(TaskStep { path: started.path.clone(), attempt: started.attempt, key });
+    let trace = state.queued.trace.as_ref().map(|trace| trace.within(&key));
+    let step = Some(TaskStep { path: started.path.clone(), attempt: started.attempt, key, trace });
     let task = Task { run: Some(state.summary.run.clone()), step, ..new.into_task(now) };
     (started, Some(task))
 }

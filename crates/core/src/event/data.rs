@@ -15,6 +15,7 @@ use crate::payload::Payload;
 use crate::retry::Policy;
 use crate::summary::Summary;
 use crate::time::{Millis, Seq};
+use crate::trace::TraceContext;
 
 /// The data of [`Event::RunQueued`](super::Event::RunQueued).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub struct RunQueued {
     /// Names of the steps that the workflow declared, in no order; empty: not known beforehand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<StepName>,
+    /// The place of the starter in a distributed trace.
+    #[serde(default, deserialize_with = "crate::trace::lenient", skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
 }
 
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {

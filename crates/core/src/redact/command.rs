@@ -34,7 +34,10 @@ impl Command {
             Self::ChildEnded { result, .. } => redact_result(result, redactor),
             Self::StepEnded(ended) => redact_result(&mut ended.result, redactor),
             Self::Owned(_, doings) => doings.iter_mut().for_each(|doing| doing.what.redact(redactor)),
-            Self::Start { .. } | Self::Signal { .. } | Self::HandBack(_) => {}
+            Self::Start { queued, .. } => {
+                queued.trace.iter_mut().for_each(|trace| trace.drop_state_if(|state| redactor.finds(state)));
+            }
+            Self::Signal { .. } | Self::HandBack(_) => {}
         }
     }
 

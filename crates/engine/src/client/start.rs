@@ -2,7 +2,7 @@
 
 use goldseam_core::event::{RunQueued, Tags};
 use goldseam_core::version::UNDECIDED;
-use goldseam_core::{Limits, Payload, PayloadError, QueueName, RunId, TagKey, WorkflowName, argument};
+use goldseam_core::{Limits, Payload, PayloadError, QueueName, RunId, TagKey, TraceContext, WorkflowName, argument};
 use serde::Serialize;
 
 use crate::client::{Client, RunHandle};
@@ -18,6 +18,7 @@ pub struct StartOptions {
     priority: i32,
     queue: Option<String>,
     version: Option<u32>,
+    trace: Option<TraceContext>,
 }
 
 impl StartOptions {
@@ -47,6 +48,14 @@ impl StartOptions {
     #[must_use]
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
+        self
+    }
+
+    /// Sets the place of the caller in a distributed trace. The run, its children and its remote steps become part of
+    /// that trace. Not part of the run's identity: a repeated start with another trace is the same run.
+    #[must_use]
+    pub fn trace(mut self, trace: impl Into<Option<TraceContext>>) -> Self {
+        self.trace = trace.into();
         self
     }
 
@@ -82,6 +91,7 @@ impl StartOptions {
             tags,
             parent: None,
             plan: Vec::new(),
+            trace: self.trace,
         })
     }
 }

@@ -104,7 +104,7 @@ impl Healer {
                     Code::P1 => {
                         tracing::error!(%run, %rule, evidence, "stopped run that crashes its process");
                     }
-                    _ => tracing::info!(%run, %rule, evidence, "healed"),
+                    _ => tracing::debug!(%run, %rule, evidence, "healed"),
                 }
             }
             Ok(Healed::Moved | Healed::NeedsOperator) => {}

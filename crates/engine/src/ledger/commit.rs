@@ -15,6 +15,7 @@ use goldseam_core::{
 use goldseam_store::{Append, TaskChange};
 
 pub use super::Ledger;
+use super::announce::About;
 use super::clock::pause;
 use super::error::EngineError;
 pub use super::read::{Snapshot, is_tombstone};
@@ -170,17 +171,18 @@ impl Source for CommandWrite<'_> {
         };
         let old = Old { task: seen.task(), updated_at: seen.updated_at() };
         let planned = plan_tasks(&decision, &sealed, &row, old, (None, now));
+        let about = About::of(&sealed, &row);
         let mut tasks = self.with.extra.clone();
         tasks.extend(planned.tasks);
         let after = seen.summary().map_or(Seq::ZERO, |summary| summary.as_of);
         let bodies = std::mem::take(&mut sealed.bodies);
         let append = Append { run: run.clone(), after, bodies, row: Some(Box::new(row)), tasks };
-        let prepared = Prepared { sealed, decision, task: planned.advance };
+        let prepared = Prepared { sealed, decision, task: planned.advance, about };
         Ok(Next::Append(Box::new(append), Box::new(prepared)))
     }
 
     fn landed(&mut self, prepared: Prepared, end: Seq, _sent: Duration) -> Result<Committed, EngineError> {
-        let Prepared { sealed, decision, task } = prepared;
+        let Prepared { sealed, decision, task, .. } = prepared;
         let head = sealed.heads.last().copied().unwrap_or_default();
         Ok(Committed { end, records: sealed.records, task, head, unawaited: decision.unawaited })
     }

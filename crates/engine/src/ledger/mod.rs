@@ -2,6 +2,7 @@
 //!
 //! Does not know nodes, claims or workflow code.
 
+pub(crate) mod announce;
 pub mod archive;
 pub mod clock;
 pub mod commit;

@@ -11,6 +11,7 @@ use goldseam_core::{Seq, TaskId};
 use goldseam_store::{Append, StoreError};
 
 use super::Ledger;
+use super::announce::About;
 use super::error::EngineError;
 use super::retry::RetryWindow;
 
@@ -22,6 +23,8 @@ pub(crate) struct Prepared {
     pub(crate) decision: Decision,
     /// The new advance task, if the append creates one.
     pub(crate) task: Option<TaskId>,
+    /// What to log once it has landed.
+    pub(crate) about: Option<About>,
 }
 
 /// The result of a preparation.
@@ -95,6 +98,9 @@ impl Ledger {
             match appended {
                 Ok(end) => {
                     self.process.committed(prepared.decision.task, self.clock.now());
+                    if let Some(about) = &prepared.about {
+                        about.announce(&prepared.sealed.records);
+                    }
                     return source.landed(*prepared, end, sent);
                 }
                 Err(StoreError::Conflict { .. }) => {

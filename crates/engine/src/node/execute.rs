@@ -21,6 +21,7 @@ use crate::run::driver::{DriveEnd, drive};
 use crate::run::live_run::{LiveRun, OwnedRun, Stop};
 use crate::run::live_runs::{Ended, TableEntry, Turn};
 use crate::run::registry::WorkflowFn;
+use crate::run::spans;
 
 /// First pause before a run is reloaded after a failure of the store.
 const RELOAD: Duration = Duration::from_millis(50);
@@ -112,14 +113,15 @@ impl Node {
         for stray in strays {
             cancel_child(live, &stray).await;
         }
+        let span = spans::run(live);
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            function(Context::new(Arc::clone(live)), input)
+            span.in_scope(|| function(Context::new(Arc::clone(live)), input))
         }));
         let work = made.unwrap_or_else(|panic| {
             let failure = crate::run::driver::panicked(&*panic);
             Box::pin(async move { Err(failure.into()) })
         });
-        drive(Arc::clone(live), work).await
+        drive(Arc::clone(live), work, span).await
     }
 
     /// The code of the run's version. A run whose version this node lacks is released: a node that has it claims it,

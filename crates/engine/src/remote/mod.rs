@@ -420,6 +420,7 @@ impl RemoteWorkers {
             tags: summary.tags.clone(),
             attempt: summary.attempt,
             generation: state.branches.generation(branch),
+            trace: offer.live.trace.as_ref().map(|trace| trace.within_run(&summary.run)),
             created_at: summary.created_at,
             cancel_requested: summary.cancel.is_some(),
             other_input_until: state.other_input_until,

@@ -10,7 +10,7 @@ use goldseam_core::form::Form;
 use goldseam_core::retry::Policy;
 use goldseam_core::{
     BranchId, Event, Failure, Hash, Millis, NodeId, Path, Payload, QueueName, Recorded, RunId, Seq,
-    SignalName, StepName, WorkflowName,
+    SignalName, StepName, TraceContext, WorkflowName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -165,6 +165,10 @@ pub struct Execution {
     pub attempt: u32,
     /// The branch that determines idempotency keys; new after a jump.
     pub generation: BranchId,
+    /// The place of the run in the trace of its starter, to pass on to other systems: its parent id is the span of
+    /// the run.
+    #[serde(default, deserialize_with = "goldseam_core::trace::lenient", skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
     /// When the run was queued.
     pub created_at: Millis,
     /// Whether the run is to be cancelled.

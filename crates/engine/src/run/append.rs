@@ -12,6 +12,7 @@ use goldseam_core::state::Applied;
 use goldseam_core::{Command, Owned, Recorded, Seq, Why, WriteId, decide};
 use goldseam_store::{Append, Record, TaskChange};
 
+use crate::ledger::announce::About;
 use crate::ledger::error::EngineError;
 use crate::ledger::retry::RetryWindow;
 use crate::ledger::{Next, Prepared, Source, Tried};
@@ -105,7 +106,8 @@ impl<'a> OwnerWrite<'a> {
             row: row.map(Box::new),
             tasks,
         };
-        let prepared = Prepared { sealed, decision, task: planned.advance };
+        let about = About::of(&sealed, summary);
+        let prepared = Prepared { sealed, decision, task: planned.advance, about };
         Ok(Next::Append(Box::new(append), Box::new(prepared)))
     }
 }

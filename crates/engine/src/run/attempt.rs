@@ -18,6 +18,7 @@ use goldseam_core::{
 use goldseam_store::{Expect, TaskChange, TaskFilter, Written};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::Span;
 
 use crate::ledger::clock::pause;
 use crate::ledger::config::QUEUE_DETAILS;
@@ -25,6 +26,7 @@ use crate::ledger::sync::lock;
 use crate::ledger::workflow_error::Result;
 use crate::run::driver::panicked;
 use crate::run::live_run::LiveRun;
+use crate::run::spans::Scope;
 
 /// Minimum interval between two writes of heartbeat details.
 const DETAILS_EVERY: Duration = Duration::from_secs(1);
@@ -133,17 +135,18 @@ pub(crate) enum Outcome<T> {
 
 type Body<'b, 'a, T> = &'b mut (dyn FnMut(Attempt) -> BoxFuture<'a, Result<T>> + Send + 'a);
 
-/// Makes one attempt. If it fails, its heartbeat details are kept for the next one, and the id of their record is
+/// Makes one attempt in the span of its step. If it fails, its heartbeat details are kept for the next one, and the id of their record is
 /// returned.
 pub(crate) async fn run<'a, T>(
     live: &Arc<LiveRun>,
     started: &StepStarted,
     attempt: Attempt,
     limits: AttemptLimits,
-    body: Body<'_, 'a, T>,
+    (span, body): (&Span, Body<'_, 'a, T>),
 ) -> (Outcome<T>, Option<TaskId>) {
     let mut record = Details::new(live, &started.path, attempt.beats);
-    let outcome = outcome(live, started, &attempt, limits, (&mut record, body)).await;
+    let scope = Scope::attempt(live, span, attempt.number, Arc::clone(&attempt.key));
+    let outcome = outcome(live, started, &attempt, limits, (&mut record, scope, body)).await;
     match outcome {
         Outcome::Done(_) => record.forget(),
         Outcome::Failed(_) | Outcome::TimedOut(..) => record.keep(attempt.take_unsaved()).await,
@@ -156,7 +159,7 @@ async fn outcome<'a, T>(
     started: &StepStarted,
     attempt: &Attempt,
     limits: AttemptLimits,
-    (record, body): (&mut Details<'_>, Body<'_, 'a, T>),
+    (record, scope, body): (&mut Details<'_>, Scope, Body<'_, 'a, T>),
 ) -> Outcome<T> {
     let failed = |failure| Outcome::Failed(live.ledger.secrets.out_of(failure));
     if attempt.beats && attempt.number > 1 {
@@ -164,12 +167,12 @@ async fn outcome<'a, T>(
     }
     #[cfg(feature = "testing")]
     live.begins(&started.path, &attempt.key, crate::run::witness::Work::Step);
-    let made = std::panic::catch_unwind(AssertUnwindSafe(|| body(attempt.clone())));
+    let made = std::panic::catch_unwind(AssertUnwindSafe(|| scope.call(|| body(attempt.clone()))));
     let work = match made {
         Ok(work) => work,
         Err(panic) => return failed(panicked(&*panic)),
     };
-    let mut work = std::pin::pin!(AssertUnwindSafe(work).catch_unwind());
+    let mut work = std::pin::pin!(AssertUnwindSafe(scope.wrap(work)).catch_unwind());
     // Most steps complete at the first poll and need no timer.
     let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
     let ended = match first {

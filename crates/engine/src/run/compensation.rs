@@ -14,6 +14,7 @@ use crate::ledger::clock::pause;
 use crate::ledger::workflow_error::Result;
 use crate::run::driver::panicked;
 use crate::run::live_run::{Inner, LiveRun, Mode, Stop};
+use crate::run::spans::{self, Scope};
 
 /// Attempts at one compensation before the run parks.
 const UNDO_ATTEMPTS: u32 = 5;
@@ -170,12 +171,15 @@ async fn undo_one(live: &Arc<LiveRun>, path: &Path) -> std::result::Result<(), F
         return Err(Failure::terminal(format!("the code has no compensation for {path}")));
     };
     let retry = Retry::exponential().attempts_max(UNDO_ATTEMPTS);
+    let (span, key) = (spans::compensation(path), spans::undo_key(live, path));
     for attempt in 1.. {
         let _busy = live.busy();
         #[cfg(feature = "testing")]
         live.begins_undo(path);
-        let failure = match std::panic::catch_unwind(AssertUnwindSafe(|| undo(path, &output))) {
-            Ok(Ok(undoing)) => match AssertUnwindSafe(undoing).catch_unwind().await {
+        let scope = Scope::attempt(live, &span, attempt, Arc::clone(&key));
+        let made = std::panic::catch_unwind(AssertUnwindSafe(|| scope.call(|| undo(path, &output))));
+        let failure = match made {
+            Ok(Ok(undoing)) => match AssertUnwindSafe(scope.wrap(undoing)).catch_unwind().await {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(error)) => error.failure().clone(),
                 Err(panic) => panicked(&*panic),

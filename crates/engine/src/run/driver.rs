@@ -46,12 +46,18 @@ pub(crate) struct Driver {
     releasing: bool,
     /// Work that was dropped. Its guards lock the live run, so it is dropped only while the lock is free.
     given_up: Option<BoxFuture<'static, Result<Payload>>>,
+    /// The span of the run, around all user code.
+    span: tracing::Span,
 }
 
 /// Drives the run until it ends, is released or is lost.
-pub(crate) async fn drive(live: Arc<LiveRun>, work: BoxFuture<'static, Result<Payload>>) -> DriveEnd {
+pub(crate) async fn drive(
+    live: Arc<LiveRun>,
+    work: BoxFuture<'static, Result<Payload>>,
+    span: tracing::Span,
+) -> DriveEnd {
     let mut driver =
-        Driver { live, work: Some(work), io: None, linger: None, releasing: false, given_up: None };
+        Driver { live, work: Some(work), io: None, linger: None, releasing: false, given_up: None, span };
     poll_fn(move |cx| driver.poll(cx)).await
 }
 
@@ -95,7 +101,8 @@ impl Driver {
 
     fn poll_work(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(work) = &mut self.work else { return false };
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| work.poll_unpin(cx)));
+        let polled =
+            std::panic::catch_unwind(AssertUnwindSafe(|| self.span.in_scope(|| work.poll_unpin(cx))));
         let result = match polled {
             Ok(Poll::Pending) => return false,
             Ok(Poll::Ready(result)) => result,

@@ -3,6 +3,8 @@
 //! The state changes only by events that are in the log. The workflow queues doings here, and the driver appends
 //! them; a ticket tells when a doing is durable.
 
+mod replay;
+
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,9 +14,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use goldseam_core::decide::TooLong;
 use goldseam_core::id::{IdLiteral, kind};
-use goldseam_core::state::Op;
+use goldseam_core::state::{Op, OpKind, WaitOp};
 use goldseam_core::{
     Doing, Fence, Hash, Millis, Owned, Path, Payload, RunId, Seq, State, StepName, Summary, TaskId,
+    TraceContext,
 };
 use goldseam_store::TaskChange;
 
@@ -40,6 +43,8 @@ pub(crate) struct LiveRun {
     pub(crate) task: TaskId,
     /// The claim under which it executes.
     pub(crate) epoch: Seq,
+    /// The place of the run's starter in a distributed trace.
+    pub(crate) trace: Option<TraceContext>,
     inner: Mutex<Inner>,
 }
 
@@ -108,6 +113,8 @@ pub(crate) struct Inner {
     gates: u32,
     waits: BTreeMap<u64, Slow>,
     waits_made: u64,
+    /// Whether all code of this execution only replays: it compensates, or is a preflight.
+    only_replays: bool,
 }
 
 /// The counters of an arm, which make paths independent of timing.
@@ -118,6 +125,10 @@ struct Arm {
     draws: u64,
     now: Option<Millis>,
     changes: HashMap<StepName, bool>,
+    /// Whether its code has requested an operation whose end the log did not have.
+    live: bool,
+    /// The last position of the recorded operations that its code has requested.
+    seen: Seq,
 }
 
 /// Whether a run that waits may leave memory at once.
@@ -161,6 +172,7 @@ impl LiveRun {
             config,
             task,
             epoch: fence.epoch,
+            trace: state.queued.trace.clone(),
             inner: Mutex::new(Inner {
                 state,
                 fence,
@@ -184,6 +196,7 @@ impl LiveRun {
                 gates: 0,
                 waits: BTreeMap::new(),
                 waits_made: 0,
+                only_replays: Inner::replay_only(mode),
             }),
         }
     }
@@ -201,6 +214,7 @@ impl LiveRun {
         {
             let mut inner = live.lock();
             inner.mode = Mode::Preflight;
+            inner.only_replays = Inner::replay_only(inner.mode);
             // A pause does not stop a replay.
             inner.state.summary.paused = false;
         }
@@ -368,6 +382,15 @@ impl LiveRun {
     }
 }
 
+/// Whether the code that requested the operation waits for its end. The code that starts a child goes on.
+fn is_open(op: &Op) -> bool {
+    match &op.kind {
+        OpKind::Step(step) => step.is_open(),
+        OpKind::Wait(WaitOp { found, child, .. }) => found.is_none() && child.is_none(),
+        OpKind::Progress => false,
+    }
+}
+
 /// Whether the log requires compensations, so nothing new may begin.
 fn must_compensate(state: &State) -> bool {
     state.jump.is_some() || state.is_being_undone()
@@ -483,7 +506,12 @@ impl Inner {
             )));
         }
         let other_until = self.state.other_input_until;
-        let Some(op) = self.state.ops.get(path) else { return Ok(None) };
+        let Some(op) = self.state.ops.get(path) else {
+            if let Some(arm) = self.arms.get_mut(path.arm()) {
+                arm.live = true;
+            }
+            return Ok(None);
+        };
         if op.ord != *ord {
             let (then, here) = (op.ord + 1, ord + 1);
             return Err(Stop::Diverged(format!(
@@ -496,9 +524,10 @@ impl Inner {
         {
             return Err(Stop::Diverged(format!("{path} has different input in the code and in the log")));
         }
-        let now = op.at;
         if let Some(arm) = self.arms.get_mut(path.arm()) {
-            arm.now = Some(now);
+            arm.now = Some(op.at);
+            arm.live |= is_open(op);
+            arm.seen = arm.seen.max(op.last);
         }
         Ok(Some(op))
     }

@@ -11,6 +11,7 @@ pub(crate) mod live_run;
 pub(crate) mod live_runs;
 pub(crate) mod registry;
 pub(crate) mod shapes;
+pub(crate) mod spans;
 #[cfg(feature = "testing")]
 pub(crate) mod witness;
 pub mod workflow_ref;

@@ -13,6 +13,7 @@ mod examples;
 mod grants;
 mod history_size;
 mod object;
+mod observing;
 mod peers;
 mod place;
 mod postgres;

@@ -75,6 +75,12 @@ fn hidden_tag(key: &str) -> Problem {
 
 /// Queues a run for a node that has its workflow. A repeat with the same id and input returns the same run.
 #[utoipa::path(post, path = "/v1/runs", tag = "runs", request_body = NewRun,
+    params(
+        ("traceparent" = Option<String>, Header,
+            description = "The caller's place in a distributed trace (W3C), which the run joins. Ignored if invalid."),
+        ("tracestate" = Option<String>, Header,
+            description = "Data of tracing systems along the way (W3C). Ignored if invalid or without `traceparent`."),
+    ),
     responses((status = 200, body = StartedDoc)))]
 async fn start(
     access: Access,

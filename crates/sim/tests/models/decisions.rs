@@ -278,6 +278,7 @@ pub(crate) fn queued() -> RunQueued {
         tags: Tags::new(),
         parent: None,
         plan: Vec::new(),
+        trace: None,
     }
 }
 

@@ -12,11 +12,13 @@ use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
 use goldseam_core::{Command, Failure, Owned, Payload, PayloadError, RunId, WorkflowName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::Instrument as _;
 
 use super::{Context, Name, wait};
 use crate::ledger::error::EngineError;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{LiveRun, Mode, Spot, Stop};
+use crate::run::spans;
 
 impl Context {
     /// Starts a child run of another workflow and waits for its result.
@@ -116,7 +118,7 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
     };
     // During a replay for compensation, a child that was never created is not needed.
     if ctx.live.lock().mode != Mode::Replay {
-        create(ctx, &run, workflow, input).await?;
+        create(ctx, &run, workflow, input).instrument(spans::child(&spot.path, &run)).await?;
     }
     Ok((run, spot))
 }
@@ -148,7 +150,8 @@ async fn make(
     let version = live.live_runs().newest_live(&live.ledger, &workflow).await?;
     let parent = Some(live.run.clone());
     let plan = live.live_runs().plan(&workflow);
-    let queued = RunQueued { workflow, version, input, queue, priority, tags, parent, plan };
+    let trace = live.trace.as_ref().map(|trace| trace.within_run(&live.run));
+    let queued = RunQueued { workflow, version, input, queue, priority, tags, parent, plan, trace };
     let started = live.ledger.start(run, queued, None).await?;
     if started.records.is_empty() { fetch_end(live, run).await } else { Ok(()) }
 }
@@ -188,11 +191,12 @@ pub(crate) async fn create_for(live: &LiveRun, child: ChildStarted) {
 }
 
 async fn finish<T: DeserializeOwned>(ctx: &Context, spot: &Spot, run: RunId) -> Result<T> {
+    let span = spans::child(&spot.path, &run);
     let wanted = |_| {
         let (path, ord, signals, schemas) = (spot.path.clone(), spot.ord, vec![], BTreeMap::new());
         (WaitStarted { path, ord, signals, schemas, inputs: vec![], children: vec![run], due: None }, None)
     };
-    match wait::wait(ctx, spot, wanted).await? {
+    match wait::wait(ctx, spot, wanted).instrument(span).await? {
         Found::Mail(Mail::Child { result: Ok(output), .. }) => {
             Ok(ctx.read_logged(&format!("the result of child {}", spot.path), &output).await)
         }

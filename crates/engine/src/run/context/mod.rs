@@ -16,13 +16,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::state::OpKind;
-use goldseam_core::{Millis, Owned, Path, Payload, RunId};
+use goldseam_core::{Millis, Owned, Path, Payload, RunId, TraceContext};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ledger::secrets::Secret;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{LiveRun, Spot};
+use crate::run::spans;
 
 pub use ask::Ask;
 pub use child::{Child, ChildHandle};
@@ -99,6 +100,68 @@ impl Context {
     /// ```
     pub fn secret(&self, name: &str) -> Result<Secret> {
         self.live.ledger.secrets.named(name)
+    }
+
+    /// Whether the code at this point has executed before, so that a log line here would be a repetition.
+    ///
+    /// True while the log has an operation of this arm that the code has not requested yet, of its own or in a nested
+    /// arm or group; false from the last recorded operation on. Also false in the body of a step and in a
+    /// compensation, which only execute live. Always true while a run that is being compensated replays, and in a
+    /// preflight. After a crash, the code after the last recorded operation executes again with `false`: nothing
+    /// durable shows that it executed.
+    ///
+    /// Never let operations depend on it: log, count or print only. The macros [`goldseam::info!`] and the like use
+    /// it.
+    ///
+    /// [`goldseam::info!`]: https://docs.rs/goldseam/latest/goldseam/macro.info.html
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn order(ctx: Context, item: String) -> goldseam::Result<()> {
+    ///     ctx.step("reserve", || async { Ok(()) }).await?;
+    ///     if !ctx.is_replaying() {
+    ///         println!("reserved {item}");
+    ///     }
+    ///     ctx.sleep("a-moment", Duration::from_millis(1)).await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("order", order).start().await?;
+    /// # engine.start(order, "o-1", &"tea".to_owned()).await?.result().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn is_replaying(&self) -> bool {
+        !spans::is_in_operation(&self.live) && self.live.lock().is_replaying(&self.arm)
+    }
+
+    /// The trace context to pass to other systems, if the run was started with one
+    /// ([`StartOptions::trace`](crate::StartOptions::trace)).
+    ///
+    /// Inside a step or a compensation its parent is the span of that operation, otherwise the span of the run: the
+    /// spans that a server with an OTLP collector exports. A task that the step spawns is outside; ask before.
+    ///
+    /// ```
+    /// use goldseam::{TraceContext, prelude::*};
+    ///
+    /// async fn pay(ctx: Context, _: ()) -> goldseam::Result<String> {
+    ///     ctx.step("charge", || async {
+    ///         let trace = ctx.trace_context().ok_or("not traced")?;
+    ///         // Send it with the request to the bank, as the header `traceparent`.
+    ///         Ok(trace.traceparent().to_owned())
+    ///     })
+    ///     .await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("pay", pay).start().await?;
+    /// let trace = TraceContext::new("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")?;
+    /// let run = engine.start_with(pay, "p-1", &(), StartOptions::default().trace(trace)).await?;
+    /// assert!(run.result().await?.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"));
+    /// # Ok(()) }
+    /// ```
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        spans::trace_context(&self.live)
     }
 
     /// The time of the last event that this arm has seen; the same in every replay.

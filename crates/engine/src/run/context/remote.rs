@@ -15,12 +15,14 @@ use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::{IdError, Owned, Payload, PayloadError, QueueName, Retry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::Instrument as _;
 
 use super::step::undo_with;
 use super::{Context, Name, wait};
 use crate::ledger::config::default_queue;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{Slow, Spot, UndoFn};
+use crate::run::spans;
 
 impl Context {
     /// Lets a worker execute a step. The step's name is the kind of its task.
@@ -181,7 +183,11 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for Remote<'a, T> {
     type IntoFuture = BoxFuture<'a, Result<T>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
+        let span = match &self.spot {
+            Ok(spot) => spans::step(&spot.path),
+            Err(_) => tracing::Span::none(),
+        };
+        Box::pin(self.run().instrument(span))
     }
 }
 

@@ -12,12 +12,14 @@ use goldseam_core::{Failure, Hash, Millis, Owned, Path, Payload, Retry};
 use goldseam_store::TaskChange;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::{Instrument as _, Span};
 
 use super::{Context, Name, wait};
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::attempt::{self, AttemptLimits, Outcome};
 use crate::run::live_run::{Spot, UndoFn};
 use crate::run::shapes;
+use crate::run::spans::{self, Scope};
 
 pub use crate::run::attempt::Attempt;
 
@@ -266,6 +268,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let ctx = self.ctx;
         let spot = std::mem::replace(&mut self.spot, Err(Error::terminal("taken")))?;
         let input = self.input.take().transpose()?;
+        let mut span = None;
         loop {
             let step = match ctx.recorded(&spot, input).await {
                 None => StepOp { progress: StepProgress::Retry(Millis(0)), ..StepOp::default() },
@@ -284,13 +287,15 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
                 StepProgress::Started if step.remote.is_some() => return ctx.mismatch(&spot).await,
                 StepProgress::Started => {
                     ctx.live.gate().await?;
-                    if let Some(value) = self.after_crash(&spot, &step, input).await? {
+                    let span = span.get_or_insert_with(|| spans::step(&spot.path));
+                    if let Some(value) = self.after_crash(&spot, &step, input, span).await? {
                         return Ok(value);
                     }
                 }
             }
             ctx.live.gate().await?;
-            if let Some(value) = self.attempt(&spot, &step, input).await? {
+            let span = span.get_or_insert_with(|| spans::step(&spot.path));
+            if let Some(value) = self.attempt(&spot, &step, input, span).await? {
                 return Ok(value);
             }
         }
@@ -303,7 +308,13 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
     }
 
     /// Makes one attempt: its value, or none if another attempt is to follow.
-    async fn attempt(&mut self, spot: &Spot, step: &StepOp, input: Option<Hash>) -> Result<Option<T>> {
+    async fn attempt(
+        &mut self,
+        spot: &Spot,
+        step: &StepOp,
+        input: Option<Hash>,
+        span: &Span,
+    ) -> Result<Option<T>> {
         let live = &self.ctx.live;
         let number = step.attempts + 1;
         let began = live.now();
@@ -319,7 +330,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let _busy = live.busy();
         let attempt = Attempt::new(number, key, self.limits.silence.is_some());
         let limits = AttemptLimits { marked: suspect, ..self.limits };
-        let (outcome, details) = attempt::run(live, &started, attempt, limits, &mut self.body).await;
+        let (outcome, details) = attempt::run(live, &started, attempt, limits, (span, &mut self.body)).await;
         let (failure, timeout) = match outcome {
             Outcome::Done(value) => match Payload::of(&value, &live.ledger.limits) {
                 Ok(output) => {
@@ -375,12 +386,21 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
     }
 
     /// Handles an attempt that a crash interrupted.
-    async fn after_crash(&mut self, spot: &Spot, step: &StepOp, input: Option<Hash>) -> Result<Option<T>> {
+    async fn after_crash(
+        &mut self,
+        spot: &Spot,
+        step: &StepOp,
+        input: Option<Hash>,
+        span: &Span,
+    ) -> Result<Option<T>> {
         let live = &self.ctx.live;
         let found = match &mut self.probe {
             Some(probe) => {
                 let _busy = live.busy();
-                probe().await?
+                let key = idempotency_key(&live.lock().state, &spot.path);
+                let scope = Scope::attempt(live, span, step.attempts, key.into());
+                let probing = scope.call(probe);
+                scope.wrap(probing).await?
             }
             None if self.at_most_once => Probe::Ask,
             None => return Ok(None),
@@ -507,7 +527,9 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Group<'a, T
             let began = ctx.live.now();
             let inner = Context { live: Arc::clone(&ctx.live), arm: spot.path.clone() };
             let (path, ord, input, group, fence) = (spot.path.clone(), spot.ord, None, true, None);
-            let result = (self.body)(inner).await;
+            let span = spans::step(&spot.path);
+            let body = span.in_scope(|| (self.body)(inner));
+            let result = body.instrument(span).await;
             ctx.live.unless_replaying().await;
             match result {
                 Ok(value) => {

@@ -8,7 +8,7 @@ use goldseam::client::By;
 use goldseam::prelude::*;
 use goldseam::unstable::core::{Hash, QueueName};
 use goldseam::unstable::engine::queue::Want;
-use goldseam::{Limits, Payload, RunId};
+use goldseam::{Limits, Payload, RunId, TraceContext};
 use serde_json::{Value, json};
 
 use super::client::Server;
@@ -121,6 +121,8 @@ impl ScriptRun {
                 let want = Want { owner: "gpu-1".to_owned(), queue, kind, limit: 1 };
                 let task = client.queue().claim(want).await.unwrap().pop().unwrap();
                 assert_eq!(task.payload.read::<Value>().unwrap(), with["payload"]);
+                let trace = task.step.as_ref().and_then(|step| step.trace.as_ref());
+                assert_eq!(json!(trace), with["trace"]);
                 client.queue().complete(&task.id, task.fence, payload(&with["complete"])).await.unwrap();
             }
             "status" => {
@@ -159,7 +161,10 @@ async fn run_script(name: &str, vector: &Value) {
     let run = RunId::new(vector["run"]["id"].as_str().unwrap()).unwrap();
     let workflow = vector["run"]["workflow"].as_str().unwrap();
     let input = payload(&vector["run"]["input"]);
-    server.client.start(workflow, &run, &input).await.unwrap();
+    let text = |name: &str| vector["run"][name].as_str();
+    let trace = text("traceparent").map(|parent| TraceContext::read(parent, text("tracestate")).unwrap());
+    let options = StartOptions::default().trace(trace);
+    server.client.start_with(workflow, &run, &input, options).await.unwrap();
     let mut script = ScriptRun { server, run, worker: String::new(), token: String::new(), after: 0 };
     script.register().await;
     for (nth, act) in vector["script"].as_array().unwrap().iter().enumerate() {
@@ -187,6 +192,23 @@ fn idempotency_keys_match_the_vectors() {
         if row["child"].is_string() {
             assert_eq!(format!("{}.{}", text("run"), &key[..16]), text("child"));
         }
+    }
+}
+
+#[test]
+fn span_ids_match_the_vectors() {
+    let (_, vector) = vectors().into_iter().find(|(_, vector)| vector["spans"].is_array()).unwrap();
+    let trace = TraceContext::new(vector["traceparent"].as_str().unwrap()).unwrap();
+    for row in vector["spans"].as_array().unwrap() {
+        let run = RunId::new(row["run"].as_str().unwrap()).unwrap();
+        let span = match row["path"].as_str() {
+            Some(path) => {
+                let key = Hash::of_parts(&[run.as_str(), &format!("b{}", row["generation"]), path]);
+                trace.span(&key.to_string())
+            }
+            None => trace.run_span(&run),
+        };
+        assert_eq!(span, row["span"].as_str().unwrap(), "{row}");
     }
 }
 

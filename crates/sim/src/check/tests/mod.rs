@@ -114,6 +114,7 @@ fn queued() -> Event {
         tags: Default::default(),
         parent: None,
         plan: Vec::new(),
+        trace: None,
     })
 }
 
