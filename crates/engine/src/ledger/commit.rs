@@ -155,6 +155,8 @@ impl Source for CommandWrite<'_> {
         if let Some(from) = tried.doubt {
             let search = || ledger.landed(run, from, |landed| landed == write);
             if let Some(landed) = window.retry(ledger, search).await? {
+                let workflow = seen.summary().map_or("", |summary| summary.workflow.as_str());
+                ledger.meter.work(workflow).committed(&landed.records);
                 return Ok(Next::Done(landed));
             }
         }
@@ -170,17 +172,18 @@ impl Source for CommandWrite<'_> {
         };
         let old = Old { task: seen.task(), updated_at: seen.updated_at() };
         let planned = plan_tasks(&decision, &sealed, &row, old, (None, now));
+        let work = ledger.meter.work(row.workflow.as_str());
         let mut tasks = self.with.extra.clone();
         tasks.extend(planned.tasks);
         let after = seen.summary().map_or(Seq::ZERO, |summary| summary.as_of);
         let bodies = std::mem::take(&mut sealed.bodies);
         let append = Append { run: run.clone(), after, bodies, row: Some(Box::new(row)), tasks };
-        let prepared = Prepared { sealed, decision, task: planned.advance };
+        let prepared = Prepared { sealed, decision, task: planned.advance, work };
         Ok(Next::Append(Box::new(append), Box::new(prepared)))
     }
 
     fn landed(&mut self, prepared: Prepared, end: Seq, _sent: Duration) -> Result<Committed, EngineError> {
-        let Prepared { sealed, decision, task } = prepared;
+        let Prepared { sealed, decision, task, .. } = prepared;
         let head = sealed.heads.last().copied().unwrap_or_default();
         Ok(Committed { end, records: sealed.records, task, head, unawaited: decision.unawaited })
     }

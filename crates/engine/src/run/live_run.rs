@@ -17,11 +17,13 @@ use goldseam_core::{
     Doing, Fence, Hash, Millis, Owned, Path, Payload, RunId, Seq, State, StepName, Summary, TaskId,
 };
 use goldseam_store::TaskChange;
+use metrics::Gauge;
 
 use crate::ledger::commit::Ledger;
 use crate::ledger::config::Config;
 use crate::ledger::copy_mark::closed_by_copy;
 use crate::ledger::error::EngineError;
+use crate::ledger::meter::{WaitKind, WorkMeter};
 use crate::ledger::sync::lock;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::append::Moved;
@@ -40,6 +42,8 @@ pub(crate) struct LiveRun {
     pub(crate) task: TaskId,
     /// The claim under which it executes.
     pub(crate) epoch: Seq,
+    /// The metrics of its workflow.
+    pub(crate) work: Arc<WorkMeter>,
     inner: Mutex<Inner>,
 }
 
@@ -154,8 +158,10 @@ impl LiveRun {
         let OwnedRun { state, task, held_at } = owned;
         let fence = Fence { epoch: state.summary.epoch, branch: state.summary.branch };
         let mode = if must_compensate(&state) { Mode::Replay } else { Mode::Run };
+        let work = ledger.meter.work(state.summary.workflow.as_str());
         Self {
             run: state.summary.run.clone(),
+            work,
             ledger,
             live_runs,
             config,
@@ -359,12 +365,14 @@ impl LiveRun {
     }
 
     /// Marks a wait as open until the guard is dropped.
-    pub(crate) fn waiting(&self, slow: Slow) -> Waiting<'_> {
+    pub(crate) fn waiting(&self, kind: WaitKind, slow: Slow) -> Waiting<'_> {
+        let open = self.work.live_waits(kind);
+        open.increment(1.0);
         let mut inner = self.lock();
         inner.waits_made += 1;
         let key = inner.waits_made;
         inner.waits.insert(key, slow);
-        Waiting { live: self, key }
+        Waiting { live: self, key, open }
     }
 }
 
@@ -553,10 +561,13 @@ impl Drop for Counted<'_> {
 pub(crate) struct Waiting<'a> {
     live: &'a LiveRun,
     key: u64,
+    /// The number of such waits.
+    open: Gauge,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        self.open.decrement(1.0);
         self.live.lock().waits.remove(&self.key);
     }
 }
