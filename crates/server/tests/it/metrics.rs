@@ -61,9 +61,9 @@ fn shapes(text: &str) -> Shapes {
 /// The metric that a series belongs to.
 fn base<'a>(series: &'a str, known: &Shapes) -> Option<&'a str> {
     let suffixes = ["_bucket", "_sum", "_count"].into_iter();
-    let stems = suffixes.filter_map(|suffix| series.strip_suffix(suffix));
+    let mut stems = suffixes.filter_map(|suffix| series.strip_suffix(suffix));
     let is_histogram = |name: &&str| known.get(*name).is_some_and(|shape| shape.kind == "histogram");
-    stems.into_iter().find(is_histogram).or_else(|| {
+    stems.find(is_histogram).or_else(|| {
         Some(series).filter(|name| known.get(*name).is_some_and(|shape| shape.kind != "histogram"))
     })
 }
@@ -122,7 +122,7 @@ async fn every_metric_of_the_alert_rules_and_of_the_board_exists() {
     let mut queries = Vec::new();
     strings(&board, &["expr", "definition", "query"], &mut queries);
     let board = queries.join("\n");
-    for (place, text, least) in [("rules", RULES, 8), ("tests", TESTS, 8), ("board", &board, 20)] {
+    for (place, text, least) in [("rules", RULES, 8), ("tests", TESTS, 8), ("board", board.as_str(), 20)] {
         let names = named(text);
         assert!(names.len() >= least, "{place}: {names:?}");
         for name in names {
@@ -130,7 +130,10 @@ async fn every_metric_of_the_alert_rules_and_of_the_board_exists() {
         }
     }
     for name in known.keys() {
-        assert!(named(&board).iter().any(|used| base(used, &known) == Some(name)), "the board lacks {name}");
+        assert!(
+            named(&board).iter().any(|used| base(used, &known) == Some(name.as_str())),
+            "the board lacks {name}"
+        );
     }
 }
 
