@@ -26,7 +26,7 @@ use crate::ledger::commit::Ledger;
 use crate::ledger::config::{Config, Recovery};
 use crate::ledger::entropy::{Entropy, OsEntropy};
 use crate::ledger::error::EngineError;
-use crate::ledger::meter::{self, Meter};
+use crate::ledger::meter::Meter;
 use crate::ledger::process::Process;
 use crate::ledger::secrets::{Secret, Secrets};
 use crate::ledger::spawn::spawn;
@@ -324,7 +324,6 @@ impl Builder {
         let live_runs = live_runs.watched_by(self.witness);
         let live_runs = Arc::new(live_runs);
         let time = Arc::new(StoreTime::new(self.clock));
-        meter::describe();
         let ledger = Ledger {
             store: self.store,
             clock: Arc::clone(&time) as Arc<dyn Clock>,

@@ -56,6 +56,7 @@
 //! | [`info!`] and others, [`TraceContext`] | log lines that are silent in replays, and distributed traces |
 //! | [`preflight`] | replays stored runs with new code before it is deployed |
 //! | [`healer`] | diagnoses and repairs runs on request |
+//! | [`metrics`] | recommended buckets of the histograms |
 //! | [`admin`] | checks, migrates, copies and archives stores |
 //! | [`unstable`] | the crates inside, without any promise |
 //! | `testing` | runs your workflow with a crash at every point (feature `testing`) |
@@ -106,6 +107,11 @@ pub mod unstable {
     pub use goldseam_core as core;
     pub use goldseam_engine as engine;
     pub use goldseam_store as store;
+}
+
+/// Metrics, which every engine records through the `metrics` crate. The guide `docs/guides/observing.md` lists them.
+pub mod metrics {
+    pub use goldseam_engine::meter::buckets;
 }
 
 /// Tasks of users and of remote steps.

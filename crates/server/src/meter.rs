@@ -22,22 +22,20 @@ pub const UNDER_WAY: &str = "goldseam_http_requests_under_way";
 /// Connected log followers.
 pub const FOLLOWERS: &str = "goldseam_http_followers";
 
-/// Bucket bounds of every histogram, in seconds.
-const BOUNDS: [f64; 14] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0, 3600.0];
-
 /// The recorder of this process; `None` if the program installed another recorder.
 static HANDLE: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
 /// Installs the recorder. Metrics recorded before are lost.
 pub fn install() -> Option<&'static PrometheusHandle> {
     let handle = HANDLE.get_or_init(|| {
-        let builder = PrometheusBuilder::new().set_buckets(&BOUNDS).ok()?;
+        let builder = PrometheusBuilder::new().set_buckets(goldseam::metrics::buckets()).ok()?;
         let handle = builder.install_recorder().ok()?;
         describe_counter!(REQUESTS, "Requests by method, route and status");
         describe_histogram!(SECONDS, "Response time in seconds, by route");
         describe_gauge!(UNDER_WAY, "Requests in progress, without streams");
         describe_gauge!(FOLLOWERS, "Connected log followers");
+        gauge!(UNDER_WAY).increment(0.0);
+        gauge!(FOLLOWERS).increment(0.0);
         Some(handle)
     });
     handle.as_ref()

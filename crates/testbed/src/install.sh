@@ -30,3 +30,6 @@ apt-get -o DPkg::Lock::Timeout=300 install --yes --no-install-recommends "$1"
 if [ "$1" = pgbouncer ] && command -v systemctl >/dev/null; then
     systemctl disable pgbouncer.service || true
 fi
+if [ "$1" = prometheus ] && command -v systemctl >/dev/null; then
+    systemctl disable prometheus.service || true
+fi

@@ -24,6 +24,7 @@
 //! | [`s3`] | what all S3 servers share: a server, a bucket on it |
 //! | [`seaweedfs`], [`moto`] | S3 servers that enforce conditional writes |
 //! | [`rclone`] | an S3 server that ignores conditions |
+//! | [`promtool`] | tests of Prometheus rules |
 //! | [`disk`] | disks under a database: failing, journalling, and after a power loss |
 //! | `keeper` | the process that owns a server and its folder |
 //! | `programs` | finds and installs programs, and drops root |
@@ -38,6 +39,7 @@ pub mod packages;
 pub mod pgbouncer;
 pub mod postgres;
 mod programs;
+pub mod promtool;
 pub mod rclone;
 pub mod s3;
 pub mod seaweedfs;

@@ -72,6 +72,7 @@ impl Queue {
         argument::name("the owner", &want.owner)?;
         want.kind.as_ref().map_or(Ok(()), |kind| argument::name("the kind", kind))?;
         let claimed = retry::read(Retries::standard(), || self.claim_once(&want)).await?.tasks;
+        claimed.iter().for_each(|task| self.ledger.meter.task_claimed(task));
         Ok(self.wanted(claimed).await)
     }
 

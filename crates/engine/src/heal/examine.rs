@@ -284,9 +284,13 @@ impl Healer {
             None => self.first_row(run).await?,
         };
         let row = row.map(|row| Box::new(parked_row(row, reason, end.next().next(), heads)));
+        let work = self.ledger.meter.work(row.as_ref().map_or("", |row| row.workflow.as_str()));
         let append = Append { run: run.clone(), after: end, bodies: sealed.bodies, row, tasks: Vec::new() };
         match self.ledger.store.append(append).await {
-            Ok(end) => Ok(Healed::Done { end, branch: None, stale: None }),
+            Ok(end) => {
+                work.committed(&sealed.records);
+                Ok(Healed::Done { end, branch: None, stale: None })
+            }
             Err(StoreError::Conflict { .. }) => Ok(Healed::Moved),
             Err(error) => Err(error.into()),
         }

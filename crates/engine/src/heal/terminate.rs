@@ -48,9 +48,12 @@ impl Healer {
             let left = seen.left(note, corrupt);
             let row = row.map(|row| (row.summary, row.task)).or_else(|| first_row(run, &events));
             let sealed = self.seal_end(run, end, row.as_ref().map(|(row, _)| row), &left).await?;
+            let workflow = row.as_ref().map(|(row, _)| row.workflow.clone());
             let append = self.append_of(run, LogEnd { end, row }, &sealed, &seen.tasks).await?;
             match self.ledger.store.append(append).await {
                 Ok(end) => {
+                    let workflow = workflow.as_ref().map_or("", |workflow| workflow.as_str());
+                    self.ledger.meter.work(workflow).committed(&sealed.records);
                     self.ledger.process.poke(run);
                     tracing::info!(%run, %corrupt, "terminated a run with a damaged log");
                     return Ok((end, left));

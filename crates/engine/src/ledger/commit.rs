@@ -156,6 +156,8 @@ impl Source for CommandWrite<'_> {
         if let Some(from) = tried.doubt {
             let search = || ledger.landed(run, from, |landed| landed == write);
             if let Some(landed) = window.retry(ledger, search).await? {
+                let workflow = seen.summary().map_or("", |summary| summary.workflow.as_str());
+                ledger.meter.work(workflow).committed(&landed.records);
                 return Ok(Next::Done(landed));
             }
         }
@@ -172,12 +174,13 @@ impl Source for CommandWrite<'_> {
         let old = Old { task: seen.task(), updated_at: seen.updated_at() };
         let planned = plan_tasks(&decision, &sealed, &row, old, (None, now));
         let about = About::of(&sealed, &row);
+        let work = ledger.meter.work(row.workflow.as_str());
         let mut tasks = self.with.extra.clone();
         tasks.extend(planned.tasks);
         let after = seen.summary().map_or(Seq::ZERO, |summary| summary.as_of);
         let bodies = std::mem::take(&mut sealed.bodies);
         let append = Append { run: run.clone(), after, bodies, row: Some(Box::new(row)), tasks };
-        let prepared = Prepared { sealed, decision, task: planned.advance, about };
+        let prepared = Prepared { sealed, decision, task: planned.advance, about, work };
         Ok(Next::Append(Box::new(append), Box::new(prepared)))
     }
 

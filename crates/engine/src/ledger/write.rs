@@ -3,6 +3,7 @@
 //! Every append carries a write id, and a retry of the same write keeps it. So a source finds out whether an append landed
 //! whose reply was lost: it reads on from the position where the append was tried first.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::decide::Decision;
@@ -13,6 +14,7 @@ use goldseam_store::{Append, StoreError};
 use super::Ledger;
 use super::announce::About;
 use super::error::EngineError;
+use super::meter::WorkMeter;
 use super::retry::RetryWindow;
 
 /// What a source keeps of an append while the store has it.
@@ -25,6 +27,8 @@ pub(crate) struct Prepared {
     pub(crate) task: Option<TaskId>,
     /// What to log once it has landed.
     pub(crate) about: Option<About>,
+    /// The metrics of the run's workflow.
+    pub(crate) work: Arc<WorkMeter>,
 }
 
 /// The result of a preparation.
@@ -60,7 +64,8 @@ pub(crate) trait Source {
     type Error: From<EngineError>;
 
     /// Prepares an append to the log as the source knows it. If appends were tried before, reads on first: others may have
-    /// appended, and an append whose reply was lost may have landed.
+    /// appended, and an append whose reply was lost may have landed. The source counts such an append; this loop counts
+    /// all others.
     async fn prepare(
         &mut self,
         window: &mut RetryWindow,
@@ -97,6 +102,7 @@ impl Ledger {
             tried.appends += 1;
             match appended {
                 Ok(end) => {
+                    prepared.work.committed(&prepared.sealed.records);
                     self.process.committed(prepared.decision.task, self.clock.now());
                     if let Some(about) = &prepared.about {
                         about.announce(&prepared.sealed.records);

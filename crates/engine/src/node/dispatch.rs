@@ -379,6 +379,7 @@ impl Node {
         if let Some(lived) = lived {
             self.begin_probation(run, lived);
         }
+        self.ledger.meter.work(workflow.as_deref().unwrap_or_default()).claimed(task);
         self.count_takeover(&taken, workflow.as_deref());
         Ok(Taken::Ours { base, end: taken.end })
     }

@@ -147,6 +147,11 @@ impl Node {
         let NodeSetup { ledger, live_runs, config, registry, id, time, handoff } = setup;
         let name = config.name.clone().unwrap_or_else(|| format!("{}:{}", host(), std::process::id()));
         let pace = ledger.store.pace();
+        for workflow in registry.names() {
+            let steps = registry.plan(workflow);
+            ledger.meter.expect(workflow.as_str(), steps.iter().map(|step| step.as_str()));
+        }
+        ledger.meter.announce();
         let quarantine = Mutex::new(quarantine::Quarantine::new(ledger.clock.elapsed()));
         Arc::new(Self {
             id,

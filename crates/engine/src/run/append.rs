@@ -59,9 +59,14 @@ impl<'a> OwnerWrite<'a> {
         Self { live, command, write, extra, count, seen }
     }
 
-    /// Reads what others appended. Returns whether this write is in the log.
-    async fn catch_up(&mut self) -> Result<bool, Stop> {
-        if read_on(self.live, self.write).await? {
+    /// Reads what others appended. Returns whether this write is in the log. Counts it if the reply to it was lost.
+    async fn catch_up(&mut self, tried: Tried) -> Result<bool, Stop> {
+        let mut own = Vec::new();
+        if read_keeping(self.live, self.write, &mut own).await? {
+            // Without a lost reply, another process wrote it for the same worker, and counted it.
+            if tried.doubt.is_some() {
+                self.live.work.committed(&own);
+            }
             self.live.lock().advanced(self.count);
             return Ok(true);
         }
@@ -107,7 +112,8 @@ impl<'a> OwnerWrite<'a> {
             tasks,
         };
         let about = About::of(&sealed, summary);
-        let prepared = Prepared { sealed, decision, task: planned.advance, about };
+        let work = Arc::clone(&live.work);
+        let prepared = Prepared { sealed, decision, task: planned.advance, about, work };
         Ok(Next::Append(Box::new(append), Box::new(prepared)))
     }
 }
@@ -119,7 +125,7 @@ impl Source for OwnerWrite<'_> {
     type Error = Stop;
 
     async fn prepare(&mut self, _window: &mut RetryWindow, tried: Tried) -> Result<Next<()>, Stop> {
-        if tried.appends > 0 && self.catch_up().await? {
+        if tried.appends > 0 && self.catch_up(tried).await? {
             return Ok(Next::Done(()));
         }
         self.decide()
@@ -179,6 +185,11 @@ pub(crate) enum Moved {
 
 /// Applies what others appended. Returns whether `write` was among it.
 pub(crate) async fn read_on(live: &LiveRun, write: WriteId) -> Result<bool, Stop> {
+    read_keeping(live, write, &mut Vec::new()).await
+}
+
+/// Like [`read_on`], and keeps the events of `write`.
+async fn read_keeping(live: &LiveRun, write: WriteId, own: &mut Vec<Recorded>) -> Result<bool, Stop> {
     let mut window = RetryWindow::new(&live.ledger, "reading on");
     let mut ours = false;
     loop {
@@ -191,7 +202,10 @@ pub(crate) async fn read_on(live: &LiveRun, write: WriteId) -> Result<bool, Stop
         let mut inner = live.lock();
         for record in page {
             let recorded = decode(record.seq, &record.body).map_err(|e| Stop::Store(e.to_string()))?;
-            ours |= recorded.write == write;
+            if recorded.write == write {
+                ours = true;
+                own.push(recorded.clone());
+            }
             match inner.state.apply(&recorded, chain(&record.body)) {
                 Ok(Applied::Yes) => {}
                 Ok(Applied::MustDerive) if ours => {

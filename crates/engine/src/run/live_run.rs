@@ -20,11 +20,13 @@ use goldseam_core::{
     TraceContext,
 };
 use goldseam_store::TaskChange;
+use metrics::Gauge;
 
 use crate::ledger::commit::Ledger;
 use crate::ledger::config::Config;
 use crate::ledger::copy_mark::closed_by_copy;
 use crate::ledger::error::EngineError;
+use crate::ledger::meter::{WaitKind, WorkMeter};
 use crate::ledger::sync::lock;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::append::Moved;
@@ -45,6 +47,8 @@ pub(crate) struct LiveRun {
     pub(crate) epoch: Seq,
     /// The place of the run's starter in a distributed trace.
     pub(crate) trace: Option<TraceContext>,
+    /// The metrics of its workflow.
+    pub(crate) work: Arc<WorkMeter>,
     inner: Mutex<Inner>,
 }
 
@@ -165,8 +169,10 @@ impl LiveRun {
         let OwnedRun { state, task, held_at } = owned;
         let fence = Fence { epoch: state.summary.epoch, branch: state.summary.branch };
         let mode = if must_compensate(&state) { Mode::Replay } else { Mode::Run };
+        let work = ledger.meter.work(state.summary.workflow.as_str());
         Self {
             run: state.summary.run.clone(),
+            work,
             ledger,
             live_runs,
             config,
@@ -373,12 +379,14 @@ impl LiveRun {
     }
 
     /// Marks a wait as open until the guard is dropped.
-    pub(crate) fn waiting(&self, slow: Slow) -> Waiting<'_> {
+    pub(crate) fn waiting(&self, kind: WaitKind, slow: Slow) -> Waiting<'_> {
+        let open = self.work.live_waits(kind);
+        open.increment(1.0);
         let mut inner = self.lock();
         inner.waits_made += 1;
         let key = inner.waits_made;
         inner.waits.insert(key, slow);
-        Waiting { live: self, key }
+        Waiting { live: self, key, open }
     }
 }
 
@@ -582,10 +590,13 @@ impl Drop for Counted<'_> {
 pub(crate) struct Waiting<'a> {
     live: &'a LiveRun,
     key: u64,
+    /// The number of such waits.
+    open: Gauge,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        self.open.decrement(1.0);
         self.live.lock().waits.remove(&self.key);
     }
 }

@@ -28,6 +28,9 @@ mod human_approval;
 #[path = "../../../../examples/long_sleep.rs"]
 #[expect(dead_code, reason = "the tests do not call `main`")]
 mod long_sleep;
+#[path = "../../../../examples/metrics.rs"]
+#[expect(dead_code, reason = "the tests do not call `main`")]
+mod metrics;
 #[path = "../../../../examples/order_saga.rs"]
 #[expect(dead_code, reason = "the tests do not call `main`")]
 mod order_saga;
@@ -159,5 +162,27 @@ async fn example_versions_runs_and_runs_again() {
             versions::run(&url).await.unwrap(),
             "bill for tea; milk checked, bill for milk; cake is free in version 2"
         );
+    }
+}
+
+#[tokio::test]
+async fn example_metrics_shows_zeros_then_counts_and_buckets() {
+    let (scratch, exporter) = (Scratch::new(), metrics::install().unwrap());
+    let (before, after) = metrics::run(&scratch.url(), &exporter).await.unwrap();
+    for line in [
+        "goldseam_runs_started_total{workflow=\"checkout\"} 0",
+        "goldseam_runs_ended_total{workflow=\"checkout\",outcome=\"failed\"} 0",
+        "goldseam_recovery_failed_total{rule=\"W1\"} 0",
+        "goldseam_recovery_stale_seconds_bucket{rule=\"O2\",le=\"300\"} 0",
+    ] {
+        assert!(before.lines().any(|found| found == line), "{line} is not in {before}");
+    }
+    for line in [
+        "goldseam_runs_ended_total{workflow=\"checkout\",outcome=\"completed\"} 1",
+        "goldseam_step_attempts_total{workflow=\"checkout\",step=\"charge\",outcome=\"completed\"} 1",
+        "goldseam_step_seconds_bucket{workflow=\"checkout\",step=\"charge\",le=\"86400\"} 1",
+        "goldseam_step_seconds_count{workflow=\"checkout\",step=\"charge\"} 1",
+    ] {
+        assert!(after.lines().any(|found| found == line), "{line} is not in {after}");
     }
 }

@@ -15,6 +15,7 @@ mod idempotency;
 mod interface;
 mod key_rights;
 mod keys;
+mod metrics;
 mod passes;
 mod place;
 mod protocol;

@@ -20,6 +20,7 @@ use tracing::Instrument as _;
 use super::step::undo_with;
 use super::{Context, Name, wait};
 use crate::ledger::config::default_queue;
+use crate::ledger::meter::WaitKind;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{Slow, Spot, UndoFn};
 use crate::run::spans;
@@ -220,7 +221,7 @@ impl Call<'_> {
             undo: self.undo,
         }));
         let (path, ord, input) = (self.spot.path.clone(), self.spot.ord, Some(self.payload.hash()));
-        let _waiting = live.waiting(Slow::No);
+        let _waiting = live.waiting(WaitKind::RemoteStep, Slow::No);
         let ticket = live.queue(Owned::StepStarted(StepStarted { path, ord, attempt, input, remote }));
         live.durable(ticket).await;
         Ok(())
@@ -238,7 +239,7 @@ impl Call<'_> {
     /// Returns once the log has the end of the attempt, or the step no longer needs a worker.
     async fn ended(&self) -> Result<()> {
         let live = &self.ctx.live;
-        let _waiting = live.waiting(Slow::No);
+        let _waiting = live.waiting(WaitKind::RemoteStep, Slow::No);
         loop {
             let (revision, cancelled) = {
                 let inner = live.lock();

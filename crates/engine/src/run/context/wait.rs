@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::{ChildHandle, Context, Name};
 use crate::ledger::clock::sleep_until;
+use crate::ledger::meter::WaitKind;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{Mode, Slow, Spot};
 
@@ -27,14 +28,14 @@ pub(super) async fn sleep(ctx: &Context, spot: Spot, due: impl FnOnce(Millis) ->
         None => {
             ctx.live.gate().await?;
             let due = due(ctx.live.now());
-            let _waiting = ctx.live.waiting(pace(ctx, Some(due), true));
+            let _waiting = ctx.live.waiting(WaitKind::Timer, pace(ctx, Some(due), true));
             let (path, ord) = (spot.path.clone(), spot.ord);
             let ticket = ctx.live.queue(Owned::Sleep { path, ord, due });
             ctx.live.durable(ticket).await;
             due
         }
     };
-    resolved(ctx, &spot, Some(due), true).await.map(|_| ())
+    resolved(ctx, &spot, WaitKind::Timer, (Some(due), true)).await.map(|_| ())
 }
 
 /// Whether a wait may leave memory at once: only waits for people and distant times may.
@@ -49,21 +50,23 @@ pub(super) async fn wait(
     spot: &Spot,
     wanted: impl FnOnce(Millis) -> (WaitStarted, Option<InputRequested>),
 ) -> Result<Found> {
-    let (due, slow) = match ctx.recorded(spot, None).await {
+    let (kind, due, slow) = match ctx.recorded(spot, None).await {
         Some(OpKind::Wait(WaitOp { found: Some(found), .. })) => return Ok(found),
-        Some(OpKind::Wait(WaitOp { wanted: Some(wanted), .. })) => (wanted.due, is_slow(&wanted)),
+        Some(OpKind::Wait(WaitOp { wanted: Some(wanted), .. })) => {
+            (WaitKind::of(&wanted), wanted.due, is_slow(&wanted))
+        }
         Some(OpKind::Step(_) | OpKind::Progress) => return ctx.mismatch(spot).await,
         Some(OpKind::Wait(_)) | None => {
             ctx.live.gate().await?;
             let (wanted, ask) = wanted(ctx.live.now());
-            let (due, slow) = (wanted.due, is_slow(&wanted));
-            let _waiting = ctx.live.waiting(pace(ctx, due, slow));
+            let (kind, due, slow) = (WaitKind::of(&wanted), wanted.due, is_slow(&wanted));
+            let _waiting = ctx.live.waiting(kind, pace(ctx, due, slow));
             let ticket = ctx.live.queue(Owned::Wait { wanted, ask });
             ctx.live.durable(ticket).await;
-            (due, slow)
+            (kind, due, slow)
         }
     };
-    resolved(ctx, spot, due, slow).await
+    resolved(ctx, spot, kind, (due, slow)).await
 }
 
 fn is_slow(wanted: &WaitStarted) -> bool {
@@ -94,9 +97,14 @@ fn see(ctx: &Context, spot: &Spot, due: Option<Millis>) -> Option<WaitState> {
 }
 
 /// Returns once the log has what resolved the wait at `spot`.
-async fn resolved(ctx: &Context, spot: &Spot, due: Option<Millis>, only_slow: bool) -> Result<Found> {
+async fn resolved(
+    ctx: &Context,
+    spot: &Spot,
+    kind: WaitKind,
+    (due, only_slow): (Option<Millis>, bool),
+) -> Result<Found> {
     let live = &ctx.live;
-    let _waiting = live.waiting(pace(ctx, due, only_slow));
+    let _waiting = live.waiting(kind, pace(ctx, due, only_slow));
     loop {
         let Some(WaitState { found, is_resolvable, cancelled, due, revision }) = see(ctx, spot, due) else {
             return ctx.mismatch(spot).await;
@@ -125,10 +133,10 @@ async fn resolved(ctx: &Context, spot: &Spot, due: Option<Millis>, only_slow: bo
     }
 }
 
-/// Returns once `due` has come. The run may leave memory meanwhile.
+/// Returns once `due` has come, the time of a retry. The run may leave memory meanwhile.
 pub(super) async fn until(ctx: &Context, due: Millis) -> Result<()> {
     let live = &ctx.live;
-    let _waiting = live.waiting(pace(ctx, Some(due), true));
+    let _waiting = live.waiting(WaitKind::Retry, pace(ctx, Some(due), true));
     loop {
         let (cancelled, revision) = {
             let inner = live.lock();
