@@ -1,9 +1,9 @@
 //! Short texts that several commands share.
 
 use goldseam::unstable::core::summary::OpenWait;
-use goldseam::{Millis, Summary};
+use goldseam::{Millis, Status, Summary};
 
-pub(crate) use goldseam_api::view::text::{form, one_line, quoted, signal_line};
+pub(crate) use goldseam_api::view::text::{form, one_line, quoted, rule, signal_line};
 
 use crate::time;
 
@@ -27,6 +27,16 @@ pub(crate) fn note(summary: &Summary, now: Millis) -> String {
     match summary.waits.first() {
         Some(wait) => waits_for(wait, now),
         None => done(summary),
+    }
+}
+
+/// Whether a run may be between two attempts of a step, or in a later one: only its log records which.
+pub(crate) fn may_retry(summary: &Summary) -> bool {
+    let Some(step) = &summary.step else { return false };
+    match summary.status {
+        Status::Sleeping => summary.waits.iter().any(|wait| wait.is_sleep() && wait.path == *step),
+        Status::Running | Status::Compensating => summary.under_way.contains(step),
+        _ => false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Text helpers of the views.
 
 use goldseam::RunId;
+use goldseam::recovery::Code;
 use goldseam::unstable::core::form::Form;
 pub use goldseam::unstable::core::lines::{quoted, signal_line};
 use goldseam::unstable::core::summary::OpenInput;
@@ -21,6 +22,11 @@ pub fn form(form: &Form) -> String {
 /// Returns the command that answers a question.
 pub fn answer_line(run: &RunId, input: &OpenInput) -> String {
     goldseam::unstable::core::lines::answer_line(run, &input.path, &input.form)
+}
+
+/// Returns the name and code of a rule that a log names, as in `worker-lost (O2)`.
+pub fn rule(code: &str) -> String {
+    Code::from_code(code).map_or_else(|| code.to_owned(), Code::label)
 }
 
 /// Collapses white space, including line breaks.
