@@ -191,7 +191,9 @@ impl App {
     /// Prints a remark to stderr, on a terminal only.
     pub(crate) fn remark(&self, text: &str) {
         if self.terminal && !self.wants_json() && !self.quiet {
-            out::note(self.error_colors.apply(Hue::Dim, text));
+            for line in hanging("", text, out::width()) {
+                out::note(self.error_colors.apply(Hue::Dim, line));
+            }
         }
     }
 

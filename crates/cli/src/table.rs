@@ -231,7 +231,8 @@ mod tests {
     #[test]
     fn no_line_is_wider_than_the_terminal() {
         let long = "x".repeat(200);
-        for texts in [["ord-1", "order", "✖ failed", "日本語の長い説明です日本語の長い説明です"], [&long; 4]]
+        for texts in
+            [["ord-1", "order", "✖ failed", "日本語の長い説明です日本語の長い説明です"], [long.as_str(); 4]]
         {
             for wraps in [false, true] {
                 let mut table = TextTable { wraps, ..TextTable::new(HEAD) }.dropping(&["WORKFLOW"]);

@@ -106,7 +106,7 @@ fn table(app: &App, nodes: &[NodeDoc]) -> TextTable {
             node.state.clone(),
             format!("{running}/{}", node.slots),
             beat,
-            node.workflows.join(", "),
+            if node.workflows.is_empty() { "-".to_owned() } else { node.workflows.join(", ") },
         ]);
     }
     table

@@ -13,7 +13,7 @@ use super::pages;
 use crate::app::App;
 use crate::color::Hue;
 use crate::error::{CliError, Exit};
-use crate::{out, text, time};
+use crate::{out, suggest, text, time};
 
 /// Explain why runs are in their state and what would move them
 ///
@@ -37,6 +37,9 @@ pub(crate) struct WhyArgs {
         value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }
+
+/// Maximum number of unknown runs for which similar ids are searched.
+const SUGGESTED_MAX: usize = 3;
 
 /// The explanations of several runs.
 #[derive(Debug, Serialize)]
@@ -93,6 +96,10 @@ async fn several(app: &App, args: WhyArgs) -> Result<Exit, CliError> {
             }
             Err(error) if !is_of_run(&error) => return Err(error),
             Err(error) => {
+                let error = match list.errors.len() < SUGGESTED_MAX {
+                    true => suggest::improve(app, error).await,
+                    false => error,
+                };
                 if !app.json {
                     app.print_error(&error);
                 }
