@@ -63,7 +63,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 fn index(tree: &Tree) -> String {
     let mut text = String::from(
         "# Codes\n\n\
-         Every error and every rule has a code and a page. `goldseam explain CODE` prints the page.\n\n\
+         Every error and every rule has a code and a page. `goldseam explain CODE` prints the page. Each rule also has \
+         a name, which can be used wherever its code can: `goldseam explain worker-lost`.\n\n\
          This file is generated from the pages: `cargo xtask generate`.\n",
     );
     let mut left = pages(tree);
@@ -74,10 +75,16 @@ fn index(tree: &Tree) -> String {
         if family.is_empty() {
             continue;
         }
-        text.push_str(&format!("\n## {name}\n\n| code | title |\n|---|---|\n"));
+        let is_named = family.iter().any(|page| page.name.is_some());
+        let (head, line) = if is_named { ("| name ", "|---") } else { ("", "") };
+        text.push_str(&format!("\n## {name}\n\n| code {head}| title |\n|---{line}|---|\n"));
         for page in family {
             let (code, title) = (page.code, page.title.unwrap_or("?").replace('|', "\\|"));
-            text.push_str(&format!("| [{code}]({code}.md) | {title} |\n"));
+            let name = match (is_named, page.name) {
+                (true, name) => format!("| `{}` ", name.unwrap_or("?")),
+                (false, _) => String::new(),
+            };
+            text.push_str(&format!("| [{code}]({code}.md) {name}| {title} |\n"));
         }
     }
     text
@@ -95,7 +102,7 @@ mod tests {
     use crate::ratchet::Kind;
 
     const PAGES: &[(&str, &str)] = &[
-        ("docs/codes/A2.md", "# A2: an open question\n"),
+        ("docs/codes/A2.md", "# A2: an open question\n\nName: `hidden-question`\n"),
         ("docs/codes/GS0104.md", "# GS0104: unknown run\n"),
         ("docs/codes/GS0201.md", "# GS0201: not a Goldseam database\n"),
         ("docs/codes/README.md", "old"),
@@ -108,6 +115,7 @@ mod tests {
         assert!(at("## Runs and commands") < at("| [GS0104](GS0104.md) | unknown run |"));
         assert!(at("[GS0104]") < at("## Stores") && at("## Stores") < at("[GS0201]"));
         assert!(at("[GS0201]") < at("## Rules") && at("## Rules") < at("[A2]"));
+        at("| [A2](A2.md) | `hidden-question` | an open question |");
         assert!(!text.contains("README") && !text.contains("Other errors"));
     }
 

@@ -16,7 +16,7 @@ use crate::color::{Colors, Hue};
 use crate::error::{CliError, Exit};
 use crate::options::{Color, GivenOptions, Global, STORE_DEFAULT};
 use crate::redact::Redaction;
-use crate::table::TextTable;
+use crate::table::{TextTable, hanging};
 use crate::{connect, out, payload};
 
 /// The parsed global options.
@@ -100,6 +100,11 @@ impl App {
         Ok(Some(Arc::new(connect::server(server, self.key_file.as_deref(), &self.redaction)?)))
     }
 
+    /// Whether the commands go to a server.
+    pub(crate) fn has_server(&self) -> bool {
+        self.server.is_some()
+    }
+
     /// Refuses a command that needs direct access to the store.
     pub(crate) fn needs_store(&self, command: &str) -> Result<(), CliError> {
         match &self.server {
@@ -167,6 +172,17 @@ impl App {
         }
     }
 
+    /// Prints a line of text, wrapped to the width of a terminal.
+    pub(crate) fn text(&self, hue: Option<Hue>, text: &str) {
+        let lines = match self.terminal {
+            true => hanging("", text, out::width()),
+            false => vec![text.to_owned()],
+        };
+        for line in lines {
+            out::line(hue.map_or_else(|| line.clone(), |hue| self.colors.apply(hue, &line)));
+        }
+    }
+
     /// Prints a warning to stderr, in every output mode.
     pub(crate) fn warn(&self, text: &str) {
         out::note(format!("{}: {text}", self.error_colors.apply(Hue::Warm, "warning")));
@@ -175,7 +191,9 @@ impl App {
     /// Prints a remark to stderr, on a terminal only.
     pub(crate) fn remark(&self, text: &str) {
         if self.terminal && !self.wants_json() && !self.quiet {
-            out::note(self.error_colors.apply(Hue::Dim, text));
+            for line in hanging("", text, out::width()) {
+                out::note(self.error_colors.apply(Hue::Dim, line));
+            }
         }
     }
 

@@ -20,7 +20,7 @@ use crate::out;
     name = "goldseam",
     version,
     arg_required_else_help = true,
-    after_help = "The first five minutes:\n  goldseam demo                     kill -9 workers and check that nothing is lost\n  goldseam ls --status failed       list failed runs\n  goldseam show RUN                 show one run: timeline, questions, result\n  goldseam doctor                   find stalled runs and their remedies\n  goldseam why RUN                  explain why a run does not move\n  goldseam explain GS0104           explain a code\n\nExit codes: goldseam exit-codes"
+    after_help = "The first five minutes:\n  goldseam demo                     kill -9 workers and check that nothing is lost\n  goldseam ls --status failed       list failed runs\n  goldseam nodes                    list the processes that execute runs\n  goldseam questions                list open questions, and how to answer them\n  goldseam show RUN                 show one run: timeline, questions, result\n  goldseam doctor                   find stalled runs and their remedies\n  goldseam why RUN                  explain why a run does not move\n  goldseam explain GS0104           explain a code\n\nExit codes: goldseam exit-codes"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -39,6 +39,10 @@ pub(crate) enum CliCommand {
     History(commands::history::HistoryArgs),
     Watch(commands::watch::WatchArgs),
     Why(commands::why::WhyArgs),
+    Questions(commands::questions::QuestionsArgs),
+    Tasks(commands::tasks::TasksArgs),
+    Nodes(commands::nodes::NodesArgs),
+    Workflows(commands::workflows::WorkflowsArgs),
     Doctor(commands::doctor::DoctorArgs),
     Recoveries(commands::recoveries::RecoveriesArgs),
     Sweeper(commands::sweeper::SweeperArgs),
@@ -79,6 +83,8 @@ pub(crate) enum CliCommand {
     Version,
     /// List the exit codes
     ExitCodes,
+    #[command(name = "__complete", hide = true)]
+    Complete(commands::complete::CompleteArgs),
     #[command(hide = true)]
     DemoWorker(commands::demo::worker::WorkerArgs),
 }

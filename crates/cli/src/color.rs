@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use goldseam::Status;
 use goldseam::unstable::core::argument::escaped;
+use unicode_width::UnicodeWidthChar as _;
 
 /// The random prefix of this process's escape sequences. Data cannot contain it, so only these sequences reach a
 /// terminal.
@@ -76,29 +77,80 @@ fn sign(status: Status) -> (&'static str, Hue) {
 /// Prepares `text` for a terminal: keeps its colours, line breaks and tabs, and escapes other control characters.
 pub(crate) fn shown(text: &str) -> String {
     let keep = |c| matches!(c, '\n' | '\t');
-    let parts: Vec<_> = text.split(ESCAPE.as_str()).map(|part| escaped(part, keep)).collect();
+    let parts: Vec<_> = text.split(ESCAPE.as_str()).map(|part| printable(part, keep)).collect();
     parts.join("\x1b")
 }
 
 /// Prepares `text` for a cell of a line: also escapes line breaks and tabs.
 pub(crate) fn cell(text: &str) -> String {
-    let parts: Vec<_> = text.split(ESCAPE.as_str()).map(|part| escaped(part, |_| false)).collect();
+    let parts: Vec<_> = text.split(ESCAPE.as_str()).map(|part| printable(part, |_| false)).collect();
     parts.join(ESCAPE.as_str())
 }
 
-/// The width of `text` on screen, without colours.
+/// Whether a character is an invisible direction mark. Names may contain one, but it would reorder the line.
+pub(crate) fn is_mark(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
+}
+
+/// Escapes control characters and direction marks.
+fn printable(text: &str, keep: impl Fn(char) -> bool) -> String {
+    let text = escaped(text, keep);
+    if !text.contains(is_mark) {
+        return text.into_owned();
+    }
+    let shown = |c: char| if is_mark(c) { format!("\\u{{{:x}}}", u32::from(c)) } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
+/// The width of `text` on screen in columns, without colours. Wide characters take two columns, combining ones none.
 pub(crate) fn columns(text: &str) -> usize {
-    let mut count = 0;
+    visible(text).map(|(width, _)| width).sum()
+}
+
+/// The width of each character on screen; 0 for those of an escape sequence.
+fn visible(text: &str) -> impl Iterator<Item = (usize, char)> {
     let mut escaped = false;
-    for c in text.chars() {
-        match c {
-            '\x1b' => escaped = true,
-            'm' if escaped => escaped = false,
-            _ if escaped => {}
-            _ => count += 1,
+    text.chars().map(move |c| match c {
+        '\x1b' => {
+            escaped = true;
+            (0, c)
+        }
+        _ if escaped => {
+            escaped = c != 'm';
+            (0, c)
+        }
+        _ => (c.width().unwrap_or(0), c),
+    })
+}
+
+/// Shortens `text` to at most `most` columns and keeps its colours.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if columns(text) <= most {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let (mut used, mut is_cut, mut escape) = (0, false, false);
+    for (width, c) in visible(text) {
+        escape = c == '\x1b' || (escape && width == 0);
+        match () {
+            () if escape => {
+                short.push(c);
+                escape = c != 'm';
+            }
+            () if is_cut => {}
+            () if used + width < most => {
+                used += width;
+                short.push(c);
+            }
+            () => {
+                is_cut = true;
+                if most > 0 {
+                    short.push('…');
+                }
+            }
         }
     }
-    count
+    short
 }
 
 #[cfg(test)]
@@ -112,5 +164,15 @@ mod tests {
         assert_eq!(shown("a\tb\n"), "a\tb\n");
         assert_eq!(cell("a\tb\n"), "a\\u{9}b\\u{a}");
         assert_eq!(shown(&cell(&painted)), shown(&painted));
+        assert_eq!(cell("a\u{200f}b\u{61c}"), "a\\u{200f}b\\u{61c}");
+    }
+
+    #[test]
+    fn widths_count_columns_and_a_cut_keeps_colours() {
+        assert_eq!([columns("日本"), columns("e\u{301}"), columns("ab")], [4, 1, 2]);
+        assert_eq!([cut("日本語", 5), cut("日本語", 4), cut("abc", 3)], ["日本…", "日…", "abc"]);
+        let painted = Colors(true).apply(Hue::Bad, "✖ failed");
+        assert_eq!(shown(&cut(&painted, 5)), "\x1b[31m✖ fa…\x1b[0m");
+        assert_eq!(columns(&cut(&painted, 5)), 5);
     }
 }

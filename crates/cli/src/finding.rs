@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use goldseam::recovery::Code;
-use goldseam_api::doc::heal::{FateDoc, FindingDoc, Severity};
+use goldseam_api::doc::heal::{CheckupDoc, FateDoc, FindingDoc, Severity};
 
 use crate::app::App;
 use crate::color::Hue;
@@ -104,35 +104,123 @@ fn severity(app: &App, finding: &FindingDoc) -> String {
     app.colors.apply(hue, finding.severity.as_str())
 }
 
-/// The table of all findings.
-pub(crate) fn table(app: &App, findings: &[impl Borrow<FindingDoc>]) -> TextTable {
-    if !app.terminal {
-        let mut table =
-            TextTable::new(&["SEVERITY", "CODE", "COUNT", "WHAT", "NAME", "FATE", "EVIDENCE", "REMEDY"]);
-        for group in groups(findings) {
-            let finding = group.first();
-            table.row(vec![
-                severity(app, finding),
-                code(finding),
-                group.findings.len().to_string(),
-                finding.subject().0.to_owned(),
-                group.names(),
-                fate(finding).0,
-                text::one_line(&finding.evidence),
-                group.remedy(),
-            ]);
+/// The name and code of a finding's rule.
+fn rule(finding: &FindingDoc) -> String {
+    finding.code.map_or_else(|| "-".to_owned(), Code::label)
+}
+
+/// The one command to run next; none if a node heals the findings.
+fn command(finding: &FindingDoc) -> Option<String> {
+    let name = finding.code.map(Code::name);
+    match (finding.fate, finding.subject(), name) {
+        (FateDoc::Healed, _, Some(name)) if finding.code == Some(Code::K1) => {
+            Some(format!("goldseam explain {name}"))
         }
-        return table;
+        (FateDoc::Healed | FateDoc::Moved | FateDoc::Waits, ..) => None,
+        (FateDoc::Reported | FateDoc::Young, _, Some(name)) if finding.code != Some(Code::K1) => {
+            Some(format!("goldseam doctor --rule {name} --fix"))
+        }
+        (_, ("run", run), _) if !run.is_empty() => Some(format!("goldseam why {run}")),
+        (_, _, Some(name)) => Some(format!("goldseam explain {name}")),
+        (_, _, None) => None,
     }
-    let mut table = TextTable::wrapping(&["SEVERITY", "CODE", "COUNT", "WHAT", "FATE", "EVIDENCE → REMEDY"]);
+}
+
+/// The table of findings for a program: one line for similar findings, with complete cells.
+fn lines(app: &App, findings: &[impl Borrow<FindingDoc>]) -> TextTable {
+    let head = ["SEVERITY", "CODE", "COUNT", "WHAT", "NAME", "FATE", "EVIDENCE", "REMEDY", "RULE", "COMMAND"];
+    let mut table = TextTable::new(&head);
     for group in groups(findings) {
         let finding = group.first();
-        let kind = finding.subject().0;
+        table.row(vec![
+            severity(app, finding),
+            code(finding),
+            group.findings.len().to_string(),
+            finding.subject().0.to_owned(),
+            group.names(),
+            fate(finding).0,
+            text::one_line(&finding.evidence),
+            group.remedy(),
+            finding.code.map_or("-", Code::name).to_owned(),
+            command(finding).unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table
+}
+
+/// Columns that a narrow terminal does not show, the first to be dropped first.
+const OPTIONAL: &[&str] = &["COUNT", "FATE", "SEVERITY", "WHAT"];
+
+/// The table of all findings, similar ones on one line.
+pub(crate) fn table(app: &App, findings: &[impl Borrow<FindingDoc>]) -> TextTable {
+    if !app.terminal {
+        return lines(app, findings);
+    }
+    let head = ["SEVERITY", "RULE", "COUNT", "WHAT", "FATE", "EVIDENCE → REMEDY"];
+    let mut table = TextTable::wrapping(&head).dropping(OPTIONAL);
+    for group in groups(findings) {
+        let finding = group.first();
         let (fate, hue) = fate(finding);
-        let what = if kind == "run" { group.names() } else { format!("{kind} {}", group.names()) };
         let why = format!("{} → {}", finding.evidence, group.remedy());
         let count = text::thousands(group.findings.len() as u64);
-        table.row(vec![severity(app, finding), code(finding), count, what, app.colors.apply(hue, fate), why]);
+        let what = what(&group);
+        table.row(vec![severity(app, finding), rule(finding), count, what, app.colors.apply(hue, fate), why]);
+    }
+    table
+}
+
+/// The names of a group, with their kind unless they are runs.
+fn what(group: &FindingGroup<'_>) -> String {
+    match group.first().subject().0 {
+        "run" => group.names(),
+        kind => format!("{kind} {}", group.names()),
+    }
+}
+
+/// Shapes of evidence that a rule shows.
+const SHAPES_MAX: usize = 3;
+
+/// The table of an examination: findings by rule and fate, each with its count, examples and the next command.
+pub(crate) fn grouped(app: &App, checkup: &CheckupDoc) -> TextTable {
+    if !app.terminal {
+        return lines(app, &checkup.findings);
+    }
+    let head = ["SEVERITY", "RULE", "COUNT", "FATE", "EXAMPLES AND WHAT TO DO"];
+    let mut table = TextTable::wrapping(&head).dropping(OPTIONAL);
+    let groups = groups(&checkup.findings);
+    for counted in &checkup.counts {
+        let of_rule = |group: &&FindingGroup<'_>| {
+            let first = group.first();
+            (first.code, first.fate) == (counted.code, counted.fate)
+        };
+        let shapes: Vec<&FindingGroup<'_>> = groups.iter().filter(of_rule).collect();
+        let Some(finding) = shapes.first().map(|shape| shape.first()) else {
+            let label = counted.code.map_or_else(|| "-".to_owned(), Code::label);
+            let none = "not listed: raise --limit".to_owned();
+            let severity = counted.severity.as_str().to_owned();
+            table.row(vec![severity, label, text::thousands(counted.count), String::new(), none]);
+            continue;
+        };
+        let (fate, hue) = fate(finding);
+        let mut first = vec![
+            severity(app, finding),
+            rule(finding),
+            text::thousands(counted.count),
+            app.colors.apply(hue, fate),
+        ];
+        let mut add = |text: String| {
+            let row = std::mem::replace(&mut first, vec![String::new(); 4]);
+            table.row(row.into_iter().chain([text]).collect());
+        };
+        for shape in shapes.iter().take(SHAPES_MAX) {
+            add(format!("{}: {} → {}", what(shape), shape.first().evidence, shape.remedy()));
+        }
+        if shapes.len() > SHAPES_MAX {
+            add(format!("and {} more kinds of evidence: --json", shapes.len() - SHAPES_MAX));
+        }
+        if let Some(command) = command(finding) {
+            add(app.colors.apply(Hue::Bold, format!("→ {command}")));
+        }
     }
     table
 }
@@ -176,5 +264,16 @@ mod tests {
             assert_eq!(damaged.severity, Severity::Critical);
             assert!(!super::fate(&damaged).0.contains("healed"), "{fate:?}");
         }
+    }
+
+    #[test]
+    fn each_group_names_one_command() {
+        let command = |code: &str, fate| command(&finding("ord-1", code, fate, "x"));
+        let fix = Some("goldseam doctor --rule worker-lost --fix".to_owned());
+        assert_eq!(command("O2", FateDoc::Reported), fix);
+        assert_eq!(command("V1", FateDoc::NeedsHelp), Some("goldseam why ord-1".to_owned()));
+        assert_eq!(command("K1", FateDoc::Reported), Some("goldseam why ord-1".to_owned()));
+        assert_eq!(command("O2", FateDoc::Waits), None);
+        assert_eq!(command("O2", FateDoc::Healed), None);
     }
 }

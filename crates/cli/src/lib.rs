@@ -12,7 +12,8 @@
 //! | `finding` | the table of findings of `sweeper` and `doctor` |
 //! | `connect` | connecting to a server |
 //! | `out`, `color`, `table`, `text`, `time` | printing; colours, tables, times and durations |
-//! | `progress` | a live progress line |
+//! | `progress` | progress on stderr |
+//! | `suggest` | similar names for mistyped ones |
 //! | `timeline` | the operations of a run as bars |
 //!
 //! stdout is data, stderr is everything else.
@@ -30,6 +31,7 @@ mod out;
 mod payload;
 mod progress;
 mod redact;
+mod suggest;
 mod table;
 mod text;
 mod time;
@@ -117,8 +119,14 @@ pub fn run() -> ExitCode {
             return commands::run(&app, cli.command).await;
         }
         let stopped = stop_signal();
+        let command = async {
+            match commands::run(&app, cli.command).await {
+                Err(error) => Err(suggest::improve(&app, error).await),
+                done => done,
+            }
+        };
         tokio::select! {
-            done = commands::run(&app, cli.command) => done,
+            done = command => done,
             exit = stopped => Ok(exit),
         }
     });

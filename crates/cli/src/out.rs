@@ -10,7 +10,7 @@ use goldseam::unstable::core::argument::is_control;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::color::shown;
+use crate::color::{is_mark, shown};
 use crate::error::Exit;
 use crate::options;
 
@@ -86,7 +86,7 @@ fn document(text: &str) {
 
 /// Escapes the control characters of a JSON document; within JSON, they occur only in strings.
 fn escaped_json(text: &str) -> Cow<'_, str> {
-    let acts = |c: char| is_control(c) && !c.is_ascii_whitespace();
+    let acts = |c: char| (is_control(c) || is_mark(c)) && !c.is_ascii_whitespace();
     if !text.chars().any(acts) {
         return Cow::Borrowed(text);
     }

@@ -1,10 +1,10 @@
 //! Short texts that several commands share.
 
 use goldseam::unstable::core::summary::OpenWait;
-use goldseam::{Millis, Summary};
+use goldseam::{Millis, Status, Summary};
 
 pub(crate) use goldseam_api::next_step::{quoted, signal_command};
-pub(crate) use goldseam_api::view::text::{form, one_line};
+pub(crate) use goldseam_api::view::text::{form, one_line, rule};
 
 use crate::time;
 
@@ -28,6 +28,16 @@ pub(crate) fn note(summary: &Summary, now: Millis) -> String {
     match summary.waits.first() {
         Some(wait) => waits_for(wait, now),
         None => done(summary),
+    }
+}
+
+/// Whether a run may be between two attempts of a step, or in a later one: only its log records which.
+pub(crate) fn may_retry(summary: &Summary) -> bool {
+    let Some(step) = &summary.step else { return false };
+    match summary.status {
+        Status::Sleeping => summary.waits.iter().any(|wait| wait.is_sleep() && wait.path == *step),
+        Status::Running | Status::Compensating => summary.under_way.contains(step),
+        _ => false,
     }
 }
 

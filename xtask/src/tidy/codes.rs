@@ -18,6 +18,8 @@ pub(crate) struct Page<'a> {
     pub(crate) code: &'a str,
     /// The title in the first line, if the line has the right form.
     pub(crate) title: Option<&'a str>,
+    /// The name, if it is the page of a rule.
+    pub(crate) name: Option<&'a str>,
     file: &'a File,
 }
 
@@ -30,7 +32,8 @@ fn page(file: &File) -> Option<Page<'_>> {
     let code = file.path.strip_prefix(DIR)?.strip_suffix(".md")?;
     let heading = file.text.lines().next().unwrap_or_default();
     let title = heading.strip_prefix("# ").and_then(|rest| rest.strip_prefix(code)?.strip_prefix(": "));
-    (code != "README").then_some(Page { code, title, file })
+    let name = file.text.lines().nth(2).and_then(|line| line.strip_prefix("Name: `")?.strip_suffix('`'));
+    (code != "README").then_some(Page { code, title, name, file })
 }
 
 /// Whether some crate names this code.

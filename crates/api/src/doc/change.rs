@@ -98,7 +98,7 @@ pub struct NewMigration {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewRecovery {
-    /// Apply only this rule.
+    /// Apply only this rule: its code, as in `O2`, or its name, as in `worker-lost`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Code>,
     /// Only report what would be done; change nothing.
@@ -188,6 +188,9 @@ pub struct RecoveryDoc {
     pub remedy: Option<String>,
     /// The rule.
     pub rule: Option<Code>,
+    /// The name of the rule, as in `worker-lost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// The run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,

@@ -178,6 +178,9 @@ pub struct StalledNewsDoc {
     pub remedy: String,
     /// The rule.
     pub rule: Code,
+    /// The name of the rule, as in `worker-lost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// The run.
     pub run: RunId,
     /// Always `stalled`.

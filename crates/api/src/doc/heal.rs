@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use goldseam::recovery::Code;
+use goldseam::recovery::{Code, Severity as RuleSeverity};
 use goldseam::unstable::core::{NodeId, WorkflowName};
 use goldseam::{Millis, RunId, Seq};
 use serde::{Deserialize, Serialize};
@@ -118,7 +118,7 @@ pub struct ForeignSweepDoc {
 pub struct NewCheckup {
     /// Heal findings that have an automatic remedy.
     pub fix: bool,
-    /// Apply only this rule.
+    /// Apply only this rule: its code, as in `O2`, or its name, as in `worker-lost`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Code>,
     /// Read every log, including those of ended runs.
@@ -163,7 +163,10 @@ impl CheckupDoc {
             let FindingDoc { severity, code, fate, .. } = *finding;
             match self.counts.last_mut().filter(|last| (last.code, last.fate) == (code, fate)) {
                 Some(last) => last.count += 1,
-                None => self.counts.push(FindingCountDoc { code, count: 1, fate, severity }),
+                None => {
+                    let rule_name = finding.rule_name.clone();
+                    self.counts.push(FindingCountDoc { code, count: 1, fate, rule_name, severity });
+                }
             }
         }
         if let Some(limit) = limit {
@@ -184,6 +187,9 @@ pub struct FindingCountDoc {
     pub count: u64,
     /// Their fate.
     pub fate: FateDoc,
+    /// The name of the rule, as in `worker-lost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// Their severity.
     pub severity: Severity,
 }
@@ -216,6 +222,9 @@ pub struct FindingDoc {
     pub record: Option<String>,
     /// The remedy, or what an operator must do.
     pub remedy: String,
+    /// The name of the rule, as in `worker-lost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// The run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
@@ -269,12 +278,23 @@ pub enum Severity {
 impl Severity {
     /// Returns the severity of a finding with this rule and fate.
     pub fn of(code: Option<Code>, fate: FateDoc) -> Self {
+        let rule = code.map_or(Self::Warning, Self::of_rule);
         match fate {
-            _ if code == Some(Code::K1) => Self::Critical,
+            // Parking a damaged run protects it, but does not heal it.
+            _ if code == Some(Code::K1) => rule,
             FateDoc::Stopped => Self::Critical,
-            FateDoc::NeedsHelp | FateDoc::Failed => Self::Error,
-            FateDoc::Reported | FateDoc::Young => Self::Warning,
+            FateDoc::NeedsHelp | FateDoc::Failed => rule.max(Self::Error),
+            FateDoc::Reported | FateDoc::Young => rule,
             FateDoc::Healed | FateDoc::Moved | FateDoc::Waits => Self::Info,
+        }
+    }
+
+    /// Returns the severity of the rule's unhealed findings.
+    fn of_rule(code: Code) -> Self {
+        match code.rule().severity {
+            RuleSeverity::Info => Self::Info,
+            RuleSeverity::Warning => Self::Warning,
+            RuleSeverity::Critical => Self::Critical,
         }
     }
 
@@ -361,6 +381,9 @@ pub struct HealingDoc {
     pub reason: String,
     /// The rule.
     pub rule: String,
+    /// The name of the rule, as in `worker-lost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// The run.
     pub run: RunId,
     /// How long the run had been stalled, in milliseconds.
@@ -395,6 +418,9 @@ pub struct HealingStatsDoc {
     pub heal_ms: Percentiles,
     /// The rule.
     pub rule: String,
+    /// The name of the rule, as in `worker-lost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
     /// How long the runs had been stalled, in milliseconds.
     pub stalled_ms: Percentiles,
 }

@@ -21,12 +21,18 @@ pub struct NodeDoc {
     pub name: String,
     /// What the system knows about its process: `held`, `dropped`, `suspect` or `unknown`.
     pub pulse: String,
+    /// The runs that it executes now; absent if the store charges per request, or the server is of an older release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<u32>,
     /// Maximum number of concurrent runs.
     pub slots: u32,
     /// When it joined.
     pub started_at: Millis,
     /// `up`, `leaving`, `left` or `gone`.
     pub state: String,
+    /// Why it is not alive; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// Its workflows, as `name@version`.
     pub workflows: Vec<String>,
 }

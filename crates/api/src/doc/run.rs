@@ -521,4 +521,7 @@ pub struct DiagnosisDoc {
     pub evidence: String,
     /// The remedy, or what an operator must do.
     pub remedy: String,
+    /// The name of the rule, as in `worker-lost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
 }

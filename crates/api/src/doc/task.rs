@@ -67,6 +67,12 @@ pub struct TasksQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub state: Option<TaskState>,
+    /// Only tasks of remote steps of this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// Only tasks that this claimant holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// Cursor: the previous page's `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,

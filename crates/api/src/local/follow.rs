@@ -121,6 +121,7 @@ impl LocalTail {
             evidence: diagnosis.evidence,
             remedy: with_commands(&diagnosis.remedy.describe()),
             rule: diagnosis.rule,
+            rule_name: Some(super::healing::name(diagnosis.rule)),
             run,
             kind: STALLED.to_owned(),
         })

@@ -147,6 +147,7 @@ impl HealingApi for LocalApi {
             count: of.len() as u64,
             ended,
             heal_ms: Percentiles::of(of.iter().filter_map(|one| one.heal_ms).collect()),
+            rule_name: Code::from_code(&rule).map(name),
             rule,
             stalled_ms: Percentiles::of(of.iter().map(stalled).collect()),
         };
@@ -209,6 +210,7 @@ fn healing_document(healing: EngineHealing) -> HealingDoc {
         node: recovered.node,
         previous_branch: recovered.previous_branch.map(|branch| branch.to_string()),
         reason: recovered.reason,
+        rule_name: Code::from_code(&recovered.rule).map(name),
         rule: recovered.rule,
         run,
         stalled_ms: recovered.stale_ms,
@@ -226,6 +228,7 @@ pub(super) fn recovery_document(recovery: &EngineRecovery) -> RecoveryDoc {
         needed: recovery.was_needed(),
         remedy: diagnosis.map(|diagnosis| with_commands(&diagnosis.remedy.describe())),
         rule: diagnosis.map(|diagnosis| diagnosis.rule),
+        rule_name: diagnosis.map(|diagnosis| name(diagnosis.rule)),
         run: None,
         standing: recovery.standing.clone(),
         status: recovery.status,
@@ -243,6 +246,7 @@ pub(super) fn earlier_recovery(run: &RunId, applied: &AppliedCommand) -> Recover
         needed: false,
         remedy: None,
         rule: None,
+        rule_name: None,
         run: None,
         standing: Vec::new(),
         status,
@@ -268,10 +272,16 @@ pub(super) fn earlier_recovery(run: &RunId, applied: &AppliedCommand) -> Recover
         healed: true,
         needed: true,
         remedy: recovered.cutoff.map(|cutoff| Remedy::Branch { cutoff }.describe().to_string()),
-        rule: recovered.rule.parse::<Code>().ok(),
+        rule: Code::from_code(&recovered.rule),
+        rule_name: Code::from_code(&recovered.rule).map(name),
         standing: standing.unwrap_or_default(),
         ..nothing(state.map_or(at_note.summary.status, |state| state.summary.status))
     }
+}
+
+/// The name of a rule, for a document.
+pub(super) fn name(rule: Code) -> String {
+    rule.name().to_owned()
 }
 
 /// A finding whose subject is still to be filled in.
@@ -305,6 +315,7 @@ fn without_subject(
         node: None,
         record: None,
         remedy,
+        rule_name: code.map(name),
         run: None,
         severity: Severity::of(code, fate),
         since: None,

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
+use goldseam::recovery::Owner;
+use goldseam::unstable::core::task::TaskState;
 use goldseam::unstable::core::{NodeId, WorkflowName};
-use goldseam::unstable::store::{NodeSeen, NodeState, Pulse};
+use goldseam::unstable::store::{NodeSeen, NodeState, Pulse, TaskFilter};
 
 use super::{LocalApi, limit};
 use crate::api::{ApiResult, NodesApi};
@@ -12,7 +14,42 @@ use crate::doc::ItemsDoc;
 use crate::doc::node::{NodeDoc, WorkflowDoc};
 use crate::doc::run::{ChangesQuery, MarkDoc};
 
-fn node(seen: NodeSeen, alive: bool) -> NodeDoc {
+/// Claimed tasks per read of the store.
+const CLAIMS_PAGE: u32 = 1_000;
+/// Maximum number of claimed tasks counted.
+const CLAIMS_MAX: usize = 100_000;
+
+impl LocalApi {
+    /// Counts the runs that each node executes, which are its claimed advance tasks. Skips stores that charge per
+    /// request, because they read every task for it.
+    async fn running(&self) -> ApiResult<Option<BTreeMap<String, u32>>> {
+        if !self.client.store().pace().sweep.is_zero() {
+            return Ok(None);
+        }
+        let mut running: BTreeMap<String, u32> = BTreeMap::new();
+        let mut filter = TaskFilter {
+            state: Some(TaskState::Claimed),
+            advance: Some(true),
+            limit: CLAIMS_PAGE,
+            ..TaskFilter::default()
+        };
+        let mut counted = 0;
+        loop {
+            let page = self.client.store().tasks(filter.clone()).await?;
+            counted += page.len();
+            filter.after = page.last().map(|last| last.id.clone());
+            let is_last = page.len() < CLAIMS_PAGE as usize || counted >= CLAIMS_MAX;
+            for owner in page.into_iter().filter_map(|task| task.owner) {
+                *running.entry(owner).or_default() += 1;
+            }
+            if is_last {
+                return Ok(Some(running));
+            }
+        }
+    }
+}
+
+fn node(seen: NodeSeen, why: Option<String>, running: Option<u32>) -> NodeDoc {
     let state = match seen.record.state {
         NodeState::Up => "up",
         NodeState::Leaving => "leaving",
@@ -26,15 +63,17 @@ fn node(seen: NodeSeen, alive: bool) -> NodeDoc {
         Pulse::Unknown => "unknown",
     };
     NodeDoc {
-        alive,
+        alive: why.is_none(),
         beat_at: seen.beat_at,
         beats: seen.beats,
         id: seen.record.id,
         name: seen.record.name,
         pulse: pulse.to_owned(),
+        running,
         slots: seen.record.slots,
         started_at: seen.record.started_at,
         state: state.to_owned(),
+        why,
         workflows: seen.record.workflows,
     }
 }
@@ -44,11 +83,18 @@ impl NodesApi for LocalApi {
     async fn nodes(&self) -> ApiResult<ItemsDoc<NodeDoc>> {
         let liveness = self.client.healer().liveness().await?;
         let alive: BTreeSet<NodeId> = liveness.working().map(|seen| seen.record.id.clone()).collect();
-        let node = |seen: NodeSeen| {
-            let alive = alive.contains(&seen.record.id);
-            node(seen, alive)
+        let running = self.running().await?;
+        let why = |seen: &NodeSeen| match liveness.holder(seen.record.id.as_str(), None) {
+            _ if alive.contains(&seen.record.id) => None,
+            Owner::Lost { evidence, .. } => Some(evidence),
+            Owner::Alive | Owner::None => Some("it is leaving and takes no new runs".to_owned()),
         };
-        Ok(liveness.nodes.into_iter().map(node).collect::<Vec<_>>().into())
+        let node = |seen: &NodeSeen| {
+            let id = seen.record.id.as_str();
+            let running = running.as_ref().map(|running| running.get(id).copied().unwrap_or_default());
+            node(seen.clone(), why(seen), running)
+        };
+        Ok(liveness.nodes.iter().map(node).collect::<Vec<_>>().into())
     }
 
     async fn workflows(&self) -> ApiResult<ItemsDoc<WorkflowDoc>> {

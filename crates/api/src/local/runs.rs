@@ -178,6 +178,7 @@ impl RunsApi for LocalApi {
         let explained = self.client.why(run).await?;
         let wrong = |Found { at, diagnosis, .. }: Found| DiagnosisDoc {
             automatic: diagnosis.remedy.is_automatic(),
+            rule_name: Some(super::healing::name(diagnosis.rule)),
             code: diagnosis.rule,
             event: at,
             remedy: with_commands(&diagnosis.remedy.describe()),

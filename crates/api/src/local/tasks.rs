@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use goldseam::EngineError;
 use goldseam::unstable::core::reserved::Named;
 use goldseam::unstable::core::task::{NewTask as Submission, Task, TaskRefusal, TaskState};
 use goldseam::unstable::core::{LaneName, Payload, QueueName, TaskId, argument};
 use goldseam::unstable::engine::config::QUEUE_DEFAULT;
 use goldseam::unstable::engine::queue::Want;
+use goldseam::unstable::store::TaskFilter;
+use goldseam::{EngineError, RunId};
 
 use super::{LocalApi, limit};
 use crate::api::{ApiResult, TasksApi};
@@ -83,7 +84,17 @@ impl TasksApi for LocalApi {
         let most = limit::page(query.limit, TASKS_DEFAULT)?;
         let queue = query.queue.map(QueueName::new).transpose()?;
         let after = query.after.map(TaskId::new).transpose()?;
-        let mut items = self.client.queue().list(queue.as_ref(), query.state, after, most + 1).await?;
+        let filter = TaskFilter {
+            queue: queue.map(|queue| queue.to_string()),
+            state: query.state,
+            run: query.run.map(RunId::new).transpose()?,
+            owner: query.owner,
+            advance: Some(false),
+            after,
+            limit: most + 1,
+            ..TaskFilter::default()
+        };
+        let mut items = self.client.store().tasks(filter).await?;
         let wanted = usize::try_from(most).unwrap_or(usize::MAX);
         let more = items.len() > wanted;
         items.truncate(wanted);

@@ -122,7 +122,7 @@ fn operation(event: &Event, much: PayloadLength) -> String {
 /// Describes why a branch was opened.
 pub fn why(why: &Why) -> String {
     match why {
-        Why::Recovery { rule, evidence } => format!("rule {rule}: {evidence}"),
+        Why::Recovery { rule, evidence } => format!("rule {}: {evidence}", super::text::rule(rule)),
         Why::Jump { to } => format!("jump to {to}"),
         Why::Retry { from: Some(from) } => format!("retry from {from}"),
         Why::Retry { from: None } => "retry".to_owned(),

@@ -1,5 +1,6 @@
 //! Text helpers of the views.
 
+use goldseam::recovery::Code;
 use goldseam::unstable::core::form::Form;
 
 /// Describes the form of an answer.
@@ -13,6 +14,11 @@ pub fn form(form: &Form) -> String {
         },
         Form::Any => "any JSON".to_owned(),
     }
+}
+
+/// Returns the name and code of a rule that a log names, as in `worker-lost (O2)`.
+pub fn rule(code: &str) -> String {
+    Code::from_code(code).map_or_else(|| code.to_owned(), Code::label)
 }
 
 /// Collapses white space, including line breaks.

@@ -10,38 +10,40 @@ use super::actor;
 use crate::app::App;
 use crate::color::Hue;
 use crate::error::{CliError, Exit};
-use crate::{finding, out, progress, text};
+use crate::progress::Examined;
+use crate::{finding, out, text};
 
 /// Examine the whole store with every rule, and report or heal findings
 ///
-/// Only reports, unless --fix is given. Each finding has a severity (critical, error, warning, info), the code of a
-/// rule, the evidence and the remedy. Similar findings share a line; --json lists each of them. A remedy that cuts a
+/// Only reports, unless --fix is given. Findings are grouped by rule, the most severe first (critical, error, warning,
+/// info), with examples, the evidence, and the one command to run next; --json lists each finding. A remedy that cuts a
 /// log opens a branch, so nothing is deleted. Without --deep, doctor does not read logs of ended runs or of runs that a
-/// live node executes.
+/// live node executes. Progress goes to stderr.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 1 if a finding was not healed.\n\nExamples:\n  goldseam doctor\n  goldseam doctor --fix\n  goldseam doctor --rule A2 --fix\n  goldseam doctor --deep --json\n\nWhat the rules mean: goldseam explain A2. One run: goldseam why RUN"
+    after_help = "Exit code 1 if a finding was not healed.\n\nExamples:\n  goldseam doctor\n  goldseam doctor --fix\n  goldseam doctor --rule worker-lost --fix\n  goldseam doctor --limit 20 --json\n  goldseam doctor --deep --json\n\nWhat the rules mean: goldseam explain worker-lost. One run: goldseam why RUN"
 )]
 pub(crate) struct DoctorArgs {
     /// Heal findings that have an automatic remedy
     #[arg(long)]
     fix: bool,
-    /// Apply only this rule
-    #[arg(long, value_name = "CODE")]
+    /// Apply only this rule: its name, as in worker-lost, or its code, as in O2
+    #[arg(long, value_name = "RULE")]
     rule: Option<Code>,
     /// Read every log, including those of ended runs
     #[arg(long)]
     deep: bool,
+    /// Maximum number of findings to list, the most severe first; all of them are counted
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
 }
 
 pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, CliError> {
     let api = app.api().await?;
-    let new = NewCheckup { fix: args.fix, rule: args.rule, deep: args.deep, limit: None };
-    let line = progress::line(app, None, "{spinner} {msg} runs examined  {elapsed}");
-    let message = line.clone();
-    let on_progress = &mut move |scanned| message.set_message(text::thousands(scanned));
-    let checkup = api.doctor(&actor::caller(None), new, on_progress).await;
-    line.finish_and_clear();
+    let new = NewCheckup { fix: args.fix, rule: args.rule, deep: args.deep, limit: args.limit };
+    let examined = Examined::start(app);
+    let checkup = api.doctor(&actor::caller(None), new, &mut examined.on_progress()).await;
+    drop(examined);
     let mut checkup = checkup?;
     if checkup.counts.is_empty() {
         // Older servers send every finding, but no counts.
@@ -54,25 +56,28 @@ pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, CliError> {
         () if app.quiet => findings.iter().for_each(|finding| out::line(finding.subject().1)),
         () => {
             if !findings.is_empty() {
-                app.table(&finding::table(app, findings));
+                app.table(&finding::grouped(app, &checkup));
             }
             let (text, hue) = verdict(&checkup);
-            out::line(app.colors.apply(hue, text));
+            app.text(Some(hue), &text);
         }
     }
-    if let Some(warning) = left_out(&checkup).filter(|_| !app.json) {
+    if let Some(warning) = left_out(&checkup, args.limit).filter(|_| !app.json) {
         app.warn(&warning);
     }
     Ok(if checkup.healthy { Exit::Ok } else { Exit::Error })
 }
 
-/// The warning if a server left out findings.
-fn left_out(checkup: &CheckupDoc) -> Option<String> {
+/// The warning if the limit, or a server, left out findings.
+fn left_out(checkup: &CheckupDoc, limit: Option<u32>) -> Option<String> {
     let shown = checkup.findings.len() as u64;
+    let more = match limit {
+        Some(limit) if shown >= u64::from(limit) => "raise --limit",
+        _ => "run goldseam doctor --store URL for all of them",
+    };
     (checkup.total > shown).then(|| {
         format!(
-            "showing the {} most severe of {} findings; narrow them with --rule CODE, or run \
-             goldseam doctor --store URL for all of them",
+            "showing the {} most severe of {} findings; narrow them with --rule RULE, or {more}",
             text::thousands(shown),
             text::thousands(checkup.total)
         )
@@ -102,14 +107,15 @@ fn verdict(checkup: &CheckupDoc) -> (String, Hue) {
     add(of(&[FateDoc::Healed]), "healed");
     add(of(&[FateDoc::Moved]), "moved on meanwhile");
     add(of(&[FateDoc::Waits]), "will be recovered by a node: goldseam why RUN");
-    add(of(&[FateDoc::Stopped]), "stopped, to be examined: goldseam explain P1");
+    add(of(&[FateDoc::Stopped]), "stopped, to be examined: goldseam explain crash-loop");
     add(of(&[FateDoc::Reported, FateDoc::Young]), "can be healed: goldseam doctor --fix");
     add(of(&[FateDoc::Failed]), "could not be healed now");
     let count: u64 = of(&[FateDoc::NeedsHelp]);
     if count > 0 {
         let needing_help = counts.iter().filter(|one| one.fate == FateDoc::NeedsHelp);
         let codes: BTreeSet<Code> = needing_help.filter_map(|one| one.code).collect();
-        let explain: Vec<String> = codes.iter().map(|code| format!("goldseam explain {code}")).collect();
+        let explain: Vec<String> =
+            codes.iter().map(|code| format!("goldseam explain {}", code.name())).collect();
         let verb = if count == 1 { "needs" } else { "need" };
         add(count, &format!("{verb} you: {}", explain.join("; ")));
     }
@@ -134,6 +140,7 @@ mod tests {
             node: None,
             record: None,
             remedy: String::new(),
+            rule_name: None,
             run: Some("r".to_owned()),
             severity: Severity::of(Some(Code::O2), fate),
             since: None,
@@ -164,9 +171,9 @@ mod tests {
         assert_eq!(bounded.findings[0].fate, FateDoc::NeedsHelp, "the most severe comes first");
         let text = verdict(&bounded).0;
         assert!(text.contains("24,001 findings, 24,000 can be healed"), "{text}");
-        let warning = left_out(&bounded).unwrap();
+        let warning = left_out(&bounded, None).unwrap();
         assert!(warning.starts_with("showing the 500 most severe of 24,001 findings"), "{warning}");
-        assert_eq!(left_out(&checkup(vec![finding(FateDoc::Reported)], Some(500))), None);
+        assert_eq!(left_out(&checkup(vec![finding(FateDoc::Reported)], Some(500)), None), None);
     }
 
     #[test]

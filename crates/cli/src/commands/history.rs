@@ -1,8 +1,8 @@
 //! `goldseam history`.
 
 use clap::Args;
-use goldseam::unstable::core::Recorded;
-use goldseam::{EngineError, RunId, Seq};
+use goldseam::unstable::core::{Event, Recorded};
+use goldseam::{EngineError, RunId, Seq, Summary};
 use goldseam_api::Api;
 use goldseam_api::doc::DamageDoc;
 use goldseam_api::doc::event::{EventDoc, HistoryDoc, HistoryQuery};
@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::color::{Hue, cell};
 use crate::error::{CliError, Exit};
 use crate::table::TextTable;
-use crate::{damage, out, time};
+use crate::{damage, out, text, time};
 
 /// Show the events of a run
 ///
@@ -58,7 +58,8 @@ pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, CliError> 
         }
         () if app.quiet => events.iter().for_each(|event| out::line(event.seq.to_string())),
         () => {
-            let mut table = TextTable::new(&["SEQ", "AT", "BRANCH", "EVENT", "WHAT"]);
+            let mut table =
+                TextTable::new(&["SEQ", "AT", "BRANCH", "EVENT", "WHAT"]).dropping(&["BRANCH", "AT"]);
             let mut places = damage.iter().peekable();
             for event in &events {
                 while let Some(place) = places.next_if(|place| place.seq <= event.seq) {
@@ -105,6 +106,31 @@ pub(super) async fn events(
             None => return Ok((events, damage)),
         }
     }
+}
+
+/// Events at the end of a log that are searched for the error of a step.
+const TAIL: u64 = 6;
+
+/// Returns the error of the step that a run retries, from the end of its log.
+pub(super) async fn last_error(api: &dyn Api, summary: &Summary) -> Option<String> {
+    let after = summary.as_of.0.saturating_sub(TAIL);
+    let query = HistoryQuery { branch: None, after: Some(after), limit: None };
+    let events = api.history(&summary.run, query).await.ok()?.items;
+    let step = summary.step.as_ref()?;
+    for event in events.iter().rev() {
+        match Recorded::try_from(event).ok()?.event {
+            Event::StepCompleted(done) if done.path == *step => return None,
+            Event::StepFailed(failed) if failed.path == *step => {
+                let message = text::one_line(&failed.failure.message);
+                return Some(format!("retries {step} after attempt {}: {message}", failed.attempt));
+            }
+            Event::StepTimeout { path, attempt, reason } if path == *step => {
+                return Some(format!("retries {step} after attempt {attempt}: {reason}"));
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Reads the whole log of a run. The documents do not contain write-ids.

@@ -25,6 +25,10 @@ const SUSPECTS_MAX: usize = 50;
 const LIMIT: u32 = 50;
 /// Columns of the table.
 const HEAD: &[&str] = &["RUN", "WORKFLOW", "STATUS", "STEP", "AGE", "NOTE"];
+/// Columns that a narrow terminal does not show, the first to be dropped first.
+const OPTIONAL: &[&str] = &["STEP", "WORKFLOW", "AGE", "NOTE"];
+/// Maximum number of runs whose last error is read from their logs.
+const RETRYING_MAX: usize = 50;
 
 /// List runs, newest first
 #[derive(Debug, Args)]
@@ -75,6 +79,7 @@ pub(crate) async fn run(app: &App, args: LsArgs) -> Result<Exit, CliError> {
     let context = RowContext {
         quarantined: quarantined(app, &*api, &page).await,
         live: live_workflows(app, &*api, &page).await?,
+        retrying: retrying(app, &*api, &page).await,
     };
     show(app, &page, &context);
     pages::warn_if_cut(app, &page);
@@ -88,6 +93,22 @@ struct RowContext {
     quarantined: HashMap<RunId, String>,
     /// The workflows of live nodes, if a row needs them.
     live: Option<LiveWorkflows>,
+    /// The last error of runs that retry a step.
+    retrying: HashMap<RunId, String>,
+}
+
+/// Finds the last error of runs that retry a step, which only their logs record. Reads the end of each log.
+async fn retrying(app: &App, api: &dyn Api, page: &PageDoc<Summary>) -> HashMap<RunId, String> {
+    let mut found = HashMap::new();
+    if app.wants_json() || app.quiet {
+        return found;
+    }
+    for summary in page.items.iter().filter(|summary| text::may_retry(summary)).take(RETRYING_MAX) {
+        if let Some(error) = super::history::last_error(api, summary).await {
+            found.insert(summary.run.clone(), error);
+        }
+    }
+    found
 }
 
 /// Finds suspects in quarantine, which only their tasks record.
@@ -124,6 +145,9 @@ async fn live_workflows(
 fn note(app: &App, summary: &Summary, context: &RowContext) -> String {
     if let Some(waits) = context.quarantined.get(&summary.run) {
         return waits.clone();
+    }
+    if let Some(error) = context.retrying.get(&summary.run) {
+        return error.clone();
     }
     let queued = context.live.as_ref().filter(|_| summary.status == Status::Queued);
     match queued.and_then(|live| live.missing(&summary.workflow, summary.version)) {
@@ -181,7 +205,7 @@ fn show(app: &App, page: &PageDoc<Summary>, context: &RowContext) {
 }
 
 fn table(app: &App, page: &PageDoc<Summary>, context: &RowContext) -> TextTable {
-    let mut table = TextTable::new(HEAD);
+    let mut table = TextTable::new(HEAD).dropping(OPTIONAL);
     for summary in &page.items {
         table.row(row(app, summary, context));
     }

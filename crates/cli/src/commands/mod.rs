@@ -4,6 +4,7 @@ mod actor;
 pub(crate) mod answer;
 pub(crate) mod branches;
 pub(crate) mod cancel;
+pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
@@ -17,11 +18,13 @@ pub(crate) mod key;
 pub(crate) mod lock;
 pub(crate) mod ls;
 pub(crate) mod migrate;
+pub(crate) mod nodes;
 mod pages;
 pub(crate) mod pass;
 pub(crate) mod pause;
 pub(crate) mod preflight;
 pub(crate) mod prune;
+pub(crate) mod questions;
 pub(crate) mod queue;
 pub(crate) mod recover;
 pub(crate) mod recoveries;
@@ -35,13 +38,16 @@ pub(crate) mod signal;
 pub(crate) mod start;
 pub(crate) mod store;
 pub(crate) mod sweeper;
+pub(crate) mod tasks;
 pub(crate) mod terminate;
 pub(crate) mod version;
 pub(crate) mod watch;
 pub(crate) mod why;
 pub(crate) mod withdraw;
+pub(crate) mod workflows;
 
 use goldseam::unstable::core::WorkflowName;
+use goldseam::unstable::core::argument::nearest;
 use goldseam::unstable::core::version::{UNDECIDED, label};
 use goldseam_api::Api;
 use goldseam_api::doc::node::WorkflowDoc;
@@ -63,6 +69,7 @@ fn uses_store(command: &CliCommand) -> bool {
             | CliCommand::Config(_)
             | CliCommand::Explain(_)
             | CliCommand::Completions(_)
+            | CliCommand::Complete(_)
             | CliCommand::Version
             | CliCommand::ExitCodes
     )
@@ -81,6 +88,10 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<Exit, CliError
         CliCommand::History(args) => history::run(app, args).await,
         CliCommand::Watch(args) => watch::run(app, args).await,
         CliCommand::Why(args) => why::run(app, args).await,
+        CliCommand::Questions(args) => questions::run(app, args).await,
+        CliCommand::Tasks(args) => tasks::run(app, args).await,
+        CliCommand::Nodes(args) => nodes::run(app, args).await,
+        CliCommand::Workflows(args) => workflows::run(app, &args).await,
         CliCommand::Doctor(args) => doctor::run(app, args).await,
         CliCommand::Recoveries(args) => recoveries::run(app, args).await,
         CliCommand::Sweeper(args) => sweeper::run(app, args).await,
@@ -111,6 +122,7 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<Exit, CliError
         CliCommand::Config(command) => config::run(app, command),
         CliCommand::Explain(args) => explain::run(app, &args),
         CliCommand::Completions(args) => completions::run(&args),
+        CliCommand::Complete(args) => complete::run(&args).await,
         CliCommand::Version => Ok(version::version(app)),
         CliCommand::ExitCodes => Ok(version::exit_codes(app)),
         CliCommand::DemoWorker(args) => demo::worker::run(app, args).await,
@@ -160,6 +172,14 @@ struct LiveWorkflows(Vec<WorkflowDoc>);
 impl LiveWorkflows {
     async fn of(api: &dyn Api) -> Result<Self, CliError> {
         Ok(Self(api.workflows().await?.items))
+    }
+
+    /// Names of live workflows that are similar to one that no live node has.
+    fn similar(&self, workflow: &WorkflowName) -> Vec<&str> {
+        match self.0.iter().any(|found| found.name == *workflow) {
+            true => Vec::new(),
+            false => nearest(workflow.as_str(), self.0.iter().map(|found| found.name.as_str())),
+        }
     }
 
     /// Describes the worker that a run on this version waits for, if no live node has the version.

@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use goldseam::Failure;
-use goldseam::unstable::core::argument::meant;
-use goldseam::unstable::core::task::{Task, TaskState};
+use goldseam::unstable::core::task::Task;
 use goldseam::unstable::core::{LaneName, Payload, QueueName, TaskId};
 use goldseam_api::doc::ItemsDoc;
-use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewHeartbeat, NewResult, NewUserTask, TasksQuery};
-use goldseam_api::view::describe::short;
+use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewHeartbeat, NewResult, NewUserTask};
 use serde::Serialize;
-use serde_json::json;
 
-use super::{actor, pages};
+use super::actor;
+use super::tasks::{self, TasksArgs};
 use crate::app::App;
 use crate::error::{CliError, Exit};
-use crate::table::TextTable;
-use crate::{out, payload, text, time};
+use crate::{out, payload, time};
 
 /// Manage your own tasks and their queues
+///
+/// goldseam tasks lists them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
-    /// List tasks
-    Ls(TaskLsArgs),
+    /// List tasks; the same as goldseam tasks
+    #[command(hide = true)]
+    Ls(TasksArgs),
     /// Submit a task; prints its id
     #[command(
         after_help = "Examples:\n  goldseam queue submit email --payload '{\"to\":\"ana\"}'\n  goldseam queue submit merge --lane main --key pr-311 --attempts 3 --delay 5m"
@@ -50,7 +50,7 @@ pub(crate) enum QueueCommand {
         #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
         result: Option<String>,
     },
-    /// CliError a task; it is tried again while attempts are left
+    /// Fail a task; it is tried again while attempts are left
     Fail {
         #[command(flatten)]
         held: HeldArgs,
@@ -90,20 +90,6 @@ pub(crate) enum QueueCommand {
         after_help = "Exit code 1 if a record contradicts itself.\n\nExample:\n  goldseam queue stats --json"
     )]
     Stats,
-}
-
-/// Selects tasks.
-#[derive(Debug, Args)]
-pub(crate) struct TaskLsArgs {
-    /// Only tasks of this queue
-    #[arg(long)]
-    queue: Option<String>,
-    /// Only tasks in this state: ready, claimed, completed, failed, cancelled or dead
-    #[arg(long, value_parser = state)]
-    state: Option<TaskState>,
-    /// Maximum number of tasks
-    #[arg(long, default_value_t = 100)]
-    limit: u32,
 }
 
 /// A new task.
@@ -181,17 +167,10 @@ struct ClaimedTask<'a> {
     last_heartbeat: Option<&'a Payload>,
 }
 
-fn state(text: &str) -> Result<TaskState, String> {
-    let known = ["ready", "claimed", "completed", "failed", "cancelled", "dead"];
-    let invalid =
-        || format!("invalid state {text:?}{}; write one of {}", meant(text, known), known.join(", "));
-    TaskState::parse(text).ok_or_else(invalid)
-}
-
 pub(crate) async fn run(app: &App, command: QueueCommand) -> Result<Exit, CliError> {
     let caller = actor::caller(None);
     let task = match command {
-        QueueCommand::Ls(args) => return list(app, args).await,
+        QueueCommand::Ls(args) => return tasks::run(app, args).await,
         QueueCommand::Claim(args) => return claim(app, args).await,
         QueueCommand::Reclaim(args) => return heal::reclaim(app, &args).await,
         QueueCommand::Stats => return heal::stats(app).await,
@@ -221,7 +200,7 @@ pub(crate) async fn run(app: &App, command: QueueCommand) -> Result<Exit, CliErr
     match () {
         () if app.wants_json() => out::json(&task),
         () if app.quiet => out::line(task.id.as_str()),
-        () => show(app, &[task]),
+        () => tasks::show(app, &[task]),
     }
     Ok(Exit::Ok)
 }
@@ -276,72 +255,12 @@ async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, CliError> {
     match () {
         () if app.json => out::json(&ItemsDoc::from(held.collect::<Vec<_>>())),
         () if app.jsonl => held.for_each(|held| out::jsonl(&held)),
-        () => print(app, &claimed.items.iter().map(|claimed| claimed.task.clone()).collect::<Vec<_>>()),
+        () => {
+            tasks::print(app, &claimed.items.iter().map(|claimed| claimed.task.clone()).collect::<Vec<_>>())
+        }
     }
     if claimed.items.is_empty() {
         app.remark("no task is due");
     }
     Ok(Exit::Ok)
-}
-
-async fn list(app: &App, args: TaskLsArgs) -> Result<Exit, CliError> {
-    args.queue.as_ref().map(QueueName::new).transpose()?;
-    let api = app.api().await?;
-    let state = args.state;
-    let page =
-        |after, limit| api.tasks(TasksQuery { queue: args.queue.clone(), state, after, limit: Some(limit) });
-    let page = pages::gather(args.limit, None, page).await?;
-    match app.json {
-        true => out::json(&page),
-        false => print(app, &page.items),
-    }
-    pages::warn_if_cut(app, &page);
-    Ok(Exit::Ok)
-}
-
-fn print(app: &App, tasks: &[Task]) {
-    match () {
-        () if app.json => out::json(&json!({ "items": tasks })),
-        () if app.jsonl => tasks.iter().for_each(out::jsonl),
-        () if app.quiet => tasks.iter().for_each(|task| out::line(task.id.as_str())),
-        () => show(app, tasks),
-    }
-}
-
-fn show(app: &App, tasks: &[Task]) {
-    let head = ["TASK", "KIND", "QUEUE", "LANE", "PRIORITY", "STATE", "OWNER", "FENCE", "NOTE"];
-    let mut table = TextTable::new(&head);
-    let none = || "-".to_owned();
-    for task in tasks {
-        table.row(vec![
-            task.id.to_string(),
-            task.kind.clone(),
-            task.queue.to_string(),
-            task.lane.as_ref().map_or_else(none, ToString::to_string),
-            task.priority.to_string(),
-            task.state.as_str().to_owned(),
-            task.owner.clone().unwrap_or_else(none),
-            task.fence.to_string(),
-            note(app, task),
-        ]);
-    }
-    app.table(&table);
-}
-
-fn note(app: &App, task: &Task) -> String {
-    if let Some(failure) = &task.failure {
-        return format!(
-            "attempt {} of {}: {}",
-            task.attempts,
-            task.attempts_max,
-            text::one_line(&failure.message)
-        );
-    }
-    match task.state {
-        TaskState::Ready if task.run_at > app.now() => format!("due {}", time::iso(task.run_at)),
-        TaskState::Completed => {
-            task.result.as_ref().map_or_else(String::new, |result| short(result, app.payload_length()))
-        }
-        _ => short(&task.payload, app.payload_length()),
-    }
 }

@@ -19,13 +19,13 @@ use crate::out;
 /// parked, and with 11 if nothing is wrong and nothing was changed.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  goldseam recover ord-7 --dry-run\n  goldseam recover ord-7 --rule A2\n  goldseam recover ord-7 --undo\n\nWhat the rules mean: goldseam explain A2"
+    after_help = "Examples:\n  goldseam recover ord-7 --dry-run\n  goldseam recover ord-7 --rule worker-lost\n  goldseam recover ord-7 --undo\n\nWhat the rules mean: goldseam explain worker-lost"
 )]
 pub(crate) struct RecoverArgs {
     /// The run
     run: String,
-    /// Apply only this rule
-    #[arg(long, value_name = "CODE", conflicts_with = "undo")]
+    /// Apply only this rule: its name, as in worker-lost, or its code, as in O2
+    #[arg(long, value_name = "RULE", conflicts_with = "undo")]
     rule: Option<Code>,
     /// Only report what would be done
     #[arg(long, conflicts_with = "undo")]
@@ -105,7 +105,7 @@ fn lines(run: &RunId, recovery: &RecoveryDoc, dry_run: bool, parked: bool) -> Ve
         )];
     };
     let remedy = recovery.remedy.as_deref().unwrap_or_default();
-    let mut lines = vec![format!("{run}: rule {rule}, {evidence}")];
+    let mut lines = vec![format!("{run}: rule {}, {evidence}", rule.label())];
     lines.push(match (recovery.automatic.unwrap_or_default(), &recovery.branch) {
         (false, _) if dry_run => format!("needs you: {remedy}"),
         (true, _) if dry_run => format!("would: {remedy}"),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::Args;
+use goldseam::recovery::Code;
 use goldseam::{Millis, RunId, Seq};
 use goldseam_api::Api;
 use goldseam_api::doc::heal::{HealingDoc, HealingStatsDoc, HealingStatsQuery, RecoveriesQuery};
@@ -67,13 +68,13 @@ pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, CliErro
         () => {
             let (stopped, healed): (Vec<_>, Vec<_>) = healings.iter().partition(|one| one.ended.is_some());
             if !healed.is_empty() || stopped.is_empty() {
-                let mut table = TextTable::wrapping(HEAD);
+                let mut table = TextTable::wrapping(HEAD).dropping(OPTIONAL);
                 healed.iter().for_each(|healing| table.row(cells(app, healing)));
                 app.table(&table);
             }
             if !stopped.is_empty() {
                 out::line(app.colors.apply(Hue::Bad, STOPPED));
-                let mut table = TextTable::wrapping(HEAD_STOPPED);
+                let mut table = TextTable::wrapping(HEAD_STOPPED).dropping(OPTIONAL);
                 stopped.iter().for_each(|healing| table.row(cells_stopped(app, healing)));
                 app.table(&table);
             }
@@ -92,6 +93,9 @@ const STOPPED: &str = "Stopped, not healed:";
 const HEAD_STOPPED: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "ATTEMPT", "ENDED", "EVIDENCE"];
 
 const HEAD: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "STALLED", "HEAL", "ATTEMPT", "SEAM", "EVIDENCE"];
+
+/// Columns that a narrow terminal does not show, the first to be dropped first.
+const OPTIONAL: &[&str] = &["ATTEMPT", "SEAM", "HEAL", "STALLED", "WORKFLOW", "ENDED", "WHEN", "EVIDENCE"];
 
 /// Reads the latest recoveries, newest first.
 async fn read(api: &dyn Api, since_ms: Option<i64>, limit: u32) -> Result<PageDoc<HealingDoc>, CliError> {
@@ -117,7 +121,7 @@ fn cells(app: &App, healing: &HealingDoc) -> Vec<String> {
         at,
         healing.run.to_string(),
         healing.workflow.to_string(),
-        healing.rule.clone(),
+        text::rule(&healing.rule),
         time(healing.stalled_ms),
         healing.heal_ms.map_or_else(none, |ms| time(u64::try_from(ms).unwrap_or(0))),
         healing.attempt.to_string(),
@@ -135,7 +139,7 @@ fn cells_stopped(app: &App, healing: &HealingDoc) -> Vec<String> {
         at,
         healing.run.to_string(),
         healing.workflow.to_string(),
-        healing.rule.clone(),
+        text::rule(&healing.rule),
         healing.attempt.to_string(),
         healing.ended.clone().unwrap_or_default(),
         text::one_line(&healing.evidence),
@@ -182,20 +186,22 @@ fn stats(app: &App, stats: &ItemsDoc<HealingStatsDoc>) {
         return out::json(stats);
     }
     let mut table =
-        TextTable::new(&["RULE", "COUNT", "STALLED P50", "STALLED P99", "HEAL P50", "HEAL P99", "WHAT"]);
+        TextTable::new(&["RULE", "COUNT", "STALLED P50", "STALLED P99", "HEAL P50", "HEAL P99", "WHAT"])
+            .dropping(&["WHAT", "HEAL P50", "STALLED P50", "HEAL P99"]);
     let time = |ms: i64| match app.terminal {
         true => time::span(Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
         false => ms.to_string(),
     };
     let mut stopped = TextTable::new(&["RULE", "COUNT", "WHAT"]);
-    for HealingStatsDoc { rule, count, ended, stalled_ms, heal_ms } in &stats.items {
-        let title = rule.parse().map_or("", |code: goldseam::recovery::Code| code.rule().title);
+    for HealingStatsDoc { rule, count, ended, stalled_ms, heal_ms, .. } in &stats.items {
+        let title = Code::from_code(rule).map_or("", |code| code.rule().title);
+        let rule = text::rule(rule);
         if *ended {
-            stopped.row(vec![rule.clone(), count.to_string(), title.to_owned()]);
+            stopped.row(vec![rule, count.to_string(), title.to_owned()]);
             continue;
         }
         table.row(vec![
-            rule.clone(),
+            rule,
             count.to_string(),
             time(stalled_ms.p50),
             time(stalled_ms.p99),

@@ -36,7 +36,7 @@ pub(crate) async fn run(app: &App, args: ResumeArgs) -> Result<Exit, CliError> {
     let resumed = api.resume(&args.actor.caller(), &run, args.actor.reason()).await?;
     let text = match &resumed.recovery.rule {
         None => format!("resumed {run}"),
-        Some(rule) => format!("resumed {run}, recovered by rule {rule} first"),
+        Some(rule) => format!("resumed {run}, recovered by rule {} first", rule.label()),
     };
     let parked = match resumed.warning {
         Some(_) => tokio::time::timeout(WATCHED, parks_again(&*api, &run, resumed.event)).await,

@@ -13,9 +13,9 @@ use goldseam_api::view::timeline::{self, OperationDoc};
 
 use super::LiveWorkflows;
 use crate::app::App;
-use crate::color::{Hue, cell};
+use crate::color::{Hue, cell, columns, cut};
 use crate::error::{CliError, Exit};
-use crate::table::TextTable;
+use crate::table::{TextTable, hanging};
 use crate::timeline::{Range, draw, mark, tree};
 use crate::{damage, out, text, time};
 
@@ -248,41 +248,46 @@ impl RunPage {
         let colors = app.colors;
         let summary = self.summary();
         let title = colors.apply(Hue::Bold, format!("{} {}", summary.workflow, summary.run));
-        let mut lines = vec![format!("{title}  {} {}", colors.status(summary.status), self.lasted())];
-        let fact = |(name, value): (&str, String)| {
-            format!("  {} {}", colors.apply(Hue::Dim, format!("{name:<10}")), cell(&value))
+        // Without a terminal, --width applies to the bars only.
+        let page = if app.terminal { width } else { usize::MAX };
+        let state = format!("{} {}", colors.status(summary.status), self.lasted());
+        let mut lines = match columns(&title) + columns(&state) + 2 <= page {
+            true => vec![format!("{title}  {state}")],
+            false => vec![cut(&title, page), format!("  {state}")],
         };
-        lines.extend(self.header(PayloadLength::Short).into_iter().map(fact));
+        let fact = |(name, value): (&str, String)| {
+            let before = format!("  {} ", colors.apply(Hue::Dim, format!("{name:<10}")));
+            hanging(&before, &cell(&value), page)
+        };
+        lines.extend(self.header(PayloadLength::Short).into_iter().flat_map(fact));
         lines.push(String::new());
         lines.extend(draw(&self.rows, &self.detail.more.seams, self.range(), colors, width));
         for row in self.rows.iter().filter(|row| row.note.is_some()) {
             let note = text::one_line(row.note.as_deref().unwrap_or_default());
-            lines.push(format!("  {} {}: {note}", colors.apply(Hue::Bad, "╳"), row.path));
+            let before = format!("  {} ", colors.apply(Hue::Bad, "╳"));
+            lines.extend(hanging(&before, &format!("{}: {note}", row.path), page));
         }
         for seam in &self.detail.more.seams {
             let mark = colors.apply(Hue::Warm, mark(seam).to_string());
             let what = text::one_line(&seam.what);
-            lines.push(format!("  {mark} {} {} {what}", time::clock(seam.at), seam.kind));
+            let before = format!("  {mark} {} ", time::clock(seam.at));
+            lines.extend(hanging(&before, &format!("{} {what}", seam.kind), page));
         }
         let tree = tree(&self.history, &self.branches, colors);
         if !tree.is_empty() {
             lines.push(String::new());
-            lines.extend(tree);
+            lines.extend(tree.iter().map(|line| cut(line, page)));
         }
         for OpenQuestionDoc { input, command } in &self.detail.more.questions {
             lines.push(String::new());
-            lines.push(format!(
-                "  {} {}  ({})",
-                colors.apply(Hue::Warm, "?"),
-                text::one_line(&input.prompt),
-                text::form(&input.form)
-            ));
-            lines.push(format!("    → {command}"));
+            let prompt = format!("{}  ({})", text::one_line(&input.prompt), text::form(&input.form));
+            lines.extend(hanging(&format!("  {} ", colors.apply(Hue::Warm, "?")), &cell(&prompt), page));
+            lines.extend(hanging("    → ", command, page));
         }
         let ending = self.ending();
         if !ending.is_empty() {
             lines.push(String::new());
-            lines.extend(ending.into_iter().map(fact));
+            lines.extend(ending.into_iter().flat_map(fact));
         }
         lines.push(String::new());
         lines.join("\n")

@@ -80,9 +80,17 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
     let StartedDoc { run, workflow, .. } = &started;
     let asked = args.workflow_version.unwrap_or(UNDECIDED);
     // The run is started, even if the key may not read the workflows.
-    match LiveWorkflows::of(&*api).await.map(|live| live.missing(workflow, asked)) {
-        Ok(None) => {}
-        Ok(Some(missing)) => app.remark(&format!("the run waits for {missing}")),
+    match LiveWorkflows::of(&*api).await.map(|live| {
+        let similar = live.similar(workflow).join(", ");
+        (live.missing(workflow, asked), similar)
+    }) {
+        Ok((None, _)) => {}
+        Ok((Some(missing), similar)) if similar.is_empty() => {
+            app.remark(&format!("the run waits for {missing}"));
+        }
+        Ok((Some(missing), similar)) => app.warn(&format!(
+            "the run waits for {missing}; did you mean {similar}? goldseam cancel {run} ends this run"
+        )),
         Err(error) => {
             app.remark(&format!("cannot check whether a worker has {workflow}: {}", error.message));
         }

@@ -70,7 +70,7 @@ async fn draw(
     let mut picture = super::show::picture(app, api, run, out::width()).await?;
     if let Some(StalledNewsDoc { rule, evidence, remedy, .. }) = stalled {
         let word = app.colors.apply(Hue::Bad, "stalled");
-        picture.push_str(&format!("  {word}: rule {rule}, {evidence} → {remedy}\n"));
+        picture.push_str(&format!("  {word}: rule {}, {evidence} → {remedy}\n", rule.label()));
         picture.push_str(&format!("  {:<7}  goldseam why {run}\n", ""));
     }
     screen.clear();
@@ -94,7 +94,7 @@ pub(crate) async fn stream(app: &App, api: &dyn Api, run: &RunId, after: Seq) ->
             news if app.wants_json() => out::jsonl(&news),
             _ if app.quiet => {}
             NewsDoc::Stalled(StalledNewsDoc { rule, evidence, remedy, .. }) => {
-                aside(app, "stalled", &format!("rule {rule}: {evidence} → {remedy}"));
+                aside(app, "stalled", &format!("rule {}: {evidence} → {remedy}", rule.label()));
             }
             NewsDoc::Moving(_) => aside(app, "moving", "the run moves again"),
         }

@@ -5,12 +5,15 @@ use std::time::Duration;
 use goldseam::Millis;
 use goldseam_api::view::timeline::{OperationDoc, OperationKind, OperationState, Seam, SpanStyle};
 
-use crate::color::{Colors, Hue};
-use crate::table::cut;
+use crate::color::{Colors, Hue, columns, cut};
 use crate::time;
 
 /// Maximum width of a label.
 const LABEL_MAX: usize = 26;
+/// A narrower terminal has shorter labels.
+const NARROW: usize = 70;
+/// Maximum width of a label on a narrow terminal.
+const LABEL_NARROW: usize = 14;
 /// Width of the text right of the bars.
 const RIGHT: usize = 22;
 const BAR_MIN: usize = 12;
@@ -42,9 +45,11 @@ pub(crate) fn draw(
     if rows.is_empty() {
         return Vec::new();
     }
-    let label = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0).min(LABEL_MAX);
+    let label_max = if width < NARROW { LABEL_NARROW } else { LABEL_MAX };
+    let label = rows.iter().map(|row| columns(&name(row))).max().unwrap_or(0).min(label_max);
     let bar = width.saturating_sub(label + RIGHT + 6).clamp(BAR_MIN, BAR_MAX);
-    let mut lines: Vec<String> = rows.iter().map(|row| line(row, range, colors, label, bar)).collect();
+    let line = |row| cut(&line(row, range, colors, label, bar), width);
+    let mut lines: Vec<String> = rows.iter().map(line).collect();
     let mut marks = vec![' '; bar];
     for seam in seams {
         marks[range.column(seam.at, bar)] = mark(seam);
@@ -94,8 +99,9 @@ fn line(row: &OperationDoc, range: Range, colors: Colors, label: usize, width: u
         (OperationState::Open, _) => ("▶", Hue::Calm),
     };
     let name = cut(&name(row), label);
+    let pad = " ".repeat(label.saturating_sub(columns(&name)));
     let right = right(row, range.to);
-    format!("{} {name:<label$}  {}  {right}", colors.apply(hue, sign), bar(row, range, colors, width))
+    format!("{} {name}{pad}  {}  {right}", colors.apply(hue, sign), bar(row, range, colors, width))
         .trim_end()
         .to_owned()
 }

@@ -42,7 +42,7 @@ fn fork(depth: usize, colors: Colors) -> String {
 /// The cause of a branch without the evidence, which the seam shows.
 fn brief(why: &Why) -> String {
     match why {
-        Why::Recovery { rule, .. } => format!("rule {rule}"),
+        Why::Recovery { rule, .. } => format!("rule {}", text::rule(rule)),
         why => describe::why(why),
     }
 }

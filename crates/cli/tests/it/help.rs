@@ -19,7 +19,11 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["requeue"], "--reason <REASON>"),
     (&["reset"], "--reason <REASON>"),
     (&["why"], "goldseam why ord-7"),
-    (&["doctor"], "--rule <CODE>"),
+    (&["doctor"], "--rule <RULE>"),
+    (&["nodes"], "--all"),
+    (&["workflows"], "LAST ERROR"),
+    (&["questions"], "--workflow <WORKFLOW>"),
+    (&["tasks"], "--owner <OWNER>"),
     (&["recoveries"], "--stats"),
     (&["sweeper"], "--foreign-queue <QUEUE>"),
     (&["cancel"], "--reason <REASON>"),
@@ -102,7 +106,9 @@ fn completions_exist_for_every_shell() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = place.run(&["completions", shell]).ok();
-        assert!(script.contains("goldseam") && script.contains("branches"), "{shell}");
+        let asks = script.contains("goldseam __complete -- ") || script.contains(" __complete -- ");
+        assert!(script.contains("goldseam") && (asks || script.contains("branches")), "{shell}");
+        assert_eq!(asks, ["bash", "zsh", "fish"].contains(&shell), "{shell}");
     }
 }
 

@@ -150,6 +150,41 @@ fn colours_follow_the_option_and_the_terminal() {
 }
 
 #[test]
+fn no_line_is_wider_than_a_narrow_terminal() {
+    let place = prepared();
+    let long = "r".repeat(120);
+    place.run(&["start", "order", "--id", &long]).ok();
+    place.run(&["queue", "submit", "mail", "--id", "t-1"]).ok();
+    for args in [
+        &["ls"][..],
+        &["nodes", "--all"],
+        &["workflows"],
+        &["questions"],
+        &["tasks"],
+        &["history", "done"],
+        &["recoveries"],
+        &["show", "done"],
+        &["show", "failed"],
+        &["doctor"],
+    ] {
+        for width in [40, 60, 80] {
+            let (mut child, mut ours) = begun_on_terminal_of(&place, args, "dumb", width);
+            let screen = String::from_utf8_lossy(&rest_of(&mut ours)).into_owned();
+            child.0.wait().unwrap();
+            assert!(!screen.trim().is_empty(), "{args:?}");
+            for line in screen.lines() {
+                let line = line.trim_end_matches('\r');
+                assert!(line.chars().count() <= usize::from(width), "{args:?} at {width}: {line:?}");
+            }
+        }
+    }
+    let (mut child, mut ours) = begun_on_terminal_of(&place, &["ls"], "dumb", 40);
+    let screen = String::from_utf8_lossy(&rest_of(&mut ours)).into_owned();
+    child.0.wait().unwrap();
+    assert!(screen.contains("failed") && screen.contains("waits"), "{screen}");
+}
+
+#[test]
 fn redrawn_output_uses_the_alternate_screen() {
     let place = prepared();
     let screen = on_terminal(&place, &["watch", "done"], "xterm");
@@ -223,11 +258,18 @@ fn rest_of(ours: &mut File) -> Vec<u8> {
 
 /// Starts a command on a terminal, and returns our end of it.
 fn begun_on_terminal(place: &Place, args: &[&str], term: &str) -> (Guarded, File) {
+    begun_on_terminal_of(place, args, term, 0)
+}
+
+/// Starts a command on a terminal with this width; 0 if the terminal does not report one.
+fn begun_on_terminal_of(place: &Place, args: &[&str], term: &str, width: u16) -> (Guarded, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
     let name = ptsname(&ours, Vec::new()).unwrap();
     let theirs = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let size = rustix::termios::Winsize { ws_row: 24, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&theirs, size).unwrap();
     let mut command = place.command(args);
     command.env("TERM", term).stdout(theirs).stderr(Stdio::null());
     let child = Guarded(command.spawn().unwrap());

@@ -118,9 +118,15 @@ const COMMANDS: &[&[&str]] = &[
     &["watch", "failed"],
     &["why", "waits"],
     &["why", "asks"],
+    &["why", "waits", "missing", "done"],
+    &["why", "--status", "failed,waiting"],
+    &["workflows"],
+    &["questions"],
+    &["questions", "--run", "asks", "-q"],
     &["branches", "done"],
     &["doctor"],
     &["doctor", "--deep", "--rule", "A2"],
+    &["doctor", "--rule", "worker-lost", "--limit", "3"],
     &["recoveries"],
     &["recoveries", "--stats"],
     &["prune", "--completed-before", "0s", "--dry-run"],
@@ -148,6 +154,7 @@ const COMMANDS: &[&[&str]] = &[
     &["retry", "failed"],
     &["recover", "waits", "--dry-run"],
     &["recover", "waits", "--rule", "A2"],
+    &["recover", "waits", "--rule", "hidden-question"],
     &["recover", "waits", "--undo"],
     &["cancel", "waits", "--reason", "ordered twice"],
     &["why", "waits"],
@@ -159,6 +166,8 @@ const COMMANDS: &[&[&str]] = &[
     &["queue", "submit", "email", "--id", "t-1", "--payload", "{\"to\":\"ana\"}", "--attempts", "3"],
     &["queue", "submit", "email", "--id", "t-2", "--queue", "slow", "--delay", "1h", "--lane", "main"],
     &["queue", "ls"],
+    &["tasks", "--queue", "slow", "--state", "ready"],
+    &["tasks", "--run", "done"],
     &["queue", "get", "t-1"],
     &["queue", "heartbeat", "t-1", "--fence", "1"],
     &["queue", "fail", "t-1", "--fence", "9"],
@@ -277,6 +286,13 @@ fn a_key_with_only_the_scope_start_can_start_runs() {
     }
 }
 
+/// The run ids that a server completes for `a`.
+fn candidates_through(place: &Place, url: &str, key_file: &str) -> String {
+    let words = ["__complete", "--", "show", "--server", url, "--key-file", key_file, "a"];
+    let out = place.run(&words).ok();
+    out.lines().map(|line| format!("{}\n", line.split('\t').next().unwrap())).collect()
+}
+
 #[test]
 fn the_key_comes_from_a_private_file_or_the_environment() {
     let place = prepared();
@@ -292,7 +308,16 @@ fn the_key_comes_from_a_private_file_or_the_environment() {
     assert_eq!((ran.code, ran.err.contains("other users can read")), (2, true), "{}", ran.err);
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     assert!(with_file(&["ls", "-q"]).ok().contains("done"));
+    for words in [&["nodes"][..], &["workflows"], &["questions"], &["tasks"], &["why", "waits", "asks"]] {
+        with_file(words).ok();
+    }
+    let nodes = with_file(&["nodes", "--json"]).json();
+    assert_eq!((&nodes["items"][0]["alive"], &nodes["items"][0]["running"]), (&true.into(), &0.into()));
+    assert_eq!(candidates_through(&place, &served.url, file.to_str().unwrap()), "asks\n");
     assert_eq!(with_file(&["pause", "waits"]).code, 4, "it may only read");
+    for words in [&["nodes"][..], &["workflows"], &["questions"], &["tasks"], &["why", "waits", "asks"]] {
+        place.run(&[words, &["--server", &served.url]].concat()).fails(4, "GS0601");
+    }
     let without = place.run(&["ls", "--server", &served.url]).fails(4, "GS0601");
     assert!(without.contains("help: set GOLDSEAM_KEY, or pass the file"), "{without}");
     let environment =

@@ -30,7 +30,7 @@ pub use blame::{
 };
 pub use detect::{not_executed, poisoned};
 pub use observed::{damaged, damaged_at_rest, unreadable, wrong_row};
-pub use rules::{Budget, CATALOGUE, Code, Detector, NoRule, Rule};
+pub use rules::{Budget, CATALOGUE, Code, Detector, NoRule, Rule, Severity};
 
 /// The cached row as the store has it.
 #[derive(Debug, Clone, Copy)]
@@ -284,7 +284,7 @@ fn parked(sight: &Sight<'_>) -> Diagnosis {
     let summary = &sight.state.summary;
     let trouble = summary.trouble.as_ref();
     let code = trouble.and_then(|trouble| trouble.code.as_deref());
-    let rule: Option<Code> = code.and_then(|code| code.parse().ok());
+    let rule = code.and_then(Code::from_code);
     let evidence = trouble.map_or_else(|| "the run is parked".to_owned(), |trouble| trouble.message.clone());
     let resolve = match (rule, code) {
         (None, Some(code)) => Hint::from("resolve the problem (").step(NextStep::explain(code)).text(")"),

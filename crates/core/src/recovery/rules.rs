@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::detect;
 use super::{Diagnosis, Sight};
 
-/// The code of a rule. Stable: logs, metrics and page names contain it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The code of a rule. Stable: logs, metrics and page names contain it. Input may use the name of the rule instead, as
+/// in `worker-lost`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[expect(missing_docs, reason = "the catalogue describes each rule")]
 pub enum Code {
@@ -71,11 +72,27 @@ pub enum Budget {
     Never,
 }
 
+/// How severe a stall is, the most severe last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Only informs: the cause is another finding.
+    Info,
+    /// Runs are late, nothing is lost.
+    Warning,
+    /// Data is damaged, or code crashes its process.
+    Critical,
+}
+
 /// One rule.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     /// Code of the rule.
     pub code: Code,
+    /// Name of the rule, in kebab case. Stable and unique: commands and requests accept it wherever they accept the
+    /// code.
+    pub name: &'static str,
+    /// How severe an unhealed finding of the rule is.
+    pub severity: Severity,
     /// A few words for lists.
     pub title: &'static str,
     /// What is wrong, in one sentence.
@@ -99,6 +116,27 @@ impl Code {
     /// Returns the rule with this code.
     pub fn rule(self) -> &'static Rule {
         CATALOGUE.iter().find(|rule| rule.code == self).unwrap_or(&CATALOGUE[0])
+    }
+
+    /// Returns the rule's name, as in `worker-lost`.
+    pub fn name(self) -> &'static str {
+        self.rule().name
+    }
+
+    /// Returns the name with the code, as in `worker-lost (O2)`.
+    pub fn label(self) -> String {
+        format!("{} ({self})", self.name())
+    }
+
+    /// Parses a code in any case, but not a name. Codes in logs are compared with this: a name could also be the code of
+    /// a user's failure.
+    pub fn from_code(text: &str) -> Option<Self> {
+        CATALOGUE.iter().map(|rule| rule.code).find(|code| code.as_str().eq_ignore_ascii_case(text))
+    }
+
+    /// Parses a name.
+    pub fn from_name(text: &str) -> Option<Self> {
+        CATALOGUE.iter().find(|rule| rule.name == text).map(|rule| rule.code)
     }
 
     /// Returns whether the rule compares the cached row with the log. While it applies, the row is left unchanged.
@@ -141,20 +179,46 @@ impl fmt::Display for Code {
     }
 }
 
-/// The error for a text that is not the code of a rule.
+/// The error for a text that is neither the code nor the name of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a rule code{near}; rule codes are: A1, A2, A3, A4, D2, E2, F1, O1, O2, O3, H1, L1, L2, W1, W2, V1, P1, N1, K1, K2, C1, U1",
-    near = crate::argument::meant(&.0.to_uppercase(), CATALOGUE.iter().map(|rule| rule.code.as_str()))
-)]
+#[error("{0:?} is not a rule{near}; rules are: {known}", near = similar(.0), known = known())]
 pub struct NoRule(String);
+
+/// Returns ` (did you mean x?)` with similar codes or names, or an empty text.
+fn similar(text: &str) -> String {
+    let codes = CATALOGUE.iter().map(|rule| rule.code.as_str());
+    match crate::argument::meant(&text.to_uppercase(), codes) {
+        near if near.is_empty() => {
+            crate::argument::meant(&normal(text), CATALOGUE.iter().map(|rule| rule.name))
+        }
+        near => near,
+    }
+}
+
+/// Lists all rules.
+fn known() -> String {
+    CATALOGUE.iter().map(|rule| rule.code.label()).collect::<Vec<_>>().join(", ")
+}
+
+/// Normalizes the spelling of a name.
+fn normal(text: &str) -> String {
+    text.to_lowercase().replace(['_', ' '], "-")
+}
 
 impl FromStr for Code {
     type Err = NoRule;
 
     fn from_str(text: &str) -> Result<Self, NoRule> {
-        let found = CATALOGUE.iter().find(|rule| rule.code.as_str().eq_ignore_ascii_case(text));
-        found.map(|rule| rule.code).ok_or_else(|| NoRule(text.to_owned()))
+        Self::from_code(text)
+            .or_else(|| Self::from_name(&normal(text)))
+            .ok_or_else(|| NoRule(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Code {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -162,6 +226,8 @@ impl FromStr for Code {
 pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::K1,
+        name: "log-damaged",
+        severity: Severity::Critical,
         title: "the log is damaged",
         wrong: "An event is missing, altered or cannot be decoded.",
         remedy: "Goldseam parks the run and keeps the evidence; it never guesses.",
@@ -170,6 +236,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::K2,
+        name: "newer-release",
+        severity: Severity::Warning,
         title: "written by a newer release",
         wrong: "The log contains an event type that this release does not know.",
         remedy: "The node hands the run back unchanged; a node of the newer release takes it.",
@@ -178,6 +246,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::C1,
+        name: "wrong-row",
+        severity: Severity::Warning,
         title: "the cached row is lost, unreadable or wrong",
         wrong: "The run's cached row is missing, cannot be read, or disagrees with the log.",
         remedy: "Goldseam rewrites the row from the log; nothing else of the run changes.",
@@ -186,6 +256,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::U1,
+        name: "unreadable-record",
+        severity: Severity::Warning,
         title: "an unreadable record",
         wrong: "A task, lock, node or other record outside the logs is damaged or was written by a newer release.",
         remedy: "Goldseam skips and reports the record; everything else keeps working, and nothing is deleted.",
@@ -194,6 +266,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::D2,
+        name: "incomplete-jump",
+        severity: Severity::Warning,
         title: "an incomplete jump",
         wrong: "A jump was requested, but its branch was never opened.",
         remedy: "Goldseam opens a branch before the request; the operator may request the jump again.",
@@ -202,6 +276,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::A2,
+        name: "hidden-question",
+        severity: Severity::Warning,
         title: "the status hides an open question",
         wrong: "The cached status is running and the log has an open question, but no node executes the run.",
         remedy: "Goldseam opens a branch before the question, and the run asks it again; an answer to the old \
@@ -211,6 +287,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::A1,
+        name: "phantom-wait",
+        severity: Severity::Warning,
         title: "the status shows a wait that the log does not have",
         wrong: "The cached status is waiting, but the log has no open wait and no node executes the run.",
         remedy: "Goldseam opens a branch at the last stable event, and the run continues.",
@@ -219,6 +297,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::A3,
+        name: "missing-end",
+        severity: Severity::Warning,
         title: "all steps are complete but the run has not ended",
         wrong: "The cached status is running and every declared step is complete, but no node executes the run.",
         remedy: "Goldseam opens a branch at the last completed step, and the run continues and records its end.",
@@ -227,6 +307,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::A4,
+        name: "unhandled-failure",
+        severity: Severity::Warning,
         title: "a failed step was not handled",
         wrong: "A step failed, nothing followed, and no node executes the run.",
         remedy: "If its policy allows, the step is retried; otherwise the run continues and handles the failure.",
@@ -235,6 +317,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::P1,
+        name: "crash-loop",
+        severity: Severity::Critical,
         title: "recovery attempts used up",
         wrong: "Each recovery of the run ended with the death of its process, without progress; the last process \
                 executed only this run.",
@@ -245,6 +329,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::O2,
+        name: "worker-lost",
+        severity: Severity::Warning,
         title: "the owner's process is gone",
         wrong: "The node that owned the run crashed, was killed or lost its machine.",
         remedy: "Another node takes over the run: sleeps continue with the remaining time, completed steps are \
@@ -254,6 +340,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::W1,
+        name: "missed-wake",
+        severity: Severity::Warning,
         title: "no task will wake the run",
         wrong: "A timer is due, or the log has the mail that the run waits for, but no task will wake the run.",
         remedy: "Goldseam delivers the result of an ended child and makes the task due now.",
@@ -262,6 +350,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::W2,
+        name: "signal-mismatch",
+        severity: Severity::Warning,
         title: "a signal does not fit",
         wrong: "The run waits for a signal, but the unread signal of that name does not match the wait's schema.",
         remedy: "The signal stays unread; the run takes the next signal that matches.",
@@ -270,6 +360,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::O1,
+        name: "task-missing",
+        severity: Severity::Warning,
         title: "the run has no live advance task",
         wrong: "The run is active, but its advance task is missing or has ended.",
         remedy: "Goldseam creates a task with the key RUN:advance:UPDATED_AT; nothing else of the run changes.",
@@ -278,6 +370,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::O3,
+        name: "remote-task-missing",
+        severity: Severity::Warning,
         title: "a remote step has no live task",
         wrong: "A remote step is open, but its task is missing or has ended, and the log has no result.",
         remedy: "Goldseam appends the result from the task; if it has none, Goldseam creates a new task for the same \
@@ -287,6 +381,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::H1,
+        name: "silent-step",
+        severity: Severity::Warning,
         title: "a silent step",
         wrong: "The last heartbeat or the start of a step is older than its heartbeat limit.",
         remedy: "The attempt ends as heartbeat-timeout; the step is retried if its policy allows, otherwise it fails.",
@@ -295,6 +391,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::N1,
+        name: "no-worker",
+        severity: Severity::Warning,
         title: "no live node has the workflow",
         wrong: "No live node has the run's workflow.",
         remedy: "The run stays queued until a node with the workflow starts; it is never discarded.",
@@ -303,6 +401,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::E2,
+        name: "no-version",
+        severity: Severity::Warning,
         title: "no live node has the version",
         wrong: "The run can continue and live nodes have its workflow, but none has its version.",
         remedy: "The run waits for a node with the version. If none starts for longer than a deploy takes, the run continues \
@@ -312,6 +412,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::V1,
+        name: "code-changed",
+        severity: Severity::Warning,
         title: "the code does not match the log",
         wrong: "The workflow's code requests other steps than the log records.",
         remedy: "Goldseam parks the run and shows both sides: register the older code, or jump to the last common \
@@ -321,6 +423,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::F1,
+        name: "followed-run-stalled",
+        severity: Severity::Info,
         title: "the followed run is stalled",
         wrong: "A follower reads a run that is stalled.",
         remedy: "The server reports the stall and its cause to the follower, which reads the log, never memory.",
@@ -329,6 +433,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::L1,
+        name: "stale-lock",
+        severity: Severity::Warning,
         title: "a stale lock",
         wrong: "A lock has expired, or the node that holds it is proven dead.",
         remedy: "Goldseam frees the lock and increases its fence.",
@@ -337,6 +443,8 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::L2,
+        name: "claimant-lost",
+        severity: Severity::Warning,
         title: "a task has no live claimant",
         wrong: "The claimant of the task is dead or has been silent for too long.",
         remedy: "The task returns to its queue with the same id and priority; past the delivery limit it is dead.",

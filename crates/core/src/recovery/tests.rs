@@ -485,6 +485,54 @@ fn the_catalogue_has_every_rule_once() {
         assert!(!texts.contains('\\') && !texts.contains("  "), "{}", rule.code);
         assert_eq!(rule.code.to_string().parse(), Ok(rule.code));
         assert_eq!(rule.code.rule().title, rule.title);
+        assert_eq!(rule.name.parse(), Ok(rule.code));
+        assert!(rule.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{}", rule.name);
+        assert_eq!(Code::from_code(rule.name), None, "a log holds codes, not names");
     }
+    let mut names: Vec<&str> = CATALOGUE.iter().map(|rule| rule.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 22);
     assert!("Z9".parse::<Code>().is_err());
+}
+
+#[test]
+fn rule_names_never_change() {
+    let names: Vec<String> = CATALOGUE.iter().map(|rule| rule.code.label()).collect();
+    insta::assert_snapshot!(names.join("\n"), @r"
+    log-damaged (K1)
+    newer-release (K2)
+    wrong-row (C1)
+    unreadable-record (U1)
+    incomplete-jump (D2)
+    hidden-question (A2)
+    phantom-wait (A1)
+    missing-end (A3)
+    unhandled-failure (A4)
+    crash-loop (P1)
+    worker-lost (O2)
+    missed-wake (W1)
+    signal-mismatch (W2)
+    task-missing (O1)
+    remote-task-missing (O3)
+    silent-step (H1)
+    no-worker (N1)
+    no-version (E2)
+    code-changed (V1)
+    followed-run-stalled (F1)
+    stale-lock (L1)
+    claimant-lost (L2)
+    ");
+}
+
+#[test]
+fn a_rule_is_accepted_by_code_and_by_name() {
+    for text in ["O2", "o2", "worker-lost", "Worker_Lost", "worker lost"] {
+        assert_eq!(text.parse(), Ok(Code::O2), "{text}");
+        assert_eq!(serde_json::from_value::<Code>(text.into()).unwrap(), Code::O2, "{text}");
+    }
+    assert_eq!(serde_json::to_value(Code::O2).unwrap(), "O2", "documents and logs hold the code");
+    let error = "worker-lots".parse::<Code>().unwrap_err().to_string();
+    assert!(error.contains("(did you mean worker-lost?)"), "{error}");
+    assert!(serde_json::from_str::<Code>("\"nonsense\"").is_err());
 }

@@ -54,7 +54,7 @@ fn path_parameter(segment: &str) -> Option<Parameter> {
         "lock" => "Name of the lock.",
         "worker" => "Id of the worker.",
         "key" => "Id of the key.",
-        "code" => "An error or rule code, such as GS0104.",
+        "code" => "An error code such as GS0104, or the code or name of a rule, such as O2 or worker-lost.",
         "ticket" => "The ticket from the response that created the pass.",
         _ => "",
     };

@@ -126,6 +126,6 @@ fn rules_have_pages_and_codes_and_know_whether_they_read_rows() {
         "Z9".parse::<Code>()
             .unwrap_err()
             .to_string()
-            .starts_with("\"Z9\" is not a rule code; rule codes are: A1, ")
+            .starts_with("\"Z9\" is not a rule; rules are: log-damaged (K1), ")
     );
 }
