@@ -23,7 +23,8 @@
 //! | values | [`argument`], [`id`], [`path`], [`time`], [`hash`], [`limits`], [`payload`], [`error`] |
 //! | words | [`version`], [`whole`], [`status`], [`reserved`] |
 //! | policies and forms | [`retry`], [`recovery_policy`], [`form`] with [`shape`], [`lines`] |
-//! | records | [`branch`], [`corrupt`], [`event`] with [`summary`] (a tombstone holds a summary), [`task`], [`lock`] |
+//! | records | [`attribute`], [`branch`], [`corrupt`], [`event`] with [`summary`] (a tombstone holds a summary), [`task`], [`lock`] |
+//! | search | [`search`]: conditions over cached rows, and groups of them |
 //! | codec | [`codec`]: events as bytes on disk |
 //! | `derive` | [`state`]: log → state |
 //! | `diagnose` | [`recovery`]: state, cached row, liveness → diagnoses with remedies |
@@ -34,6 +35,7 @@
 //! Beside the layers, `schema` describes the documents for the HTTP interface (feature `schema`).
 
 pub mod argument;
+pub mod attribute;
 pub mod branch;
 pub mod codec;
 pub mod command;
@@ -60,6 +62,7 @@ pub mod retry;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod seal;
+pub mod search;
 pub mod shape;
 pub mod state;
 pub mod status;
@@ -78,6 +81,7 @@ mod properties;
 mod testing;
 
 pub use argument::ArgumentError;
+pub use attribute::{AttributeValue, Attributes};
 pub use branch::{Branch, BranchId, Why};
 pub use command::{Command, Doing, Fence, Owned};
 pub use corrupt::Corrupt;

@@ -9,6 +9,7 @@ mod requests;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attribute::Attributes;
 use crate::branch::{BranchId, Why};
 use crate::corrupt::Corrupt;
 use crate::error::Failure;
@@ -55,6 +56,13 @@ pub struct Summary {
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, String>))]
     pub tags: Tags,
+    /// Typed values to search by, as the active branch has them.
+    #[serde(default, skip_serializing_if = "Attributes::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, serde_json::Value>))]
+    pub attributes: Attributes,
+    /// Position of the last event that changed attributes, on any branch; none if they never changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attributes_at: Option<Seq>,
     /// The run that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
@@ -221,6 +229,8 @@ impl Summary {
             queue: queued.queue.clone(),
             priority: queued.priority,
             tags: queued.tags.clone(),
+            attributes: queued.attributes.clone(),
+            attributes_at: None,
             parent: queued.parent.clone(),
             input_hash: queued.input.hash(),
             created_at: at,
@@ -336,6 +346,9 @@ impl Summary {
         self.as_of = recorded.seq;
         self.head = head;
         self.last_event_at = recorded.at;
+        if matches!(recorded.event, Event::AttributesChanged(_)) {
+            self.attributes_at = Some(recorded.seq);
+        }
         if let Some(id) = command_id(&recorded.event) {
             self.see(id);
         }
@@ -424,6 +437,10 @@ impl Summary {
             | Event::NoteAdded(_)
             | Event::ProgressEmitted { .. }
             | Event::ChangeMarked { .. } => {}
+            Event::AttributesChanged(changed) => {
+                self.attributes.retain(|name, _| !changed.removed.contains(name));
+                self.attributes.extend(changed.set.iter().map(|(name, value)| (name.clone(), value.clone())));
+            }
             Event::RunStarted => self.started = true,
             Event::RunClaimed(claim) => {
                 self.epoch = recorded.seq;

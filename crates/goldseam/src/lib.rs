@@ -70,8 +70,10 @@ pub mod testing;
 pub use durations::{days, hours, mins, secs};
 pub use goldseam_core::form::Form;
 pub use goldseam_core::recovery;
+pub use goldseam_core::search;
 pub use goldseam_core::{
-    Class, Failure, Limits, Millis, Path, Payload, Redactor, Retry, RunId, Seq, Status, Summary,
+    AttributeValue, Attributes, Class, Failure, Limits, Millis, Path, Payload, Redactor, Retry, RunId, Seq,
+    Status, Summary,
 };
 pub use goldseam_engine::client;
 pub use goldseam_engine::config::Recovery;

@@ -12,8 +12,9 @@ use crate::feed::Feed;
 use crate::foreign::ForeignStates;
 use crate::pace::StorePace;
 pub use crate::types::{
-    Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page,
-    Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, GroupQuery, Groups, Head, LockFilter, NodeRecord, NodeSeen,
+    NodeState, Page, Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable,
+    Written,
 };
 
 /// Storage for logs, rows, tasks, locks and nodes.
@@ -67,7 +68,15 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Lists runs by their cached rows. Unreadable rows within the page are listed separately if their readable part
     /// matches the filter.
+    ///
+    /// With a condition, a store may stop after reading many rows that do not match: a page may be short or empty and
+    /// still have a next one.
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError>;
+
+    /// Counts runs by their cached rows, and groups them. By default, by reading every row that matches.
+    async fn groups(&self, query: GroupQuery) -> Result<Groups, StoreError> {
+        crate::groups::by_pages(self, query).await
+    }
 
     /// Reads the next records of one kind, after the cursor `after`, and returns the unreadable ones. Reads about
     /// `limit` records at most; a page may be empty and still have a next one.

@@ -61,6 +61,7 @@ impl RunFilter {
                 .is_none_or(|cause| summary.trouble.as_ref().is_some_and(|t| t.cause == *cause))
             && self.owner.as_ref().is_none_or(|owner| summary.owner.as_ref() == Some(owner))
             && self.parent.as_ref().is_none_or(|parent| summary.parent.as_ref() == Some(parent))
+            && self.condition.as_ref().is_none_or(|condition| condition.matches(summary))
     }
 }
 

@@ -1,15 +1,16 @@
 //! Data of the variants of [`Event`](super::Event).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::Tags;
+use crate::attribute::Attributes;
 use crate::branch::{BranchId, Why};
 use crate::error::Failure;
 use crate::form::Form;
 use crate::hash::Hash;
-use crate::id::{NodeId, QueueName, RunId, SignalName, StepName, TaskId, WorkflowName};
+use crate::id::{NodeId, QueueName, RunId, SignalName, StepName, TagKey, TaskId, WorkflowName};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::retry::Policy;
@@ -33,12 +34,30 @@ pub struct RunQueued {
     /// Tags to search by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: Tags,
+    /// Typed values to search by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: Attributes,
     /// The run that started this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
     /// Names of the steps that the workflow declared, in no order; empty: not known beforehand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<StepName>,
+}
+
+/// The data of [`Event::AttributesChanged`](super::Event::AttributesChanged).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttributesChanged {
+    /// Path of the call.
+    pub path: Path,
+    /// Order of the call within its arm.
+    pub ord: u32,
+    /// Attributes that got a value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: Attributes,
+    /// Attributes that were removed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub removed: BTreeSet<TagKey>,
 }
 
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {

@@ -418,6 +418,7 @@ impl RemoteWorkers {
             version: summary.version,
             input: state.queued.input.clone(),
             tags: summary.tags.clone(),
+            attributes: summary.attributes.clone(),
             attempt: summary.attempt,
             generation: state.branches.generation(branch),
             created_at: summary.created_at,

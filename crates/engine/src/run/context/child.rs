@@ -148,7 +148,8 @@ async fn make(
     let version = live.live_runs().newest_live(&live.ledger, &workflow).await?;
     let parent = Some(live.run.clone());
     let plan = live.live_runs().plan(&workflow);
-    let queued = RunQueued { workflow, version, input, queue, priority, tags, parent, plan };
+    let attributes = goldseam_core::Attributes::new();
+    let queued = RunQueued { workflow, version, input, queue, priority, tags, attributes, parent, plan };
     let started = live.ledger.start(run, queued, None).await?;
     if started.records.is_empty() { fetch_end(live, run).await } else { Ok(()) }
 }

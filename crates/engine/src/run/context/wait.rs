@@ -52,7 +52,7 @@ pub(super) async fn wait(
     let (due, slow) = match ctx.recorded(spot, None).await {
         Some(OpKind::Wait(WaitOp { found: Some(found), .. })) => return Ok(found),
         Some(OpKind::Wait(WaitOp { wanted: Some(wanted), .. })) => (wanted.due, is_slow(&wanted)),
-        Some(OpKind::Step(_) | OpKind::Progress) => return ctx.mismatch(spot).await,
+        Some(OpKind::Step(_) | OpKind::Progress | OpKind::Attributes) => return ctx.mismatch(spot).await,
         Some(OpKind::Wait(_)) | None => {
             ctx.live.gate().await?;
             let (wanted, ask) = wanted(ctx.live.now());
