@@ -132,6 +132,11 @@ pub struct ChangingGuide;
 #[doc = include_str!("../../../docs/guides/keeping-secrets.md")]
 pub struct SecretsGuide;
 
+/// Runs the code of the guide to searching.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/searching.md")]
+pub struct SearchingGuide;
+
 /// Diagnoses and repairs of runs on request.
 pub mod healer {
     pub use goldseam_engine::client::{audit, doctor, feed, follow, recover as by_hand, why};

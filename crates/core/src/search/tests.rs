@@ -86,6 +86,21 @@ fn canonical_text_has_absolute_times_and_one_form() {
 }
 
 #[test]
+fn the_examples_of_the_guide_are_conditions() {
+    let guide = include_str!("../../../../docs/guides/searching.md");
+    let (_, rest) = guide.split_once("```text conditions\n").unwrap();
+    let examples: Vec<&str> = rest.split_once("```").unwrap().0.lines().collect();
+    assert!(examples.len() >= 8);
+    for text in examples {
+        let condition = parse(text);
+        assert_eq!(parse(&condition.to_string()), condition, "{text}");
+    }
+    for field in Field::ALL {
+        assert!(guide.contains(&format!("`{}`", field.as_str())), "{field:?} is not in the guide");
+    }
+}
+
+#[test]
 fn selects_by_fields_tags_and_typed_attributes() {
     let run = sample();
     for (text, selects) in [
