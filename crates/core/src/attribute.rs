@@ -374,4 +374,33 @@ mod tests {
         assert_eq!(check(&many(ATTRIBUTES_MAX)), Ok(()));
         assert_eq!(check(&many(ATTRIBUTES_MAX + 1)), Err(AttributeError::TooMany(33)));
     }
+
+    #[test]
+    fn a_jump_restores_attributes_and_continue_as_new_keeps_them() {
+        use crate::command::{Command, Owned};
+        use crate::testing::*;
+
+        let name = || TagKey::new("stage").unwrap();
+        let change = |text: &str, ord, value: &str| {
+            let set = Attributes::from([(name(), value.into())]);
+            Owned::Attributes(AttributesChanged { path: path(text), ord, set, removed: Default::default() })
+        };
+        let stage = |log: &Log| log.state().summary.attributes.get(&name()).cloned();
+        let log = Log::running().owned(vec![change("attributes", 0, "new")]).completed("a");
+        let log = log.owned(vec![change("attributes#2", 2, "paid")]);
+        assert_eq!(stage(&log), Some("paid".into()));
+        let at = log.state().summary.attributes_at;
+        let log = log.act(Command::Jump(jump_to("j", "a"))).claimed("n-2");
+        assert_eq!(stage(&log), Some("new".into()), "the branch does not see the later change");
+        assert_eq!(log.state().summary.attributes_at, at, "stores must still remove the later value");
+        let log = log.owned(vec![Owned::ContinueAsNew(json("[2]"))]).claimed("n-2");
+        assert_eq!(stage(&log), Some("new".into()));
+        let removal = AttributesChanged {
+            path: path("attributes"),
+            ord: 0,
+            set: Attributes::new(),
+            removed: [name()].into(),
+        };
+        assert_eq!(stage(&log.owned(vec![Owned::Attributes(removal)])), None);
+    }
 }

@@ -10,6 +10,7 @@ use goldseam::{RunId, Seq, Status, Summary};
 use goldseam_api::Api;
 use goldseam_api::doc::PageDoc;
 use goldseam_api::doc::run::{ListOrder, RunsQuery};
+use indicatif::ProgressBar;
 
 use super::{LiveWorkflows, pages, search};
 use crate::app::App;
@@ -17,7 +18,7 @@ use crate::color::{Hue, cell};
 use crate::error::{CliError, Exit};
 use crate::out::Screen;
 use crate::table::TextTable;
-use crate::{out, text, time};
+use crate::{out, progress, text, time};
 
 /// Maximum number of suspects to explain one by one.
 const SUSPECTS_MAX: usize = 50;
@@ -114,7 +115,11 @@ pub(crate) async fn run(app: &App, args: LsArgs) -> Result<Exit, CliError> {
         return watch(app, &*api, query, limit.unwrap_or(LIMIT)).await;
     }
     let default = if app.quiet && !app.wants_json() { u32::MAX } else { LIMIT };
-    let page = list(&*api, &query, limit.unwrap_or(default)).await?;
+    // A page of a search may be empty and still have a next one.
+    let line = query.condition.as_ref().map(|_| progress::line(app, None, "{spinner} searching  {elapsed}"));
+    let page = list(&*api, &query, limit.unwrap_or(default)).await;
+    line.iter().for_each(ProgressBar::finish_and_clear);
+    let page = page?;
     let context = RowContext {
         quarantined: quarantined(app, &*api, &page).await,
         live: live_workflows(app, &*api, &page).await?,

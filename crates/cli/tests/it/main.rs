@@ -23,6 +23,7 @@ mod output;
 mod prune;
 mod queue;
 mod runs;
+mod search;
 mod server;
 mod serving;
 mod support;
