@@ -5,6 +5,7 @@
 
 mod ids;
 mod parts;
+mod reads;
 mod requests;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,6 @@ use crate::branch::{BranchId, Why};
 use crate::corrupt::Corrupt;
 use crate::error::Failure;
 use crate::event::{By, Event, Recorded, RunPruned, RunQueued, Tags};
-use crate::form::fits;
 use crate::hash::Hash;
 use crate::id::{NodeId, QueueName, RunId, WorkflowName};
 use crate::path::Path;
@@ -286,33 +286,6 @@ impl Summary {
         version::label(&self.workflow, self.version)
     }
 
-    /// Returns when the run must be looked at again if nothing else happens.
-    pub fn due(&self) -> Option<Millis> {
-        self.waits.iter().filter_map(|wait| wait.due).min()
-    }
-
-    /// Returns the number of events from where loading may begin.
-    pub fn length(&self) -> u64 {
-        self.as_of.0.saturating_sub(self.base.0)
-    }
-
-    /// Returns how many events the run itself has caused: mail extends a log without any progress.
-    pub fn moves(&self) -> u64 {
-        self.as_of.0.saturating_sub(u64::from(self.mail_count))
-    }
-
-    /// Returns whether this mail ends an open wait.
-    pub fn awaits(&self, mail: &Event) -> bool {
-        self.waits.iter().any(|wait| match mail {
-            Event::SignalReceived { name, payload, .. } => {
-                wait.wants(name).is_some_and(|schema| schema.is_none_or(|schema| fits(schema, payload)))
-            }
-            Event::InputAnswered { question, .. } => wait.inputs.contains(question),
-            Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => wait.children.contains(run),
-            _ => false,
-        })
-    }
-
     /// Applies the next event of the log.
     pub fn fold(&mut self, recorded: &Recorded, head: Hash) -> Result<(), Stuck> {
         // A tombstone contains everything that is needed; earlier events may be missing.
@@ -362,6 +335,10 @@ impl Summary {
         self.bytes = Some(opened.carried.as_ref().map_or(0, |carried| carried.mail_bytes));
         self.mail_unread =
             opened.carried.as_ref().map_or(0, |c| u32::try_from(c.mail.len()).unwrap_or(u32::MAX));
+        // The new branch sees no earlier change of attributes.
+        if let Some(carried) = &opened.carried {
+            self.attributes.clone_from(&carried.summary.attributes);
+        }
         self.owner = None;
         self.progress();
         self.forget_branch();

@@ -2,8 +2,8 @@
 
 use goldseam_core::Status;
 use goldseam_store::sql_search::{
-    AttributeEntry, DECODE_MAX, Dialect, Driver, PROBE_MAX, Plan, RANGE_MAX, SCAN_MAX, SqlPart, Walk, merged,
-    place, plan,
+    AttributeEntry, CreatedBounds, DECODE_MAX, Dialect, Driver, PROBE_MAX, Plan, RANGE_MAX, SCAN_MAX,
+    SqlPart, Walk, merged, place, plan,
 };
 use goldseam_store::{Cursor, OrderKey, Page, Row, RunFilter, StoreError};
 
@@ -32,7 +32,7 @@ pub(crate) async fn runs(
     filter: &RunFilter,
     after: Option<&Cursor>,
 ) -> Result<Page<Row>, StoreError> {
-    let Plan { drivers, check } = plan(filter, DIALECT);
+    let Plan { drivers, check, created } = plan(filter, DIALECT);
     let driver = choose(connection, drivers).await?;
     let statuses: Vec<Option<Status>> = match &driver {
         Driver::Status(statuses) => statuses.iter().copied().map(Some).collect(),
@@ -45,6 +45,7 @@ pub(crate) async fn runs(
             filter,
             driver: &driver,
             check: check.as_deref(),
+            created,
             status: *status,
             scans: SCAN_MAX / statuses.len().max(1),
             decodes: DECODE_MAX / statuses.len().max(1),
@@ -166,6 +167,7 @@ struct Walker<'a> {
     filter: &'a RunFilter,
     driver: &'a Driver,
     check: Option<&'a [SqlPart]>,
+    created: CreatedBounds,
     status: Option<Status>,
     /// Rows left to look at, and to decode.
     scans: usize,
@@ -252,6 +254,13 @@ impl Walker<'_> {
                 true,
             ),
             OrderKey::Created => add_source(&mut query, self.driver, self.status),
+        }
+        if self.filter.order.key() == OrderKey::Created {
+            for (sign, bound) in [(" >= ", self.created.low), (" <= ", self.created.high)] {
+                query.add_if(" AND ", bound.is_some());
+                query.add_if(column, bound.is_some());
+                query.add_number(sign, bound);
+            }
         }
         let is_latest_first = self.filter.order.is_latest_first();
         if let Some(after) = after {

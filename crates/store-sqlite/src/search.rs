@@ -2,8 +2,8 @@
 
 use goldseam_core::Status;
 use goldseam_store::sql_search::{
-    AttributeEntry, DECODE_MAX, Dialect, Driver, PROBE_MAX, Plan, RANGE_MAX, SCAN_MAX, SqlPart, Walk, merged,
-    place, plan,
+    AttributeEntry, CreatedBounds, DECODE_MAX, Dialect, Driver, PROBE_MAX, Plan, RANGE_MAX, SCAN_MAX,
+    SqlPart, Walk, merged, place, plan,
 };
 use goldseam_store::{Cursor, OrderKey, Page, Row, RunFilter};
 use rusqlite::types::Value;
@@ -26,16 +26,19 @@ pub(crate) fn runs(
     after: Option<&Cursor>,
 ) -> Result<Page<Row>, SqliteFault> {
     let moment = conn.unchecked_transaction()?;
-    let Plan { drivers, check } = plan(filter, DIALECT);
+    let Plan { drivers, check, created } = plan(filter, DIALECT);
     let driver = choose(conn, drivers)?;
-    let walks = match &driver {
-        Driver::Status(statuses) => {
-            let each =
-                statuses.iter().map(|status| Walker::new(conn, filter, after, statuses.len(), Some(*status)));
-            each.map(|walker| walker.walk(&driver, check.as_deref())).collect::<Result<Vec<Walk>, _>>()?
-        }
-        driver => vec![Walker::new(conn, filter, after, 1, None).walk(driver, check.as_deref())?],
+    let statuses: Vec<Option<Status>> = match &driver {
+        Driver::Status(statuses) => statuses.iter().copied().map(Some).collect(),
+        _ => vec![None],
     };
+    let share = statuses.len().max(1);
+    let mut walks = Vec::new();
+    for status in statuses {
+        let (scans, decodes) = (SCAN_MAX / share, DECODE_MAX / share);
+        let walker = Walker { conn, filter, after, created, status, scans, decodes };
+        walks.push(walker.walk(&driver, check.as_deref())?);
+    }
     moment.finish()?;
     Ok(merged(filter, walks))
 }
@@ -155,24 +158,14 @@ struct Walker<'a> {
     conn: &'a Connection,
     filter: &'a RunFilter,
     after: Option<&'a Cursor>,
+    created: CreatedBounds,
     status: Option<Status>,
     /// Rows left to look at, and to decode.
     scans: usize,
     decodes: usize,
 }
 
-impl<'a> Walker<'a> {
-    fn new(
-        conn: &'a Connection,
-        filter: &'a RunFilter,
-        after: Option<&'a Cursor>,
-        walks: usize,
-        status: Option<Status>,
-    ) -> Self {
-        let walks = walks.max(1);
-        Self { conn, filter, after, status, scans: SCAN_MAX / walks, decodes: DECODE_MAX / walks }
-    }
-
+impl Walker<'_> {
     fn walk(mut self, driver: &Driver, check: Option<&[SqlPart]>) -> Result<Walk, SqliteFault> {
         let query = self.query(driver, check);
         let mut statement = self.conn.prepare_cached(&query.sql)?;
@@ -225,6 +218,15 @@ impl<'a> Walker<'a> {
                 [],
             ),
             OrderKey::Created => add_source(&mut query, driver, self.status),
+        }
+        if self.filter.order.key() == OrderKey::Created {
+            for (sign, bound) in [(" >= ?", self.created.low), (" <= ?", self.created.high)] {
+                if let Some(bound) = bound {
+                    query.add(" AND ", []);
+                    query.add(column, []);
+                    query.add(sign, [Value::Integer(bound)]);
+                }
+            }
         }
         let is_latest_first = self.filter.order.is_latest_first();
         if let Some(after) = self.after {

@@ -101,6 +101,40 @@ pub struct Plan {
     pub drivers: Vec<Driver>,
     /// What SQL checks; none if it can check nothing.
     pub check: Option<SqlParts>,
+    /// The times between which the runs were queued, so that a walk ends there.
+    pub created: CreatedBounds,
+}
+
+/// Bounds of the time when a run was queued, both inclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CreatedBounds {
+    /// The earliest time.
+    pub low: Option<i64>,
+    /// The latest time.
+    pub high: Option<i64>,
+}
+
+impl CreatedBounds {
+    fn of(parts: &[Condition]) -> Self {
+        let mut bounds = Self::default();
+        for part in parts {
+            let Condition::Compare {
+                subject: Subject::Field(Field::Created),
+                operator,
+                value: Literal::Time(at),
+            } = part
+            else {
+                continue;
+            };
+            if matches!(operator, Operator::Greater | Operator::AtLeast | Operator::Equal) {
+                bounds.low = bounds.low.max(Some(at.0));
+            }
+            if matches!(operator, Operator::Less | Operator::AtMost | Operator::Equal) {
+                bounds.high = Some(bounds.high.map_or(at.0, |high| high.min(at.0)));
+            }
+        }
+        bounds
+    }
 }
 
 /// Plans a search.
@@ -114,7 +148,8 @@ pub fn plan(filter: &RunFilter, dialect: Dialect) -> Plan {
         drivers.push(range);
     }
     let checks: Vec<SqlParts> = parts.iter().filter_map(|part| translate(part, false, dialect)).collect();
-    Plan { drivers, check: (!checks.is_empty()).then(|| joined(checks, " AND ")) }
+    let created = CreatedBounds::of(&parts);
+    Plan { drivers, check: (!checks.is_empty()).then(|| joined(checks, " AND ")), created }
 }
 
 /// Returns all conditions of a filter, which must all hold.
