@@ -569,3 +569,72 @@ pub fn merged(filter: &RunFilter, walks: Vec<Walk>) -> Page<Row> {
 pub fn place(filter: &RunFilter, at: Option<i64>, id: &str) -> Option<Cursor> {
     Some(Cursor { by: filter.order.key(), at: goldseam_core::Millis(at?), run: RunId::new(id).ok()? })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use goldseam_core::Millis;
+
+    use super::*;
+
+    const DIALECT: Dialect = Dialect { tags: "tags", attributes: "attributes", position: "instr" };
+
+    fn filter(text: &str) -> RunFilter {
+        let condition = Some(Arc::new(Condition::parse(text, Millis(0)).unwrap()));
+        RunFilter { condition, limit: 2, ..RunFilter::default() }
+    }
+
+    /// Returns the SQL of the check, with `?` for values; empty if there is none.
+    fn check(text: &str) -> String {
+        let parts = plan(&filter(text), DIALECT).check.unwrap_or_default();
+        parts.iter().map(|part| if let SqlPart::Sql(sql) = part { sql } else { "?" }).collect()
+    }
+
+    #[test]
+    fn sql_narrows_and_never_negates_what_it_only_approximates() {
+        assert_eq!(check("cause = x"), "((r.cause = ?))");
+        assert_eq!(check("not cause = x"), "(((r.cause = ?) IS NOT TRUE))");
+        assert_eq!(check("ended > now"), "((r.status IN ('completed', 'failed', 'cancelled')))");
+        for unknown in
+            ["not ended > now", "version = 2", "not n = 5", "cause = x or version = 2", "id = \"\\u{0}\""]
+        {
+            assert_eq!(check(unknown), "", "{unknown}");
+        }
+        assert_eq!(check("not (cause = x or version = 2)"), "((((r.cause = ?) IS NOT TRUE)))");
+        assert_eq!(check("version = 2 and root"), "((r.parent IS NULL))");
+    }
+
+    #[test]
+    fn only_what_must_hold_drives_a_walk() {
+        let drivers = |text: &str| plan(&filter(text), DIALECT).drivers;
+        assert_eq!(drivers("cause = x or cause = y"), []);
+        assert_eq!(drivers("not cause = x"), []);
+        assert_eq!(drivers("status in (completed, failed)"), []);
+        assert_eq!(drivers("status in (failed, failed)"), [Driver::Status(vec![Status::Failed])]);
+        assert_eq!(drivers("workflow = w and cause = x").len(), 2);
+        let (name, kind) = ("n".to_owned(), "n");
+        assert_eq!(drivers("n > 5 and n <= 9"), [Driver::Range { name, kind, low: 5.0, high: 9.0 }]);
+        let bounds = plan(&filter("created > 1970-01-02 and created <= 1970-01-03"), DIALECT).created;
+        assert_eq!(bounds, CreatedBounds { low: Some(86_400_000), high: Some(172_800_000) });
+    }
+
+    #[test]
+    fn pages_end_where_the_first_walk_stopped() {
+        let filter = filter("status in (failed, parked)");
+        let place = |at: i64| place(&filter, Some(at), &format!("r{at}")).unwrap();
+        let found = |at: &[i64]| at.iter().map(|at| (place(*at), Err("x".to_owned()))).collect();
+        let names =
+            |page: &Page<Row>| page.unreadable.iter().map(|item| item.key.clone()).collect::<Vec<_>>();
+        let walks = vec![
+            Walk { found: found(&[9, 3]), stopped: None },
+            Walk { found: vec![], stopped: Some(place(5)) },
+        ];
+        let page = merged(&filter, walks);
+        assert_eq!((names(&page), page.next), (vec!["r9".to_owned()], Some("5:r5".to_owned())));
+        let page = merged(&filter, vec![Walk { found: found(&[9, 7, 3]), stopped: Some(place(3)) }]);
+        assert_eq!((names(&page).len(), page.next), (2, Some("7:r7".to_owned())));
+        let page = merged(&filter, vec![Walk { found: found(&[9]), stopped: None }]);
+        assert_eq!((names(&page).len(), page.next), (1, None));
+    }
+}
