@@ -8,7 +8,6 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::argument;
-use crate::event::AttributesChanged;
 use crate::id::TagKey;
 use crate::time::Millis;
 
@@ -117,19 +116,6 @@ impl AttributeValue {
     }
 }
 
-impl AttributesChanged {
-    /// Checks the change of a run that has these attributes.
-    pub fn check(&self, before: &Attributes) -> Result<(), AttributeError> {
-        let kept =
-            before.keys().filter(|name| !self.removed.contains(*name) && !self.set.contains_key(*name));
-        let count = kept.count() + self.set.len();
-        if count > ATTRIBUTES_MAX && count > before.len() {
-            return Err(AttributeError::TooMany(count));
-        }
-        self.set.iter().try_for_each(|(name, value)| value.check(name))
-    }
-}
-
 /// Checks all attributes of a run.
 pub fn check(attributes: &Attributes) -> Result<(), AttributeError> {
     if attributes.len() > ATTRIBUTES_MAX {
@@ -208,16 +194,16 @@ impl fmt::Display for AttributeValue {
     /// Writes the value as a condition would, a list in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => crate::search::write_text(f, text),
+            Self::Text(text) => argument::write_text(f, text),
             Self::Integer(number) => number.fmt(f),
             Self::Number(number) => write!(f, "{number:?}"),
-            Self::Time(at) => f.write_str(&crate::search::iso(*at)),
+            Self::Time(at) => f.write_str(&crate::moment::iso(*at)),
             Self::Boolean(value) => value.fmt(f),
             Self::List(texts) => {
                 f.write_str("[")?;
                 for (at, text) in texts.iter().enumerate() {
                     f.write_str(if at == 0 { "" } else { ", " })?;
-                    crate::search::write_text(f, text)?;
+                    argument::write_text(f, text)?;
                 }
                 f.write_str("]")
             }
@@ -313,7 +299,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
         }
         let at = match map.next_value::<TimeWire>()? {
             TimeWire::Millis(at) => Millis(at),
-            TimeWire::Text(text) => crate::search::parse_iso(&text)
+            TimeWire::Text(text) => crate::moment::parse_iso(&text)
                 .ok_or_else(|| de::Error::custom(format!("invalid time {text:?}")))?,
         };
         match map.next_key::<String>()? {
@@ -378,6 +364,7 @@ mod tests {
     #[test]
     fn a_jump_restores_attributes_and_continue_as_new_keeps_them() {
         use crate::command::{Command, Owned};
+        use crate::event::AttributesChanged;
         use crate::testing::*;
 
         let name = || TagKey::new("stage").unwrap();

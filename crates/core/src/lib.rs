@@ -20,11 +20,10 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | values | [`argument`], [`id`], [`path`], [`time`], [`hash`], [`limits`], [`payload`], [`error`] |
+//! | values | [`argument`], [`id`], [`path`], [`time`], [`moment`] (times as text), [`hash`], [`limits`], [`payload`], [`error`] |
 //! | words | [`version`], [`whole`], [`status`], [`reserved`] |
 //! | policies and forms | [`retry`], [`recovery_policy`], [`form`] with [`shape`], [`lines`] |
-//! | records | [`attribute`], [`branch`], [`corrupt`], [`event`] with [`summary`] (a tombstone holds a summary), [`task`], [`lock`] |
-//! | search | [`search`]: conditions over cached rows, and groups of them |
+//! | records | [`attribute`], [`branch`], [`corrupt`], [`event`] with [`summary`] (a tombstone holds a summary), [`search`] (conditions over summaries), [`task`], [`lock`] |
 //! | codec | [`codec`]: events as bytes on disk |
 //! | `derive` | [`state`]: log → state |
 //! | `diagnose` | [`recovery`]: state, cached row, liveness → diagnoses with remedies |
@@ -51,6 +50,7 @@ pub mod id;
 pub mod limits;
 pub mod lines;
 pub mod lock;
+pub mod moment;
 pub mod path;
 pub mod payload;
 pub mod plan;

@@ -19,7 +19,7 @@ const DIALECT: Dialect =
 const PIECE: usize = 500;
 const PIECE_GROWTH: usize = 8;
 /// Most rows of a piece.
-const PIECE_MAX: usize = 50_000;
+const PIECE_MAX: usize = 20_000;
 
 /// Reads the rows of a piece that pass the check, and its last row, which says where the next piece begins.
 const READ: &str = ") SELECT CASE WHEN w.ok THEN r.summary END, r.task, r.updated_at, w.id, r.status, r.as_of, w.at, \

@@ -10,9 +10,9 @@ use crate::cursor::{Cursor, OrderKey};
 use crate::types::{Page, RecordKind, Row, RunFilter, Unreadable};
 
 /// Most rows that one page walks over.
-pub const SCAN_MAX: usize = 100_000;
+pub const SCAN_MAX: usize = 20_000;
 /// Most rows that one page decodes.
-pub const DECODE_MAX: usize = 10_000;
+pub const DECODE_MAX: usize = 5_000;
 /// A range of an attribute with at most this number of entries is read as a whole and sorted.
 pub const RANGE_MAX: usize = 5_000;
 /// Entries of an index that are counted to compare it with others.

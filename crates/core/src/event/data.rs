@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::Tags;
-use crate::attribute::Attributes;
+use crate::attribute::{ATTRIBUTES_MAX, AttributeError, Attributes};
 use crate::branch::{BranchId, Why};
 use crate::error::Failure;
 use crate::form::Form;
@@ -58,6 +58,19 @@ pub struct AttributesChanged {
     /// Attributes that were removed.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub removed: BTreeSet<TagKey>,
+}
+
+impl AttributesChanged {
+    /// Checks the change of a run that has these attributes.
+    pub fn check(&self, before: &Attributes) -> Result<(), AttributeError> {
+        let kept =
+            before.keys().filter(|name| !self.removed.contains(*name) && !self.set.contains_key(*name));
+        let count = kept.count() + self.set.len();
+        if count > ATTRIBUTES_MAX && count > before.len() {
+            return Err(AttributeError::TooMany(count));
+        }
+        self.set.iter().try_for_each(|(name, value)| value.check(name))
+    }
 }
 
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {

@@ -1,7 +1,5 @@
 //! Words, texts, numbers and signs of a condition, each with its place.
 
-use std::fmt;
-
 use super::error::{ConditionError, Problem};
 use super::field::Field;
 use super::{DEPTH_MAX, LENGTH_MAX};
@@ -72,21 +70,6 @@ pub(super) fn is_bare_attribute(name: &str) -> bool {
         && !name.starts_with("attr.")
         && !KEYWORDS.iter().any(|known| known.eq_ignore_ascii_case(name))
         && TagKey::new(name).is_ok()
-}
-
-/// Writes a text in quotes, with escapes.
-pub(crate) fn write_text(f: &mut impl fmt::Write, text: &str) -> fmt::Result {
-    f.write_char('"')?;
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => write!(f, "\\{c}")?,
-            '\n' => f.write_str("\\n")?,
-            '\t' => f.write_str("\\t")?,
-            c if crate::argument::is_control(c) => write!(f, "\\u{{{:x}}}", u32::from(c))?,
-            c => f.write_char(c)?,
-        }
-    }
-    f.write_char('"')
 }
 
 /// The text under analysis.

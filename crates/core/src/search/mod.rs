@@ -11,7 +11,6 @@ mod field;
 mod group;
 mod lexer;
 mod matching;
-mod moment;
 mod parser;
 #[cfg(test)]
 mod tests;
@@ -23,11 +22,11 @@ use crate::id::TagKey;
 use crate::status::Status;
 use crate::time::Millis;
 
+use crate::argument::write_text;
+pub use crate::moment::{iso, parse_iso};
 pub use error::{ConditionError, Problem};
 pub use field::{Field, FieldKind};
 pub use group::{Group, GroupBy, GroupByError, Grouping, WORKFLOWS_MAX};
-pub(crate) use lexer::write_text;
-pub use moment::{iso, parse_iso};
 
 /// Longest text of a condition, in bytes.
 pub const LENGTH_MAX: usize = 4_096;

@@ -3,10 +3,10 @@
 use super::error::{ConditionError, Problem};
 use super::field::{Field, FieldKind};
 use super::lexer::{Lexer, Token, TokenKind};
-use super::moment::{parse_iso, relative};
 use super::{Condition, DEPTH_MAX, Literal, Operator, Subject, TERMS_MAX, VALUES_MAX};
 use crate::argument::{meant, nearest};
 use crate::id::TagKey;
+use crate::moment::{parse_iso, relative};
 use crate::status::Status;
 use crate::time::Millis;
 

@@ -78,7 +78,7 @@ fn digits(text: &str, count: usize) -> Option<i64> {
 }
 
 /// Parses `-2h`, `-1h30m` or `+7d` relative to now. Units: `ms`, `s`, `m`, `h`, `d`, `w`.
-pub(super) fn relative(text: &str, now: Millis) -> Option<Millis> {
+pub fn relative(text: &str, now: Millis) -> Option<Millis> {
     let (sign, mut rest) = match text.split_at_checked(1)? {
         ("-", rest) => (-1, rest),
         ("+", rest) => (1, rest),
