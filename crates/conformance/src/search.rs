@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use goldseam_core::attribute::{AttributeValue, Attributes};
 use goldseam_core::event::Tags;
-use goldseam_core::search::{Condition, Field, GroupBy, Literal, Operator, Subject};
+use goldseam_core::search::{Condition, ConditionSubject, GroupBy, Literal, Operator, RunField};
 use goldseam_core::summary::Trouble;
 use goldseam_core::{Millis, NodeId, Seq, Status, Summary, TagKey, WorkflowName};
 use goldseam_store::api::{Append, Expect, GroupQuery, Row, RunFilter, RunOrder};
@@ -110,32 +110,50 @@ fn operator(random: &mut SplitMix, value: &Literal) -> Operator {
 }
 
 fn term(random: &mut SplitMix) -> Condition {
-    let attribute = Subject::Attribute(key(pick(random, &["amount", "region", "status", "9lives", "none"])));
-    let field = |field| Subject::Field(field);
+    let attribute =
+        ConditionSubject::Attribute(key(pick(random, &["amount", "region", "status", "9lives", "none"])));
+    let field = |field| ConditionSubject::Field(field);
     let (subject, value) = match random.below(12) {
         0..=4 => (attribute, literal(random)),
-        5 => (Subject::Tag(key("who")), Literal::Text(pick(random, &TEXTS).to_owned())),
-        6 => (field(Field::Status), Literal::Status(pick(random, &Status::ALL))),
+        5 => (ConditionSubject::Tag(key("who")), Literal::Text(pick(random, &TEXTS).to_owned())),
+        6 => (field(RunField::Status), Literal::Status(pick(random, &Status::ALL))),
         7 => {
             let field = pick(
                 random,
-                &[Field::Workflow, Field::Cause, Field::Owner, Field::Parent, Field::Id, Field::Error],
+                &[
+                    RunField::Workflow,
+                    RunField::Cause,
+                    RunField::Owner,
+                    RunField::Parent,
+                    RunField::Id,
+                    RunField::Error,
+                ],
             );
             (
-                Subject::Field(field),
+                ConditionSubject::Field(field),
                 Literal::Text(pick(random, &["order", "timeout", "n1", "r0", "r7", "boom", "o"]).to_owned()),
             )
         }
         8 => {
-            let field = pick(random, &[Field::Created, Field::Ended, Field::Recovered, Field::Updated]);
-            (Subject::Field(field), Literal::Time(at(i64::try_from(random.below(20)).unwrap())))
+            let field =
+                pick(random, &[RunField::Created, RunField::Ended, RunField::Recovered, RunField::Updated]);
+            (ConditionSubject::Field(field), Literal::Time(at(i64::try_from(random.below(20)).unwrap())))
         }
-        9 => (field(pick(random, &[Field::Root, Field::Terminated])), Literal::Boolean(random.one_in(2))),
-        10 => (field(Field::Version), Literal::Integer(small(random))),
+        9 => {
+            (field(pick(random, &[RunField::Root, RunField::Terminated])), Literal::Boolean(random.one_in(2)))
+        }
+        10 => (field(RunField::Version), Literal::Integer(small(random))),
         _ => {
-            let fields =
-                [Field::Owner, Field::Parent, Field::Cause, Field::Code, Field::Ended, Field::Recovered];
-            let subject = if random.one_in(2) { attribute } else { Subject::Field(pick(random, &fields)) };
+            let fields = [
+                RunField::Owner,
+                RunField::Parent,
+                RunField::Cause,
+                RunField::Code,
+                RunField::Ended,
+                RunField::Recovered,
+            ];
+            let subject =
+                if random.one_in(2) { attribute } else { ConditionSubject::Field(pick(random, &fields)) };
             return Condition::Has(subject);
         }
     };

@@ -2,7 +2,7 @@
 
 use goldseam_core::Status;
 use goldseam_store::sql_search::{
-    AttributeEntry, CreatedBounds, DECODE_MAX, Dialect, Driver, PROBE_MAX, Plan, RANGE_MAX, SCAN_MAX,
+    AttributeEntry, CreatedBounds, DECODE_MAX, Dialect, PROBE_MAX, Plan, RANGE_MAX, SCAN_MAX, SearchIndex,
     SqlPart, Walk, merged, place, plan,
 };
 use goldseam_store::{Cursor, OrderKey, Page, Row, RunFilter, StoreError};
@@ -35,12 +35,12 @@ pub(crate) async fn runs(
     let Plan { drivers, check, created } = plan(filter, DIALECT);
     let driver = choose(connection, drivers).await?;
     let statuses: Vec<Option<Status>> = match &driver {
-        Driver::Status(statuses) => statuses.iter().copied().map(Some).collect(),
+        SearchIndex::Status(statuses) => statuses.iter().copied().map(Some).collect(),
         _ => vec![None],
     };
     let mut walks = Vec::new();
     for status in &statuses {
-        let walker = Walker {
+        let walker = PgWalker {
             connection,
             filter,
             driver: &driver,
@@ -56,9 +56,9 @@ pub(crate) async fn runs(
 }
 
 /// Chooses the index with the fewest entries for this search.
-async fn choose(connection: &PgConnection, drivers: Vec<Driver>) -> Result<Driver, StoreError> {
+async fn choose(connection: &PgConnection, drivers: Vec<SearchIndex>) -> Result<SearchIndex, StoreError> {
     let is_alone = drivers.len() == 1;
-    let mut best: Option<(i64, Driver)> = None;
+    let mut best: Option<(i64, SearchIndex)> = None;
     for driver in drivers {
         let is_range = driver.is_unordered();
         if is_alone && !is_range {
@@ -76,7 +76,7 @@ async fn choose(connection: &PgConnection, drivers: Vec<Driver>) -> Result<Drive
             break;
         }
     }
-    Ok(best.map_or(Driver::All, |(_, driver)| driver))
+    Ok(best.map_or(SearchIndex::All, |(_, driver)| driver))
 }
 
 fn sql_count(count: usize) -> i64 {
@@ -84,14 +84,14 @@ fn sql_count(count: usize) -> i64 {
 }
 
 /// Counts the entries of an index, up to one more than `most`.
-async fn count(connection: &PgConnection, driver: &Driver, most: usize) -> Result<i64, StoreError> {
+async fn count(connection: &PgConnection, driver: &SearchIndex, most: usize) -> Result<i64, StoreError> {
     let mut query = PgQuery::new("SELECT count(*) FROM (SELECT 1");
     match driver {
         // The entries themselves: a count of runs would read them all.
-        Driver::Named(name) => {
+        SearchIndex::Named(name) => {
             query.add_text(" FROM goldseam.run_attributes AS a WHERE a.name = ", Some(name));
         }
-        Driver::Range { name, kind, low, high } => {
+        SearchIndex::Range { name, kind, low, high } => {
             query.add_text(" FROM goldseam.run_attributes AS a WHERE a.text = '' AND a.name = ", Some(name));
             query.add_text(" AND a.kind = ", Some(kind));
             query.add_float(" AND a.number >= ", *low);
@@ -99,7 +99,7 @@ async fn count(connection: &PgConnection, driver: &Driver, most: usize) -> Resul
         }
         driver => add_source(&mut query, driver, None),
     }
-    if let Driver::Status(statuses) = driver {
+    if let SearchIndex::Status(statuses) = driver {
         let words: Vec<String> = statuses.iter().map(|status| status.as_str().to_owned()).collect();
         query.add_texts(" AND r.status = ANY ", Some(&words));
     }
@@ -111,31 +111,31 @@ async fn count(connection: &PgConnection, driver: &Driver, most: usize) -> Resul
 }
 
 /// Adds the table, and the condition under which it has the run.
-fn add_source(query: &mut PgQuery, driver: &Driver, status: Option<Status>) {
+fn add_source(query: &mut PgQuery, driver: &SearchIndex, status: Option<Status>) {
     const RUNS: &str = " FROM goldseam.runs AS r WHERE r.summary IS NOT NULL";
     let mut runs = |piece: &'static str, value: &str| {
         query.add_if(RUNS, true);
         query.add_text(piece, Some(value));
     };
     match driver {
-        Driver::All => query.add_if(RUNS, true),
-        Driver::Id(id) => runs(" AND r.id = ", id),
-        Driver::Workflow(name) => runs(" AND r.workflow = ", name),
-        Driver::Cause(cause) => runs(" AND r.cause IS NOT NULL AND r.cause = ", cause),
-        Driver::Owner(owner) => runs(" AND r.owner IS NOT NULL AND r.owner = ", owner),
-        Driver::Parent(parent) => runs(" AND r.parent IS NOT NULL AND r.parent = ", parent),
-        Driver::Status(_) => {
+        SearchIndex::All => query.add_if(RUNS, true),
+        SearchIndex::Id(id) => runs(" AND r.id = ", id),
+        SearchIndex::Workflow(name) => runs(" AND r.workflow = ", name),
+        SearchIndex::Cause(cause) => runs(" AND r.cause IS NOT NULL AND r.cause = ", cause),
+        SearchIndex::Owner(owner) => runs(" AND r.owner IS NOT NULL AND r.owner = ", owner),
+        SearchIndex::Parent(parent) => runs(" AND r.parent IS NOT NULL AND r.parent = ", parent),
+        SearchIndex::Status(_) => {
             query.add_if(RUNS, true);
             query.add_if(" AND r.status <> 'completed'", true);
             query.add_text(" AND r.status = ", status.map(Status::as_str));
         }
-        Driver::Tag(key, value) => {
+        SearchIndex::Tag(key, value) => {
             let from = " FROM goldseam.run_tags AS t JOIN goldseam.runs AS r ON r.rid = t.rid \
                 WHERE r.summary IS NOT NULL AND t.tag = ";
             query.add_text(from, Some(key));
             query.add_text(" AND t.value = ", Some(value));
         }
-        Driver::Attribute(AttributeEntry { name, kind, text, number }) => {
+        SearchIndex::Attribute(AttributeEntry { name, kind, text, number }) => {
             let from = " FROM goldseam.run_attributes AS t JOIN goldseam.runs AS r ON r.rid = t.rid \
                 WHERE r.summary IS NOT NULL AND t.name = ";
             query.add_text(from, Some(name));
@@ -143,13 +143,13 @@ fn add_source(query: &mut PgQuery, driver: &Driver, status: Option<Status>) {
             query.add_text(" AND t.text = ", Some(text));
             query.add_float(" AND t.number = ", *number);
         }
-        Driver::Named(name) => {
+        SearchIndex::Named(name) => {
             let from = " FROM goldseam.runs AS r WHERE r.summary IS NOT NULL AND r.rid = ANY (ARRAY(\
                 SELECT a.rid FROM goldseam.run_attributes AS a WHERE a.name = ";
             query.add_text(from, Some(name));
             query.add_if("))", true);
         }
-        Driver::Range { name, kind, low, high } => {
+        SearchIndex::Range { name, kind, low, high } => {
             let from = " FROM goldseam.runs AS r WHERE r.summary IS NOT NULL AND r.rid = ANY (ARRAY(\
                 SELECT a.rid FROM goldseam.run_attributes AS a WHERE a.text = '' AND a.name = ";
             query.add_text(from, Some(name));
@@ -162,10 +162,10 @@ fn add_source(query: &mut PgQuery, driver: &Driver, status: Option<Status>) {
 }
 
 /// One walk over an index.
-struct Walker<'a> {
+struct PgWalker<'a> {
     connection: &'a PgConnection,
     filter: &'a RunFilter,
-    driver: &'a Driver,
+    driver: &'a SearchIndex,
     check: Option<&'a [SqlPart]>,
     created: CreatedBounds,
     status: Option<Status>,
@@ -174,7 +174,7 @@ struct Walker<'a> {
     decodes: usize,
 }
 
-impl Walker<'_> {
+impl PgWalker<'_> {
     async fn walk(mut self, after: Option<Cursor>) -> Result<Walk, StoreError> {
         let enough = self.filter.limit as usize + 1;
         let mut walk = Walk { found: Vec::new(), stopped: None };
@@ -243,7 +243,7 @@ impl Walker<'_> {
         query.add_if(") IS TRUE AS ok, ", true);
         let column = match (self.filter.order.key(), self.driver) {
             (OrderKey::Recovered, _) => "r.recovered_at",
-            (OrderKey::Created, Driver::Tag(..) | Driver::Attribute(_)) => "t.created_at",
+            (OrderKey::Created, SearchIndex::Tag(..) | SearchIndex::Attribute(_)) => "t.created_at",
             (OrderKey::Created, _) => "r.created_at",
         };
         query.add_if(column, true);

@@ -2,7 +2,7 @@
 
 use goldseam_core::Status;
 use goldseam_store::sql_search::{
-    AttributeEntry, CreatedBounds, DECODE_MAX, Dialect, Driver, PROBE_MAX, Plan, RANGE_MAX, SCAN_MAX,
+    AttributeEntry, CreatedBounds, DECODE_MAX, Dialect, PROBE_MAX, Plan, RANGE_MAX, SCAN_MAX, SearchIndex,
     SqlPart, Walk, merged, place, plan,
 };
 use goldseam_store::{Cursor, OrderKey, Page, Row, RunFilter};
@@ -29,14 +29,14 @@ pub(crate) fn runs(
     let Plan { drivers, check, created } = plan(filter, DIALECT);
     let driver = choose(conn, drivers)?;
     let statuses: Vec<Option<Status>> = match &driver {
-        Driver::Status(statuses) => statuses.iter().copied().map(Some).collect(),
+        SearchIndex::Status(statuses) => statuses.iter().copied().map(Some).collect(),
         _ => vec![None],
     };
     let share = statuses.len().max(1);
     let mut walks = Vec::new();
     for status in statuses {
         let (scans, decodes) = (SCAN_MAX / share, DECODE_MAX / share);
-        let walker = Walker { conn, filter, after, created, status, scans, decodes };
+        let walker = SqliteWalker { conn, filter, after, created, status, scans, decodes };
         walks.push(walker.walk(&driver, check.as_deref())?);
     }
     moment.finish()?;
@@ -44,9 +44,9 @@ pub(crate) fn runs(
 }
 
 /// Chooses the index with the fewest entries for this search.
-fn choose(conn: &Connection, drivers: Vec<Driver>) -> Result<Driver, SqliteFault> {
+fn choose(conn: &Connection, drivers: Vec<SearchIndex>) -> Result<SearchIndex, SqliteFault> {
     let is_alone = drivers.len() == 1;
-    let mut best: Option<(usize, Driver)> = None;
+    let mut best: Option<(usize, SearchIndex)> = None;
     for driver in drivers {
         let most = if driver.is_unordered() { RANGE_MAX } else { PROBE_MAX };
         if is_alone && !driver.is_unordered() {
@@ -63,20 +63,20 @@ fn choose(conn: &Connection, drivers: Vec<Driver>) -> Result<Driver, SqliteFault
             break;
         }
     }
-    Ok(best.map_or(Driver::All, |(_, driver)| driver))
+    Ok(best.map_or(SearchIndex::All, |(_, driver)| driver))
 }
 
 /// Counts the entries of an index, up to one more than `most`.
-fn count(conn: &Connection, driver: &Driver, most: usize) -> Result<usize, SqliteFault> {
+fn count(conn: &Connection, driver: &SearchIndex, most: usize) -> Result<usize, SqliteFault> {
     let mut query = SqliteQuery::new("SELECT count(*) FROM (SELECT 1");
     match driver {
-        Driver::Status(statuses) => {
+        SearchIndex::Status(statuses) => {
             add_source(&mut query, driver, None);
             query.add(" AND r.status IN (SELECT value FROM json_each(?))", [status_list(statuses)]);
         }
         // The entries themselves: a count of distinct runs would read them all.
-        Driver::Named(name) => query.add(" FROM run_attributes AS a WHERE a.name = ?", [text(name)]),
-        Driver::Range { name, kind, low, high } => query.add(
+        SearchIndex::Named(name) => query.add(" FROM run_attributes AS a WHERE a.name = ?", [text(name)]),
+        SearchIndex::Range { name, kind, low, high } => query.add(
             " FROM run_attributes AS a WHERE a.name = ? AND a.kind = ? AND a.text = '' AND a.number >= ? \
              AND a.number <= ?",
             [text(name), text(kind), Value::Real(*low), Value::Real(*high)],
@@ -103,48 +103,48 @@ fn text(text: &str) -> Value {
 }
 
 /// Adds the table and the index, and the condition under which it has the run.
-fn add_source(query: &mut SqliteQuery, driver: &Driver, status: Option<Status>) {
+fn add_source(query: &mut SqliteQuery, driver: &SearchIndex, status: Option<Status>) {
     match driver {
-        Driver::All => query.add(" FROM runs AS r WHERE r.summary IS NOT NULL", []),
-        Driver::Id(id) => query.add(" FROM runs AS r WHERE r.summary IS NOT NULL AND r.id = ?", [text(id)]),
-        Driver::Workflow(name) => query.add(
+        SearchIndex::All => query.add(" FROM runs AS r WHERE r.summary IS NOT NULL", []),
+        SearchIndex::Id(id) => query.add(" FROM runs AS r WHERE r.summary IS NOT NULL AND r.id = ?", [text(id)]),
+        SearchIndex::Workflow(name) => query.add(
             " FROM runs AS r INDEXED BY runs_workflow WHERE r.summary IS NOT NULL AND r.workflow = ?",
             [text(name)],
         ),
-        Driver::Status(_) => {
+        SearchIndex::Status(_) => {
             query.add(" FROM runs AS r INDEXED BY runs_status WHERE r.summary IS NOT NULL AND r.status <> 'completed'", []);
             if let Some(status) = status {
                 query.add(" AND r.status = ?", [text(status.as_str())]);
             }
         }
-        Driver::Cause(cause) => query.add(
+        SearchIndex::Cause(cause) => query.add(
             " FROM runs AS r INDEXED BY runs_cause WHERE r.summary IS NOT NULL AND r.cause IS NOT NULL AND r.cause = ?",
             [text(cause)],
         ),
-        Driver::Owner(owner) => query.add(
+        SearchIndex::Owner(owner) => query.add(
             " FROM runs AS r INDEXED BY runs_owner WHERE r.summary IS NOT NULL AND r.owner IS NOT NULL AND r.owner = ?",
             [text(owner)],
         ),
-        Driver::Parent(parent) => query.add(
+        SearchIndex::Parent(parent) => query.add(
             " FROM runs AS r INDEXED BY runs_parent WHERE r.summary IS NOT NULL AND r.parent IS NOT NULL AND r.parent = ?",
             [text(parent)],
         ),
-        Driver::Tag(key, value) => query.add(
+        SearchIndex::Tag(key, value) => query.add(
             " FROM run_tags AS t CROSS JOIN runs AS r ON r.rid = t.rid \
              WHERE r.summary IS NOT NULL AND t.tag = ? AND t.value = ?",
             [text(key), text(value)],
         ),
-        Driver::Attribute(AttributeEntry { name, kind, text: value, number }) => query.add(
+        SearchIndex::Attribute(AttributeEntry { name, kind, text: value, number }) => query.add(
             " FROM run_attributes AS t CROSS JOIN runs AS r ON r.rid = t.rid WHERE r.summary IS NOT NULL \
              AND t.name = ? AND t.kind = ? AND t.text = ? AND t.number = ?",
             [text(name), text(kind), text(value), Value::Real(*number)],
         ),
-        Driver::Named(name) => query.add(
+        SearchIndex::Named(name) => query.add(
             " FROM (SELECT DISTINCT a.rid FROM run_attributes AS a WHERE a.name = ?) AS t \
              CROSS JOIN runs AS r ON r.rid = t.rid WHERE r.summary IS NOT NULL",
             [text(name)],
         ),
-        Driver::Range { name, kind, low, high } => query.add(
+        SearchIndex::Range { name, kind, low, high } => query.add(
             " FROM (SELECT DISTINCT a.rid FROM run_attributes AS a WHERE a.name = ? AND a.kind = ? AND a.text = '' \
              AND a.number >= ? AND a.number <= ?) AS t CROSS JOIN runs AS r ON r.rid = t.rid \
              WHERE r.summary IS NOT NULL",
@@ -154,7 +154,7 @@ fn add_source(query: &mut SqliteQuery, driver: &Driver, status: Option<Status>) 
 }
 
 /// One walk over an index.
-struct Walker<'a> {
+struct SqliteWalker<'a> {
     conn: &'a Connection,
     filter: &'a RunFilter,
     after: Option<&'a Cursor>,
@@ -165,8 +165,8 @@ struct Walker<'a> {
     decodes: usize,
 }
 
-impl Walker<'_> {
-    fn walk(mut self, driver: &Driver, check: Option<&[SqlPart]>) -> Result<Walk, SqliteFault> {
+impl SqliteWalker<'_> {
+    fn walk(mut self, driver: &SearchIndex, check: Option<&[SqlPart]>) -> Result<Walk, SqliteFault> {
         let query = self.query(driver, check);
         let mut statement = self.conn.prepare_cached(&query.sql)?;
         let mut rows = statement.query(params_from_iter(query.values))?;
@@ -194,7 +194,7 @@ impl Walker<'_> {
         Ok(walk)
     }
 
-    fn query(&self, driver: &Driver, check: Option<&[SqlPart]>) -> SqliteQuery {
+    fn query(&self, driver: &SearchIndex, check: Option<&[SqlPart]>) -> SqliteQuery {
         let mut query = SqliteQuery::new("SELECT CASE WHEN (");
         match check {
             None => query.add("1", []),
@@ -208,7 +208,7 @@ impl Walker<'_> {
         query.add(CHECKED, []);
         let column = match (self.filter.order.key(), driver) {
             (OrderKey::Recovered, _) => "r.recovered_at",
-            (OrderKey::Created, Driver::Tag(..) | Driver::Attribute(_)) => "t.created_at",
+            (OrderKey::Created, SearchIndex::Tag(..) | SearchIndex::Attribute(_)) => "t.created_at",
             (OrderKey::Created, _) => "r.created_at",
         };
         query.add(column, []);

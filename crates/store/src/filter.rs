@@ -1,7 +1,7 @@
 //! The records that each filter selects, for stores that read records before they filter them.
 
 use goldseam_core::lock::Lock;
-use goldseam_core::search::{Condition, Field, Literal, Operator, Subject};
+use goldseam_core::search::{Condition, ConditionSubject, Literal, Operator, RunField};
 use goldseam_core::task::{Task, TaskState};
 
 use crate::types::{ClaimRequest, LockFilter, Row, RunFilter, TaskFilter};
@@ -56,7 +56,7 @@ impl RunFilter {
         let Some(condition) = self.condition.as_ref().filter(|_| self.statuses.is_empty()) else {
             return narrowed;
         };
-        let of_status = |subject: &Subject| *subject == Subject::Field(Field::Status);
+        let of_status = |subject: &ConditionSubject| *subject == ConditionSubject::Field(RunField::Status);
         let statuses = condition.conjuncts().iter().find_map(|part| match part {
             Condition::Compare { subject, operator: Operator::Equal, value } if of_status(subject) => {
                 Some(std::slice::from_ref(value))

@@ -36,7 +36,6 @@ pub mod faulty;
 pub mod feed;
 mod filter;
 pub mod foreign;
-mod groups;
 pub mod memory;
 pub mod pace;
 pub mod read_only;

@@ -3,7 +3,7 @@
 //! Invariant: SQL only narrows. It never leaves out a run that the filter selects; [`RunFilter::selects`] decides. Values
 //! are always bound.
 
-use goldseam_core::search::{Condition, Field, Literal, Operator, Subject};
+use goldseam_core::search::{Condition, ConditionSubject, Literal, Operator, RunField};
 use goldseam_core::{RunId, Status};
 
 use crate::cursor::{Cursor, OrderKey};
@@ -60,7 +60,7 @@ pub struct AttributeEntry {
 
 /// The entries that a page walks over.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Driver {
+pub enum SearchIndex {
     /// All runs by the time of the order.
     All,
     /// One run.
@@ -98,7 +98,7 @@ pub enum Driver {
 #[derive(Debug)]
 pub struct Plan {
     /// Indexes that contain every run of the filter.
-    pub drivers: Vec<Driver>,
+    pub drivers: Vec<SearchIndex>,
     /// What SQL checks; none if it can check nothing.
     pub check: Option<SqlParts>,
     /// The times between which the runs were queued, so that a walk ends there.
@@ -119,7 +119,7 @@ impl CreatedBounds {
         let mut bounds = Self::default();
         for part in parts {
             let Condition::Compare {
-                subject: Subject::Field(Field::Created),
+                subject: ConditionSubject::Field(RunField::Created),
                 operator,
                 value: Literal::Time(at),
             } = part
@@ -140,7 +140,7 @@ impl CreatedBounds {
 /// Plans a search.
 pub fn plan(filter: &RunFilter, dialect: Dialect) -> Plan {
     let parts = conjuncts(filter);
-    let mut drivers: Vec<Driver> = match filter.order.key() {
+    let mut drivers: Vec<SearchIndex> = match filter.order.key() {
         OrderKey::Created => parts.iter().filter_map(driver).collect(),
         OrderKey::Recovered => Vec::new(),
     };
@@ -154,27 +154,27 @@ pub fn plan(filter: &RunFilter, dialect: Dialect) -> Plan {
 
 /// Returns all conditions of a filter, which must all hold.
 fn conjuncts(filter: &RunFilter) -> Vec<Condition> {
-    let equal = |field: Field, text: &str| Condition::Compare {
-        subject: Subject::Field(field),
+    let equal = |field: RunField, text: &str| Condition::Compare {
+        subject: ConditionSubject::Field(field),
         operator: Operator::Equal,
         value: Literal::Text(text.to_owned()),
     };
     let mut all = Vec::new();
-    all.extend(filter.workflow.as_ref().map(|name| equal(Field::Workflow, name.as_str())));
-    all.extend(filter.cause.as_ref().map(|cause| equal(Field::Cause, cause)));
-    all.extend(filter.owner.as_ref().map(|owner| equal(Field::Owner, owner.as_str())));
-    all.extend(filter.parent.as_ref().map(|parent| equal(Field::Parent, parent.as_str())));
+    all.extend(filter.workflow.as_ref().map(|name| equal(RunField::Workflow, name.as_str())));
+    all.extend(filter.cause.as_ref().map(|cause| equal(RunField::Cause, cause)));
+    all.extend(filter.owner.as_ref().map(|owner| equal(RunField::Owner, owner.as_str())));
+    all.extend(filter.parent.as_ref().map(|parent| equal(RunField::Parent, parent.as_str())));
     if !filter.statuses.is_empty() {
         let values = filter.statuses.iter().map(|status| Literal::Status(*status)).collect();
-        all.push(Condition::In { subject: Subject::Field(Field::Status), values });
+        all.push(Condition::In { subject: ConditionSubject::Field(RunField::Status), values });
     }
     all.extend(filter.tag.as_ref().map(|(key, value)| Condition::Compare {
-        subject: Subject::Tag(key.clone()),
+        subject: ConditionSubject::Tag(key.clone()),
         operator: Operator::Equal,
         value: Literal::Text(value.clone()),
     }));
     all.extend(filter.since.map(|since| Condition::Compare {
-        subject: Subject::Field(Field::Created),
+        subject: ConditionSubject::Field(RunField::Created),
         operator: Operator::AtLeast,
         value: Literal::Time(since),
     }));
@@ -186,23 +186,25 @@ fn is_storable(text: &str) -> bool {
     !text.contains('\0')
 }
 
-impl Driver {
+impl SearchIndex {
     /// Returns whether its entries have no order, so that they must be read as a whole.
     pub fn is_unordered(&self) -> bool {
         matches!(self, Self::Range { .. } | Self::Named(_))
     }
 }
 
-fn driver(part: &Condition) -> Option<Driver> {
+fn driver(part: &Condition) -> Option<SearchIndex> {
     let (subject, values) = match part {
         Condition::Compare { subject, operator: Operator::Equal, value } => {
             (subject, std::slice::from_ref(value))
         }
         Condition::In { subject, values } => (subject, values.as_slice()),
-        Condition::Has(Subject::Attribute(name)) => return Some(Driver::Named(name.to_string())),
+        Condition::Has(ConditionSubject::Attribute(name)) => {
+            return Some(SearchIndex::Named(name.to_string()));
+        }
         _ => return None,
     };
-    if *subject == Subject::Field(Field::Status) {
+    if *subject == ConditionSubject::Field(RunField::Status) {
         let mut statuses: Vec<Status> = Vec::new();
         for value in values {
             let Literal::Status(status) = value else { return None };
@@ -210,22 +212,22 @@ fn driver(part: &Condition) -> Option<Driver> {
                 statuses.push(*status);
             }
         }
-        return (!statuses.contains(&Status::Completed)).then_some(Driver::Status(statuses));
+        return (!statuses.contains(&Status::Completed)).then_some(SearchIndex::Status(statuses));
     }
     let [value] = values else { return None };
     match (subject, value) {
-        (Subject::Attribute(name), value) => {
-            entry(name.as_str(), value).filter(|entry| is_storable(&entry.text)).map(Driver::Attribute)
+        (ConditionSubject::Attribute(name), value) => {
+            entry(name.as_str(), value).filter(|entry| is_storable(&entry.text)).map(SearchIndex::Attribute)
         }
-        (Subject::Tag(key), Literal::Text(text)) if is_storable(text) => {
-            Some(Driver::Tag(key.to_string(), text.clone()))
+        (ConditionSubject::Tag(key), Literal::Text(text)) if is_storable(text) => {
+            Some(SearchIndex::Tag(key.to_string(), text.clone()))
         }
-        (Subject::Field(field), Literal::Text(text)) if is_storable(text) => match field {
-            Field::Id => Some(Driver::Id(text.clone())),
-            Field::Workflow => Some(Driver::Workflow(text.clone())),
-            Field::Cause => Some(Driver::Cause(text.clone())),
-            Field::Owner => Some(Driver::Owner(text.clone())),
-            Field::Parent => Some(Driver::Parent(text.clone())),
+        (ConditionSubject::Field(field), Literal::Text(text)) if is_storable(text) => match field {
+            RunField::Id => Some(SearchIndex::Id(text.clone())),
+            RunField::Workflow => Some(SearchIndex::Workflow(text.clone())),
+            RunField::Cause => Some(SearchIndex::Cause(text.clone())),
+            RunField::Owner => Some(SearchIndex::Owner(text.clone())),
+            RunField::Parent => Some(SearchIndex::Parent(text.clone())),
             _ => None,
         },
         _ => None,
@@ -260,18 +262,20 @@ fn number(value: &Literal) -> Option<(&'static str, f64)> {
 }
 
 /// Returns the bounds of the first attribute that is compared by order.
-fn ranges(parts: &[Condition]) -> Option<Driver> {
-    let mut found: Option<Driver> = None;
+fn ranges(parts: &[Condition]) -> Option<SearchIndex> {
+    let mut found: Option<SearchIndex> = None;
     for part in parts {
-        let Condition::Compare { subject: Subject::Attribute(of), operator, value } = part else { continue };
+        let Condition::Compare { subject: ConditionSubject::Attribute(of), operator, value } = part else {
+            continue;
+        };
         let Some((of_kind, at)) = number(value).filter(|_| operator.is_order()) else { continue };
         let is_low = matches!(operator, Operator::Greater | Operator::AtLeast);
         match &mut found {
             None => {
                 let (low, high) = if is_low { (at, f64::MAX) } else { (f64::MIN, at) };
-                found = Some(Driver::Range { name: of.to_string(), kind: of_kind, low, high });
+                found = Some(SearchIndex::Range { name: of.to_string(), kind: of_kind, low, high });
             }
-            Some(Driver::Range { name, kind, low, high }) if name == of.as_str() && *kind == of_kind => {
+            Some(SearchIndex::Range { name, kind, low, high }) if name == of.as_str() && *kind == of_kind => {
                 if is_low {
                     *low = low.max(at)
                 } else {
@@ -356,16 +360,16 @@ fn negate(sql: SqlParts, is_exact: bool, is_negated: bool) -> Option<SqlParts> {
     }
 }
 
-fn column(field: Field) -> Option<&'static str> {
+fn column(field: RunField) -> Option<&'static str> {
     match field {
-        Field::Id => Some("r.id"),
-        Field::Workflow => Some("r.workflow"),
-        Field::Owner => Some("r.owner"),
-        Field::Parent => Some("r.parent"),
-        Field::Cause => Some("r.cause"),
-        Field::Created => Some("r.created_at"),
-        Field::Recovered => Some("r.recovered_at"),
-        Field::Status => Some("r.status"),
+        RunField::Id => Some("r.id"),
+        RunField::Workflow => Some("r.workflow"),
+        RunField::Owner => Some("r.owner"),
+        RunField::Parent => Some("r.parent"),
+        RunField::Cause => Some("r.cause"),
+        RunField::Created => Some("r.created_at"),
+        RunField::Recovered => Some("r.recovered_at"),
+        RunField::Status => Some("r.status"),
         _ => None,
     }
 }
@@ -375,7 +379,7 @@ const ENDED: &str = "(r.status IN ('completed', 'failed', 'cancelled'))";
 
 /// Translates a comparison; also returns whether it holds for exactly the runs that it selects.
 fn compare(
-    subject: &Subject,
+    subject: &ConditionSubject,
     operator: Operator,
     value: &Literal,
     dialect: Dialect,
@@ -386,16 +390,16 @@ fn compare(
         return None;
     }
     match subject {
-        Subject::Field(field) => match (column(*field), field, value) {
+        ConditionSubject::Field(field) => match (column(*field), field, value) {
             (Some(column), _, value) => Some((column_holds(column, operator, value, dialect)?, true)),
-            (None, Field::Root, Literal::Boolean(true)) => sql("(r.parent IS NULL)", true),
-            (None, Field::Root, Literal::Boolean(false)) => sql("(r.parent IS NOT NULL)", true),
-            (None, Field::Ended, _) => sql(ENDED, false),
-            (None, Field::Error | Field::Code, _) => sql("(r.cause IS NOT NULL)", false),
-            (None, Field::Terminated, Literal::Boolean(true)) => sql("(r.status = 'cancelled')", false),
+            (None, RunField::Root, Literal::Boolean(true)) => sql("(r.parent IS NULL)", true),
+            (None, RunField::Root, Literal::Boolean(false)) => sql("(r.parent IS NOT NULL)", true),
+            (None, RunField::Ended, _) => sql(ENDED, false),
+            (None, RunField::Error | RunField::Code, _) => sql("(r.cause IS NOT NULL)", false),
+            (None, RunField::Terminated, Literal::Boolean(true)) => sql("(r.status = 'cancelled')", false),
             _ => None,
         },
-        Subject::Tag(key) => match (operator, value) {
+        ConditionSubject::Tag(key) => match (operator, value) {
             (Operator::Equal, Literal::Text(text)) => {
                 let parts = vec![
                     SqlPart::Sql("EXISTS (SELECT 1 FROM "),
@@ -410,7 +414,7 @@ fn compare(
             }
             _ => None,
         },
-        Subject::Attribute(name) => attribute_holds(name.as_str(), operator, value, dialect),
+        ConditionSubject::Attribute(name) => attribute_holds(name.as_str(), operator, value, dialect),
     }
 }
 
@@ -497,16 +501,16 @@ fn attribute_holds(
     Some((parts, is_exact))
 }
 
-fn has(subject: &Subject, dialect: Dialect) -> Option<(SqlParts, bool)> {
+fn has(subject: &ConditionSubject, dialect: Dialect) -> Option<(SqlParts, bool)> {
     match subject {
-        Subject::Field(Field::Owner) => sql("(r.owner IS NOT NULL)", true),
-        Subject::Field(Field::Parent) => sql("(r.parent IS NOT NULL)", true),
-        Subject::Field(Field::Cause | Field::Error) => sql("(r.cause IS NOT NULL)", true),
-        Subject::Field(Field::Code) => sql("(r.cause IS NOT NULL)", false),
-        Subject::Field(Field::Recovered) => sql("(r.recovered_at IS NOT NULL)", true),
-        Subject::Field(Field::Ended) => sql(ENDED, true),
-        Subject::Field(_) | Subject::Tag(_) => None,
-        Subject::Attribute(name) => {
+        ConditionSubject::Field(RunField::Owner) => sql("(r.owner IS NOT NULL)", true),
+        ConditionSubject::Field(RunField::Parent) => sql("(r.parent IS NOT NULL)", true),
+        ConditionSubject::Field(RunField::Cause | RunField::Error) => sql("(r.cause IS NOT NULL)", true),
+        ConditionSubject::Field(RunField::Code) => sql("(r.cause IS NOT NULL)", false),
+        ConditionSubject::Field(RunField::Recovered) => sql("(r.recovered_at IS NOT NULL)", true),
+        ConditionSubject::Field(RunField::Ended) => sql(ENDED, true),
+        ConditionSubject::Field(_) | ConditionSubject::Tag(_) => None,
+        ConditionSubject::Attribute(name) => {
             let parts = vec![
                 SqlPart::Sql("EXISTS (SELECT 1 FROM "),
                 SqlPart::Sql(dialect.attributes),
@@ -585,7 +589,7 @@ mod tests {
         RunFilter { condition, limit: 2, ..RunFilter::default() }
     }
 
-    /// Returns the SQL of the check, with `?` for values; empty if there is none.
+    /// Returns the SQL of the check, with `?` for values; empty without a check.
     fn check(text: &str) -> String {
         let parts = plan(&filter(text), DIALECT).check.unwrap_or_default();
         parts.iter().map(|part| if let SqlPart::Sql(sql) = part { sql } else { "?" }).collect()
@@ -611,10 +615,10 @@ mod tests {
         assert_eq!(drivers("cause = x or cause = y"), []);
         assert_eq!(drivers("not cause = x"), []);
         assert_eq!(drivers("status in (completed, failed)"), []);
-        assert_eq!(drivers("status in (failed, failed)"), [Driver::Status(vec![Status::Failed])]);
+        assert_eq!(drivers("status in (failed, failed)"), [SearchIndex::Status(vec![Status::Failed])]);
         assert_eq!(drivers("workflow = w and cause = x").len(), 2);
         let (name, kind) = ("n".to_owned(), "n");
-        assert_eq!(drivers("n > 5 and n <= 9"), [Driver::Range { name, kind, low: 5.0, high: 9.0 }]);
+        assert_eq!(drivers("n > 5 and n <= 9"), [SearchIndex::Range { name, kind, low: 5.0, high: 9.0 }]);
         let bounds = plan(&filter("created > 1970-01-02 and created <= 1970-01-03"), DIALECT).created;
         assert_eq!(bounds, CreatedBounds { low: Some(86_400_000), high: Some(172_800_000) });
     }

@@ -292,6 +292,18 @@ pub struct GroupQuery {
     pub limit: u32,
 }
 
+impl GroupQuery {
+    /// Counts the runs of a filter.
+    pub fn count(filter: RunFilter) -> Self {
+        Self { filter, by: None, limit: 0 }
+    }
+
+    /// Groups the runs of a filter.
+    pub fn by(filter: RunFilter, by: GroupBy, limit: u32) -> Self {
+        Self { filter, by: Some(by), limit }
+    }
+}
+
 /// The number of runs, and their groups.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Groups {

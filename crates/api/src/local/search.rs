@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goldseam::search::{Condition, Field, GroupBy, GroupByError, Literal, Subject};
+use goldseam::search::{Condition, ConditionSubject, GroupBy, GroupByError, Literal, RunField};
 use goldseam::unstable::core::TagKey;
 use goldseam::unstable::core::argument::meant;
 use goldseam::unstable::store::{GroupQuery, RunFilter};
@@ -63,7 +63,7 @@ impl LocalApi {
         for (name, literal) in attributes {
             match self.example(name).await? {
                 Example::None => {
-                    let near = meant(name.as_str(), Field::ALL.map(Field::as_str));
+                    let near = meant(name.as_str(), RunField::ALL.map(RunField::as_str));
                     let what = format!("no run has an attribute {name}{near}");
                     return Err(Problem::bad_request(what)
                         .code("GS0140")
@@ -84,7 +84,7 @@ impl LocalApi {
 
     /// Finds a run that has this attribute.
     async fn example(&self, name: &TagKey) -> ApiResult<Example> {
-        let condition = Some(Arc::new(Condition::Has(Subject::Attribute(name.clone()))));
+        let condition = Some(Arc::new(Condition::Has(ConditionSubject::Attribute(name.clone()))));
         let mut filter = RunFilter { condition, limit: 1, ..RunFilter::default() };
         for _ in 0..PROBE_PAGES_MAX {
             let page = self.client.list(filter.clone()).await?;

@@ -1,6 +1,8 @@
 //! Conditions and groups of `goldseam ls`, and attributes of `goldseam start`.
 
-use goldseam::search::{Condition, ConditionError, GroupBy, GroupByError, Literal, Operator, Subject};
+use goldseam::search::{
+    Condition, ConditionError, ConditionSubject, GroupBy, GroupByError, Literal, Operator,
+};
 use goldseam::unstable::core::TagKey;
 use goldseam::{AttributeValue, EngineError};
 use goldseam_api::Api;
@@ -56,7 +58,7 @@ pub(crate) fn condition(
         all.push(Condition::parse("root", app.now()).map_err(explained)?);
     }
     for (key, value) in tags {
-        let subject = Subject::Tag(TagKey::new(key)?);
+        let subject = ConditionSubject::Tag(TagKey::new(key)?);
         let value = Literal::Text(value.clone());
         all.push(Condition::Compare { subject, operator: Operator::Equal, value });
     }

@@ -22,6 +22,7 @@ fn tagged(place: &Place, run: &str) {
             queue: QueueName::new("default").unwrap(),
             priority: 0,
             tags: BTreeMap::from([(TagKey::new("region").unwrap(), EVIL.to_owned())]),
+            attributes: BTreeMap::new(),
             parent: None,
             plan: Vec::new(),
         };

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The kind of error in a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Problem {
+pub enum ConditionProblem {
     /// The text does not follow the grammar, or exceeds a limit.
     Syntax,
     /// A name is unknown.
@@ -17,7 +17,7 @@ pub enum Problem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionError {
     /// The kind of error.
-    pub problem: Problem,
+    pub problem: ConditionProblem,
     /// The whole text; cut if it is too long.
     pub text: String,
     /// Where the error is, in bytes from the start of the text.
@@ -34,9 +34,9 @@ impl ConditionError {
     /// Returns the code of the error.
     pub fn code(&self) -> &'static str {
         match self.problem {
-            Problem::Syntax => "GS0139",
-            Problem::Name => "GS0140",
-            Problem::Type => "GS0141",
+            ConditionProblem::Syntax => "GS0139",
+            ConditionProblem::Name => "GS0140",
+            ConditionProblem::Type => "GS0141",
         }
     }
 

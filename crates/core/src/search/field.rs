@@ -2,7 +2,7 @@
 
 /// A field of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Field {
+pub enum RunField {
     /// Id of the run.
     Id,
     /// Name of its workflow.
@@ -49,7 +49,7 @@ pub enum Field {
 
 /// The type of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldKind {
+pub enum RunFieldKind {
     /// A text.
     Text,
     /// A status.
@@ -62,7 +62,7 @@ pub enum FieldKind {
     Boolean,
 }
 
-impl Field {
+impl RunField {
     /// Every field.
     pub const ALL: [Self; 21] = [
         Self::Id,
@@ -124,7 +124,7 @@ impl Field {
     }
 
     /// Returns its type.
-    pub fn kind(self) -> FieldKind {
+    pub fn kind(self) -> RunFieldKind {
         match self {
             Self::Id
             | Self::Workflow
@@ -134,18 +134,18 @@ impl Field {
             | Self::Cause
             | Self::Error
             | Self::Code
-            | Self::Step => FieldKind::Text,
-            Self::Status => FieldKind::Status,
+            | Self::Step => RunFieldKind::Text,
+            Self::Status => RunFieldKind::Status,
             Self::Version | Self::Priority | Self::Branch | Self::Recoveries | Self::Attempt => {
-                FieldKind::Integer
+                RunFieldKind::Integer
             }
-            Self::Created | Self::Updated | Self::Ended | Self::Recovered => FieldKind::Time,
-            Self::Root | Self::Terminated => FieldKind::Boolean,
+            Self::Created | Self::Updated | Self::Ended | Self::Recovered => RunFieldKind::Time,
+            Self::Root | Self::Terminated => RunFieldKind::Boolean,
         }
     }
 }
 
-impl FieldKind {
+impl RunFieldKind {
     /// Returns what a value of this type looks like.
     pub fn expected(self) -> &'static str {
         match self {

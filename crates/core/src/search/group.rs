@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::field::Field;
+use super::field::RunField;
 use crate::id::{RunId, TagKey};
 use crate::summary::Summary;
 use crate::time::Millis;
@@ -57,7 +57,7 @@ impl FromStr for GroupBy {
             _ => match (text.strip_prefix("tag."), text.strip_prefix("attr.")) {
                 (Some(name), _) => Self::Tag(key(name)?),
                 (_, Some(name)) => Self::Attribute(key(name)?),
-                _ if Field::named(text).is_some() => return Err(GroupByError(text.to_owned())),
+                _ if RunField::named(text).is_some() => return Err(GroupByError(text.to_owned())),
                 _ => Self::Attribute(key(text)?),
             },
         })
@@ -72,7 +72,7 @@ impl fmt::Display for GroupBy {
             Self::Status => f.write_str("status"),
             Self::Version => f.write_str("version"),
             Self::Tag(key) => write!(f, "tag.{key}"),
-            Self::Attribute(name) => super::Subject::Attribute(name.clone()).fmt(f),
+            Self::Attribute(name) => super::ConditionSubject::Attribute(name.clone()).fmt(f),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Words, texts, numbers and signs of a condition, each with its place.
 
-use super::error::{ConditionError, Problem};
-use super::field::Field;
+use super::error::{ConditionError, ConditionProblem};
+use super::field::RunField;
 use super::{DEPTH_MAX, LENGTH_MAX};
 use crate::id::TagKey;
 
@@ -65,7 +65,7 @@ fn is_word(c: char) -> bool {
 /// Returns whether the name of an attribute needs no `attr.` before it.
 pub(super) fn is_bare_attribute(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && Field::named(name).is_none()
+        && RunField::named(name).is_none()
         && !name.starts_with("tag.")
         && !name.starts_with("attr.")
         && !KEYWORDS.iter().any(|known| known.eq_ignore_ascii_case(name))
@@ -87,7 +87,7 @@ impl<'a> Lexer<'a> {
                 end -= 1;
             }
             return Err(ConditionError {
-                problem: Problem::Syntax,
+                problem: ConditionProblem::Syntax,
                 text: text[..end].to_owned(),
                 at: end,
                 length: 0,
@@ -208,7 +208,7 @@ impl<'a> Lexer<'a> {
 
     fn wrong(&self, length: usize, what: impl Into<String>, hint: &str) -> ConditionError {
         ConditionError {
-            problem: Problem::Syntax,
+            problem: ConditionProblem::Syntax,
             text: self.text.to_owned(),
             at: self.at,
             length,

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::field::Field;
-use super::{Condition, Literal, Operator, Subject};
+use super::field::RunField;
+use super::{Condition, ConditionSubject, Literal, Operator};
 use crate::attribute::AttributeValue;
 use crate::status::Status;
 use crate::summary::Summary;
@@ -42,7 +42,7 @@ impl Condition {
     }
 }
 
-fn holds(run: &Summary, subject: &Subject, operator: Operator, literal: &Literal) -> bool {
+fn holds(run: &Summary, subject: &ConditionSubject, operator: Operator, literal: &Literal) -> bool {
     match (value_of(run, subject), literal) {
         (Some(Value::Text(text)), Literal::Text(wanted)) => text_holds(text, operator, wanted),
         (Some(Value::List(texts)), Literal::Text(wanted)) => {
@@ -112,11 +112,11 @@ fn compare(integer: i64, number: f64) -> Option<Ordering> {
     })
 }
 
-fn value_of<'a>(run: &'a Summary, subject: &Subject) -> Option<Value<'a>> {
+fn value_of<'a>(run: &'a Summary, subject: &ConditionSubject) -> Option<Value<'a>> {
     match subject {
-        Subject::Field(field) => field_of(run, *field),
-        Subject::Tag(key) => run.tags.get(key).map(|value| Value::Text(value)),
-        Subject::Attribute(name) => run.attributes.get(name).map(|value| match value {
+        ConditionSubject::Field(field) => field_of(run, *field),
+        ConditionSubject::Tag(key) => run.tags.get(key).map(|value| Value::Text(value)),
+        ConditionSubject::Attribute(name) => run.attributes.get(name).map(|value| match value {
             AttributeValue::Text(text) => Value::Text(text),
             AttributeValue::Integer(number) => Value::Integer(*number),
             AttributeValue::Number(number) => Value::Number(*number),
@@ -127,30 +127,30 @@ fn value_of<'a>(run: &'a Summary, subject: &Subject) -> Option<Value<'a>> {
     }
 }
 
-fn field_of(run: &Summary, field: Field) -> Option<Value<'_>> {
+fn field_of(run: &Summary, field: RunField) -> Option<Value<'_>> {
     let trouble = run.trouble.as_ref();
     match field {
-        Field::Id => Some(Value::Text(run.run.as_str())),
-        Field::Workflow => Some(Value::Text(run.workflow.as_str())),
-        Field::Version => Some(Value::Integer(run.version.into())),
-        Field::Status => Some(Value::Status(run.status)),
-        Field::Queue => Some(Value::Text(run.queue.as_str())),
-        Field::Priority => Some(Value::Integer(run.priority.into())),
-        Field::Parent => run.parent.as_ref().map(|id| Value::Text(id.as_str())),
-        Field::Root => Some(Value::Boolean(run.parent.is_none())),
-        Field::Branch => Some(Value::Integer(run.branch.0.into())),
-        Field::Owner => run.owner.as_ref().map(|id| Value::Text(id.as_str())),
-        Field::Cause => trouble.map(|trouble| Value::Text(&trouble.cause)),
-        Field::Error => trouble.map(|trouble| Value::Text(&trouble.message)),
-        Field::Code => trouble.and_then(|trouble| trouble.code.as_deref()).map(Value::Text),
-        Field::Step => run.step.as_ref().map(|path| Value::Text(path.as_str())),
-        Field::Created => Some(Value::Time(run.created_at)),
-        Field::Updated => Some(Value::Time(run.last_event_at)),
-        Field::Ended => run.finished_at.map(Value::Time),
-        Field::Recovered => run.recovered_at.map(Value::Time),
-        Field::Recoveries => Some(Value::Integer(run.recoveries.into())),
-        Field::Attempt => Some(Value::Integer(run.attempt.into())),
-        Field::Terminated => Some(Value::Boolean(run.terminated)),
+        RunField::Id => Some(Value::Text(run.run.as_str())),
+        RunField::Workflow => Some(Value::Text(run.workflow.as_str())),
+        RunField::Version => Some(Value::Integer(run.version.into())),
+        RunField::Status => Some(Value::Status(run.status)),
+        RunField::Queue => Some(Value::Text(run.queue.as_str())),
+        RunField::Priority => Some(Value::Integer(run.priority.into())),
+        RunField::Parent => run.parent.as_ref().map(|id| Value::Text(id.as_str())),
+        RunField::Root => Some(Value::Boolean(run.parent.is_none())),
+        RunField::Branch => Some(Value::Integer(run.branch.0.into())),
+        RunField::Owner => run.owner.as_ref().map(|id| Value::Text(id.as_str())),
+        RunField::Cause => trouble.map(|trouble| Value::Text(&trouble.cause)),
+        RunField::Error => trouble.map(|trouble| Value::Text(&trouble.message)),
+        RunField::Code => trouble.and_then(|trouble| trouble.code.as_deref()).map(Value::Text),
+        RunField::Step => run.step.as_ref().map(|path| Value::Text(path.as_str())),
+        RunField::Created => Some(Value::Time(run.created_at)),
+        RunField::Updated => Some(Value::Time(run.last_event_at)),
+        RunField::Ended => run.finished_at.map(Value::Time),
+        RunField::Recovered => run.recovered_at.map(Value::Time),
+        RunField::Recoveries => Some(Value::Integer(run.recoveries.into())),
+        RunField::Attempt => Some(Value::Integer(run.attempt.into())),
+        RunField::Terminated => Some(Value::Boolean(run.terminated)),
     }
 }
 

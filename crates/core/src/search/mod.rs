@@ -24,8 +24,8 @@ use crate::time::Millis;
 
 use crate::argument::write_text;
 pub use crate::moment::{iso, parse_iso};
-pub use error::{ConditionError, Problem};
-pub use field::{Field, FieldKind};
+pub use error::{ConditionError, ConditionProblem};
+pub use field::{RunField, RunFieldKind};
 pub use group::{Group, GroupBy, GroupByError, Grouping, WORKFLOWS_MAX};
 
 /// Longest text of a condition, in bytes.
@@ -52,7 +52,7 @@ pub enum Condition {
     /// A comparison with one value.
     Compare {
         /// What is compared.
-        subject: Subject,
+        subject: ConditionSubject,
         /// How.
         operator: Operator,
         /// With what.
@@ -61,12 +61,12 @@ pub enum Condition {
     /// The subject equals one of these values.
     In {
         /// What is compared.
-        subject: Subject,
+        subject: ConditionSubject,
         /// At least one value.
         values: Vec<Literal>,
     },
     /// The run has a value for the subject.
-    Has(Subject),
+    Has(ConditionSubject),
     /// The condition does not hold.
     Not(Box<Self>),
     /// All hold; at least two.
@@ -77,9 +77,9 @@ pub enum Condition {
 
 /// What is compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub enum ConditionSubject {
     /// A field that every run has, or may have.
-    Field(Field),
+    Field(RunField),
     /// A tag.
     Tag(TagKey),
     /// An attribute.
@@ -187,7 +187,7 @@ impl Condition {
     pub fn names(&self) -> Vec<&str> {
         let mut names = Vec::new();
         self.visit(&mut |subject, _| {
-            if let Some(Subject::Tag(name) | Subject::Attribute(name)) = subject {
+            if let Some(ConditionSubject::Tag(name) | ConditionSubject::Attribute(name)) = subject {
                 names.push(name.as_str());
             }
         });
@@ -206,7 +206,7 @@ impl Condition {
     }
 
     /// Calls `visit` with each subject and each value.
-    fn visit<'a>(&'a self, visit: &mut impl FnMut(Option<&'a Subject>, Option<&'a Literal>)) {
+    fn visit<'a>(&'a self, visit: &mut impl FnMut(Option<&'a ConditionSubject>, Option<&'a Literal>)) {
         match self {
             Self::Compare { subject, value, .. } => visit(Some(subject), Some(value)),
             Self::In { subject, values } => {
@@ -220,8 +220,8 @@ impl Condition {
     }
 
     fn collect_attributes<'a>(&'a self, found: &mut Vec<(&'a TagKey, Option<&'a Literal>)>) {
-        let mut add = |subject: &'a Subject, value: Option<&'a Literal>| {
-            if let Subject::Attribute(name) = subject {
+        let mut add = |subject: &'a ConditionSubject, value: Option<&'a Literal>| {
+            if let ConditionSubject::Attribute(name) = subject {
                 found.push((name, value));
             }
         };
@@ -276,7 +276,7 @@ impl fmt::Display for Literal {
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for ConditionSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(field) => f.write_str(field.as_str()),

@@ -1,9 +1,9 @@
 //! The grammar: `or` binds weakest, then `and`, then `not`.
 
-use super::error::{ConditionError, Problem};
-use super::field::{Field, FieldKind};
+use super::error::{ConditionError, ConditionProblem};
+use super::field::{RunField, RunFieldKind};
 use super::lexer::{Lexer, Token, TokenKind};
-use super::{Condition, DEPTH_MAX, Literal, Operator, Subject, TERMS_MAX, VALUES_MAX};
+use super::{Condition, ConditionSubject, DEPTH_MAX, Literal, Operator, TERMS_MAX, VALUES_MAX};
 use crate::argument::{meant, nearest};
 use crate::id::TagKey;
 use crate::moment::{parse_iso, relative};
@@ -12,7 +12,7 @@ use crate::time::Millis;
 
 pub(super) fn parse(text: &str, now: Millis) -> Result<Condition, ConditionError> {
     let tokens = Lexer::tokens(text)?;
-    let mut parser = Parser { text, tokens, at: 0, depth: 0, terms: 0, now };
+    let mut parser = ConditionParser { text, tokens, at: 0, depth: 0, terms: 0, now };
     let condition = parser.any()?;
     match parser.peek().kind {
         TokenKind::End => Ok(condition),
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str, now: Millis) -> Result<Condition, ConditionError
     }
 }
 
-struct Parser<'a> {
+struct ConditionParser<'a> {
     text: &'a str,
     tokens: Vec<Token>,
     at: usize,
@@ -29,7 +29,7 @@ struct Parser<'a> {
     now: Millis,
 }
 
-impl Parser<'_> {
+impl ConditionParser<'_> {
     fn peek(&self) -> &Token {
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
@@ -48,7 +48,7 @@ impl Parser<'_> {
 
     fn error(
         &self,
-        problem: Problem,
+        problem: ConditionProblem,
         token: &Token,
         what: String,
         hint: impl Into<String>,
@@ -66,7 +66,7 @@ impl Parser<'_> {
     fn unexpected(&self, expected: &str) -> ConditionError {
         let token = self.peek();
         let what = format!("expected {expected}, found {}", token.kind.shown());
-        self.error(Problem::Syntax, token, what, format!("expected {expected}"))
+        self.error(ConditionProblem::Syntax, token, what, format!("expected {expected}"))
     }
 
     fn any(&mut self) -> Result<Condition, ConditionError> {
@@ -100,7 +100,7 @@ impl Parser<'_> {
         }
         let token = &self.tokens[self.at - 1];
         let what = format!("the condition is nested more than {DEPTH_MAX} deep");
-        Err(self.error(Problem::Syntax, token, what, "remove parentheses"))
+        Err(self.error(ConditionProblem::Syntax, token, what, "remove parentheses"))
     }
 
     fn negated(&mut self) -> Result<Condition, ConditionError> {
@@ -128,7 +128,12 @@ impl Parser<'_> {
         self.terms += 1;
         if self.terms > TERMS_MAX {
             let what = format!("the condition has more than {TERMS_MAX} comparisons");
-            return Err(self.error(Problem::Syntax, self.peek(), what, "use `in (…)`, or shorten it"));
+            return Err(self.error(
+                ConditionProblem::Syntax,
+                self.peek(),
+                what,
+                "use `in (…)`, or shorten it",
+            ));
         }
         if self.take_keyword("has") {
             return Ok(Condition::Has(self.subject()?.0));
@@ -155,7 +160,7 @@ impl Parser<'_> {
             (_, Some("contains")) => Operator::Contains,
             (_, Some("starts_with")) => Operator::StartsWith,
             _ => match &subject {
-                Subject::Field(field) if field.kind() == FieldKind::Boolean => {
+                ConditionSubject::Field(field) if field.kind() == RunFieldKind::Boolean => {
                     let (operator, value) = (Operator::Equal, Literal::Boolean(true));
                     return Ok(Condition::Compare { subject, operator, value });
                 }
@@ -168,7 +173,7 @@ impl Parser<'_> {
         Ok(Condition::Compare { subject, operator, value })
     }
 
-    fn list(&mut self, subject: Subject, name: &Token) -> Result<Condition, ConditionError> {
+    fn list(&mut self, subject: ConditionSubject, name: &Token) -> Result<Condition, ConditionError> {
         if self.peek().kind != TokenKind::Open {
             return Err(self.unexpected("`(`"));
         }
@@ -178,11 +183,11 @@ impl Parser<'_> {
             let (value, at) = self.value(&subject, name)?;
             if values.first().is_some_and(|first| first.kind() != value.kind()) {
                 let what = format!("this list mixes {} and {}", values[0].kind(), value.kind());
-                return Err(self.error(Problem::Type, &at, what, "use values of one type"));
+                return Err(self.error(ConditionProblem::Type, &at, what, "use values of one type"));
             }
             if values.len() == VALUES_MAX {
                 let what = format!("this list has more than {VALUES_MAX} values");
-                return Err(self.error(Problem::Syntax, &at, what, "use several conditions"));
+                return Err(self.error(ConditionProblem::Syntax, &at, what, "use several conditions"));
             }
             values.push(value);
             match self.peek().kind {
@@ -195,7 +200,7 @@ impl Parser<'_> {
         Ok(Condition::In { subject, values })
     }
 
-    fn subject(&mut self) -> Result<(Subject, Token), ConditionError> {
+    fn subject(&mut self) -> Result<(ConditionSubject, Token), ConditionError> {
         let TokenKind::Word(word) = self.peek().kind.clone() else {
             return Err(self.unexpected("the name of a field or an attribute"));
         };
@@ -206,22 +211,26 @@ impl Parser<'_> {
         let key = |name: &str| {
             TagKey::new(name).map_err(|error| {
                 let hint = "names have letters, digits, `.`, `_` and `-`";
-                self.error(Problem::Name, &token, error.to_string(), hint)
+                self.error(ConditionProblem::Name, &token, error.to_string(), hint)
             })
         };
         let subject = match (word.strip_prefix("tag."), word.strip_prefix("attr.")) {
-            (Some(name), _) => Subject::Tag(key(name)?),
-            (_, Some(name)) => Subject::Attribute(key(name)?),
-            _ => match Field::named(&word) {
-                Some(field) => Subject::Field(field),
-                None => Subject::Attribute(key(&word)?),
+            (Some(name), _) => ConditionSubject::Tag(key(name)?),
+            (_, Some(name)) => ConditionSubject::Attribute(key(name)?),
+            _ => match RunField::named(&word) {
+                Some(field) => ConditionSubject::Field(field),
+                None => ConditionSubject::Attribute(key(&word)?),
             },
         };
         Ok((subject, token))
     }
 
     /// Parses a value of the type that the subject has.
-    fn value(&mut self, subject: &Subject, name: &Token) -> Result<(Literal, Token), ConditionError> {
+    fn value(
+        &mut self,
+        subject: &ConditionSubject,
+        name: &Token,
+    ) -> Result<(Literal, Token), ConditionError> {
         let token = self.take();
         let literal = match &token.kind {
             TokenKind::Text(text) => Literal::Text(text.clone()),
@@ -244,20 +253,20 @@ impl Parser<'_> {
             }
         };
         let kind = match subject {
-            Subject::Attribute(_) => return Ok((literal, token)),
-            Subject::Tag(_) => FieldKind::Text,
-            Subject::Field(field) => field.kind(),
+            ConditionSubject::Attribute(_) => return Ok((literal, token)),
+            ConditionSubject::Tag(_) => RunFieldKind::Text,
+            ConditionSubject::Field(field) => field.kind(),
         };
         let fitted = match (kind, literal) {
-            (FieldKind::Text, Literal::Text(text)) => Ok(Literal::Text(text)),
-            (FieldKind::Status, Literal::Text(text)) => return Ok((self.status(&text, &token)?, token)),
-            (FieldKind::Time, Literal::Text(text)) => {
+            (RunFieldKind::Text, Literal::Text(text)) => Ok(Literal::Text(text)),
+            (RunFieldKind::Status, Literal::Text(text)) => return Ok((self.status(&text, &token)?, token)),
+            (RunFieldKind::Time, Literal::Text(text)) => {
                 let at = parse_iso(&text).or_else(|| relative(&text, self.now));
                 at.map(Literal::Time).ok_or(Literal::Text(text))
             }
-            (FieldKind::Integer, number @ (Literal::Integer(_) | Literal::Number(_))) => Ok(number),
-            (FieldKind::Time, Literal::Time(at)) => Ok(Literal::Time(at)),
-            (FieldKind::Boolean, Literal::Boolean(value)) => Ok(Literal::Boolean(value)),
+            (RunFieldKind::Integer, number @ (Literal::Integer(_) | Literal::Number(_))) => Ok(number),
+            (RunFieldKind::Time, Literal::Time(at)) => Ok(Literal::Time(at)),
+            (RunFieldKind::Boolean, Literal::Boolean(value)) => Ok(Literal::Boolean(value)),
             (_, other) => Err(other),
         };
         match fitted {
@@ -265,7 +274,7 @@ impl Parser<'_> {
             Err(found) => {
                 let what =
                     format!("`{subject}` is compared with {}, found {}", kind.expected(), found.kind());
-                Err(self.error(Problem::Type, &token, what, format!("write {}", kind.expected())))
+                Err(self.error(ConditionProblem::Type, &token, what, format!("write {}", kind.expected())))
             }
         }
     }
@@ -274,20 +283,24 @@ impl Parser<'_> {
     fn bare(
         &self,
         word: &str,
-        subject: &Subject,
+        subject: &ConditionSubject,
         name: &Token,
         token: &Token,
     ) -> Result<Literal, ConditionError> {
         match subject {
-            Subject::Field(field) if field.kind() == FieldKind::Status => self.status(word, token),
-            Subject::Field(field) if field.kind() == FieldKind::Text => Ok(Literal::Text(word.to_owned())),
-            Subject::Field(field) => {
+            ConditionSubject::Field(field) if field.kind() == RunFieldKind::Status => {
+                self.status(word, token)
+            }
+            ConditionSubject::Field(field) if field.kind() == RunFieldKind::Text => {
+                Ok(Literal::Text(word.to_owned()))
+            }
+            ConditionSubject::Field(field) => {
                 let expected = field.kind().expected();
                 let what = format!("`{subject}` is compared with {expected}, found `{word}`");
-                Err(self.error(Problem::Type, token, what, format!("write {expected}")))
+                Err(self.error(ConditionProblem::Type, token, what, format!("write {expected}")))
             }
-            Subject::Attribute(attribute) => {
-                let known = Field::ALL.map(Field::as_str);
+            ConditionSubject::Attribute(attribute) => {
+                let known = RunField::ALL.map(RunField::as_str);
                 let near = nearest(attribute.as_str(), known);
                 match near
                     .first()
@@ -298,24 +311,24 @@ impl Parser<'_> {
                             format!("`{attribute}` is not a field{}", meant(attribute.as_str(), known));
                         let hint =
                             format!("for an attribute, put the text in quotes: {attribute} = \"{word}\"");
-                        Err(self.error(Problem::Name, name, what, hint))
+                        Err(self.error(ConditionProblem::Name, name, what, hint))
                     }
                     None => Err(self.unquoted(word, token)),
                 }
             }
-            Subject::Tag(_) => Err(self.unquoted(word, token)),
+            ConditionSubject::Tag(_) => Err(self.unquoted(word, token)),
         }
     }
 
     fn unquoted(&self, word: &str, token: &Token) -> ConditionError {
         let what = format!("`{word}` is not a value");
-        self.error(Problem::Type, token, what, format!("put texts in double quotes: \"{word}\""))
+        self.error(ConditionProblem::Type, token, what, format!("put texts in double quotes: \"{word}\""))
     }
 
     fn status(&self, word: &str, token: &Token) -> Result<Literal, ConditionError> {
-        word.parse::<Status>()
-            .map(Literal::Status)
-            .map_err(|error| self.error(Problem::Type, token, error.to_string(), "use one of these words"))
+        word.parse::<Status>().map(Literal::Status).map_err(|error| {
+            self.error(ConditionProblem::Type, token, error.to_string(), "use one of these words")
+        })
     }
 
     /// Parses a number or a time. A number is never rounded to an integer or from one.
@@ -324,7 +337,12 @@ impl Parser<'_> {
         if digits.bytes().all(|c| c.is_ascii_digit()) && !digits.is_empty() {
             return text.parse().map(Literal::Integer).map_err(|_| {
                 let what = format!("integer {text} is out of range");
-                self.error(Problem::Syntax, token, what, "write it with a decimal point, as in 1.0e30")
+                self.error(
+                    ConditionProblem::Syntax,
+                    token,
+                    what,
+                    "write it with a decimal point, as in 1.0e30",
+                )
             });
         }
         if let Some(at) = relative(text, self.now).or_else(|| parse_iso(text)) {
@@ -338,14 +356,14 @@ impl Parser<'_> {
             _ => {
                 let what = format!("`{text}` is not a number and not a time");
                 let hint = "numbers: 3, -4, 1.5; times: -2h, -7d, 2026-11-18, 2026-11-18T09:30:00Z, now";
-                Err(self.error(Problem::Syntax, token, what, hint))
+                Err(self.error(ConditionProblem::Syntax, token, what, hint))
             }
         }
     }
 
     fn check_operator(
         &self,
-        subject: &Subject,
+        subject: &ConditionSubject,
         operator: Operator,
         value: &Literal,
         token: &Token,
@@ -357,11 +375,16 @@ impl Parser<'_> {
             let what = format!("`{}` compares numbers and times, found {}", operator.as_str(), value.kind());
             let hint =
                 format!("compare `{subject}` with = != in contains starts_with, or write a number or a time");
-            return Err(self.error(Problem::Type, at, what, hint));
+            return Err(self.error(ConditionProblem::Type, at, what, hint));
         }
         if operator.is_part() && !is_text {
             let what = format!("`{}` needs a text, found {}", operator.as_str(), value.kind());
-            return Err(self.error(Problem::Type, if is_text { token } else { at }, what, "write \"text\""));
+            return Err(self.error(
+                ConditionProblem::Type,
+                if is_text { token } else { at },
+                what,
+                "write \"text\"",
+            ));
         }
         Ok(())
     }

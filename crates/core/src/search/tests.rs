@@ -95,7 +95,7 @@ fn the_examples_of_the_guide_are_conditions() {
         let condition = parse(text);
         assert_eq!(parse(&condition.to_string()), condition, "{text}");
     }
-    for field in Field::ALL {
+    for field in RunField::ALL {
         assert!(guide.contains(&format!("`{}`", field.as_str())), "{field:?} is not in the guide");
     }
 }
@@ -200,9 +200,9 @@ fn literal() -> impl Strategy<Value = Literal> {
     ]
 }
 
-fn attribute_name() -> impl Strategy<Value = Subject> {
+fn attribute_name() -> impl Strategy<Value = ConditionSubject> {
     prop_oneof![Just("a"), Just("b"), Just("status"), Just("and"), Just("9"), Just("x-y.z"), Just("tag.q")]
-        .prop_map(|name| Subject::Attribute(key(name)))
+        .prop_map(|name| ConditionSubject::Attribute(key(name)))
 }
 
 fn term() -> impl Strategy<Value = Condition> {
@@ -223,7 +223,7 @@ fn term() -> impl Strategy<Value = Condition> {
         });
     let statuses =
         proptest::sample::subsequence(Status::ALL.to_vec(), 1..4).prop_map(|statuses| Condition::In {
-            subject: Subject::Field(Field::Status),
+            subject: ConditionSubject::Field(RunField::Status),
             values: statuses.into_iter().map(Literal::Status).collect(),
         });
     prop_oneof![4 => compare, 1 => list, 1 => statuses, 1 => attribute_name().prop_map(Condition::Has)]
