@@ -51,7 +51,7 @@ fn new_run(which: Which) -> NewRun {
         Which::Other => [("region".to_owned(), "us".to_owned())].into(),
     };
     let input = payload(&json!("ship"));
-    let attributes = BTreeMap::new();
+    let attributes = Default::default();
     NewRun {
         workflow: "order".into(),
         id: None,
