@@ -35,8 +35,8 @@ use crate::doc::node::{NodeDoc, WorkflowDoc};
 use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
 use crate::doc::retention::{NewPrune, PrunePlanDoc, PruneQuery, PrunedDoc};
 use crate::doc::run::{
-    BranchDoc, ChangesQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, MarkDoc, NewRun, QuestionDoc,
-    QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
+    BranchDoc, ChangesQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, MarkDoc,
+    NewRun, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
 };
 use crate::doc::task::{
     ClaimedTaskDoc, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewUserTask,
@@ -104,6 +104,8 @@ impl<T> Api for T where
 pub trait RunsApi: Send + Sync {
     /// Lists runs.
     async fn runs(&self, query: RunsQuery) -> ApiResult<PageDoc<Summary>>;
+    /// Counts runs, and groups them.
+    async fn groups(&self, query: GroupsQuery) -> ApiResult<GroupsDoc>;
     /// Returns everything about one run.
     async fn detail(&self, run: &RunId) -> ApiResult<RunDoc>;
     /// Returns one page of a run's log.

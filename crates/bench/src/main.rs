@@ -1,7 +1,7 @@
 //! Benchmarks of Goldseam, as ratios to a raw baseline measured in the same run.
 //!
 //! `cargo run --release -p goldseam-bench -- latency|throughput|length|crowd|memory|disk [--json]` measure the cost of
-//! runs, `restart|takeover|sweep|healthy` the cost of recovery and healing, and `nodes|wake|idle|growth` several nodes
+//! runs, `restart|takeover|sweep|healthy` the cost of recovery and healing, and `nodes|wake|idle|growth|search` several nodes
 //! and large stores. `--store postgres` starts a private server and measures on it. `front` measures an HTTP server
 //! under load. `requests --store s3` counts requests to object storage, and fails if they exceed their limits. Rounds
 //! of both sides alternate and medians are compared, because machines are noisy.
@@ -24,6 +24,7 @@ mod raw;
 mod report;
 mod requests;
 mod restart;
+mod search;
 mod server;
 mod sweep;
 mod takeover;
@@ -85,6 +86,8 @@ enum Measure {
     },
     /// Sweep of 1,000 active runs among 1,000,000 ended ones, compared with the 1,000 alone
     Sweep(sweep::Size),
+    /// First page of typical and of hard searches among 1,000,000 runs
+    Search(search::SearchSize),
     /// Throughput with all healers on, compared with all off
     Healthy {
         /// Number of rounds of both sides
@@ -149,6 +152,7 @@ impl Measure {
             Self::Restart { runs, rounds } => restart::measure(target, runs, rounds).await,
             Self::Takeover { kills } => takeover::measure(target, kills).await,
             Self::Sweep(size) => sweep::measure(target, size).await,
+            Self::Search(size) => search::measure(target, &size).await,
             Self::Healthy { rounds } => healthy::measure(target, rounds).await,
             Self::Nodes => nodes::measure(target).await,
             Self::Wake => wake::measure(target).await,

@@ -27,6 +27,7 @@ pub mod read;
 pub mod rowless;
 pub mod rows;
 pub mod runs;
+pub mod search;
 pub mod tasks;
 pub mod trim;
 pub mod unreadable;
@@ -245,6 +246,9 @@ macro_rules! conformance {
             nodes::a_forgotten_node_may_join_again,
             runs::each_run_filter_selects,
             runs::run_filters_combine,
+            search::conditions_select_what_they_define,
+            search::attributes_follow_the_row,
+            search::runs_are_counted_and_grouped,
             runs::both_orders_are_complete_without_duplicates,
             runs::runs_of_the_same_moment_are_all_listed,
             runs::the_last_page_has_no_next,

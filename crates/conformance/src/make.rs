@@ -62,6 +62,8 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         queue: QueueName::new(QUEUE).unwrap(),
         priority: 0,
         tags: Default::default(),
+        attributes: Default::default(),
+        attributes_at: None,
         parent: None,
         input_hash: Hash::ZERO,
         created_at: T,

@@ -105,6 +105,7 @@ impl<'a> RandomRun<'a> {
             queue: queue("main"),
             priority: 0,
             tags: Default::default(),
+            attributes: Default::default(),
             parent: None,
             plan: Vec::new(),
             trace: None,

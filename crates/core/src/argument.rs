@@ -107,6 +107,21 @@ pub fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Writes a text in quotes, with escapes.
+pub fn write_text(f: &mut impl fmt::Write, text: &str) -> fmt::Result {
+    f.write_char('"')?;
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => write!(f, "\\{c}")?,
+            '\n' => f.write_str("\\n")?,
+            '\t' => f.write_str("\\t")?,
+            c if is_control(c) => write!(f, "\\u{{{:x}}}", u32::from(c))?,
+            c => f.write_char(c)?,
+        }
+    }
+    f.write_char('"')
+}
+
 /// Returns the known words that are most similar to `word`, at most three, the nearest first.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let most = (word.chars().count() / 3).clamp(1, 2);

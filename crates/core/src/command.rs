@@ -3,8 +3,8 @@
 use crate::branch::BranchId;
 use crate::error::Failure;
 use crate::event::{
-    ChildStarted, InputRequested, JumpRequested, Note, Release, Request, RunQueued, StepCompleted,
-    StepFailed, StepStarted, WaitStarted,
+    AttributesChanged, ChildStarted, InputRequested, JumpRequested, Note, Release, Request, RunQueued,
+    StepCompleted, StepFailed, StepStarted, WaitStarted,
 };
 use crate::id::{NodeId, RunId, SignalName, StepName, TaskId};
 use crate::path::Path;
@@ -341,6 +341,8 @@ pub enum Owned {
         /// The message.
         message: String,
     },
+    /// Change attributes of the run.
+    Attributes(AttributesChanged),
     /// Mark a change of the code that does not contradict the log.
     Change {
         /// The arm and the name of the change.

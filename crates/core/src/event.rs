@@ -19,9 +19,9 @@ use crate::payload::Payload;
 use crate::time::{Millis, Seq};
 
 pub use data::{
-    BranchOpened, By, Carried, Cause, ChildStarted, InputRequested, JumpRequested, Note, Release, Remote,
-    Request, RequestWithdrawn, RunClaimed, RunPruned, RunQueued, RunRecovered, StepCompleted, StepFailed,
-    StepStarted, Terminated, WaitStarted,
+    AttributesChanged, BranchOpened, By, Carried, Cause, ChildStarted, InputRequested, JumpRequested, Note,
+    Release, Remote, Request, RequestWithdrawn, RunClaimed, RunPruned, RunQueued, RunRecovered,
+    StepCompleted, StepFailed, StepStarted, Terminated, WaitStarted,
 };
 
 /// Tags of a run, to search by.
@@ -255,6 +255,9 @@ pub enum Event {
         /// The message.
         message: String,
     },
+    /// The workflow changed attributes of the run.
+    #[serde(rename = "attributes.changed")]
+    AttributesChanged(AttributesChanged),
     /// The code asked for a named change before the log had any later operation of the arm: this lineage has the
     /// change. Takes no place in the order of its arm.
     #[serde(rename = "change.marked")]
@@ -299,6 +302,7 @@ impl Event {
                 | Self::CompensationCompleted { .. }
                 | Self::CompensationFailed { .. }
                 | Self::ProgressEmitted { .. }
+                | Self::AttributesChanged(_)
         )
     }
 
@@ -329,6 +333,7 @@ impl Event {
             | Self::ProgressEmitted { path, .. }
             | Self::ChangeMarked { path, .. } => Some(path),
             Self::WaitStarted(e) => Some(&e.path),
+            Self::AttributesChanged(e) => Some(&e.path),
             Self::InputRequested(e) => Some(&e.path),
             Self::InputAnswered { question, .. } => Some(question),
             Self::ChildStarted(e) => Some(&e.path),
@@ -396,6 +401,7 @@ impl Event {
             Self::VersionChanged { .. } => "version.changed",
             Self::NoteAdded(_) => "note.added",
             Self::ProgressEmitted { .. } => "progress.emitted",
+            Self::AttributesChanged(_) => "attributes.changed",
             Self::ChangeMarked { .. } => "change.marked",
         }
     }

@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
+use crate::attribute::{AttributeValue, Attributes};
 use crate::branch::{BranchId, Why};
 use crate::command::{Claim, Command, Migrate, Withdraw};
 use crate::decide::Stamped;
 use crate::event::{
-    BranchOpened, Event, JumpRequested, Note, Release, Request, RunQueued, RunRecovered, StepCompleted,
-    StepFailed, StepStarted, WaitStarted,
+    AttributesChanged, BranchOpened, Event, JumpRequested, Note, Release, Request, RunQueued, RunRecovered,
+    StepCompleted, StepFailed, StepStarted, WaitStarted,
 };
 use crate::form::Form;
 use crate::hash::Hash;
@@ -194,8 +195,31 @@ fn a_traveller() -> Log {
     log.completed("a").owned(vec![Do::ContinueAsNew(json("[2]"))]).hands_out("b")
 }
 
+/// Attributes of every type, set at the start and changed; a jump restores them, `continue_as_new` keeps them.
+fn a_described() -> Log {
+    let key = |name: &str| TagKey::new(name).unwrap();
+    let attributes = Attributes::from([
+        (key("amount"), 120.into()),
+        (key("rate"), 1.5.into()),
+        (key("paid"), false.into()),
+        (key("due"), AttributeValue::Time(Millis(90_000))),
+        (key("skus"), ["a-1", "ü"].into()),
+        (key("stage"), "new".into()),
+    ]);
+    let queued = RunQueued { attributes, ..order("[1]") };
+    let log = Log::new("order-21").act(Command::Start { queued, claim: Some(node("n-1").into()) });
+    let change = |ord: u32, stage: &str| {
+        let path = path(&if ord == 0 { "attributes".to_owned() } else { format!("attributes#{}", ord + 1) });
+        let set = Attributes::from([(key("stage"), stage.into())]);
+        Do::Attributes(AttributesChanged { path, ord, set, removed: [key("rate")].into() })
+    };
+    let log = log.owned(vec![change(0, "checked")]).completed("charge").owned(vec![change(2, "paid")]);
+    let log = log.act(Command::Jump(jump_to("j1", "charge"))).claimed("n-2");
+    log.owned(vec![Do::ContinueAsNew(json("[2]"))]).claimed("n-2").owned(vec![Do::Complete(json("null"))])
+}
+
 /// All histories. Every event type is in one of them.
-pub(crate) fn histories() -> [(&'static str, Log); 11] {
+pub(crate) fn histories() -> [(&'static str, Log); 12] {
     [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
@@ -208,6 +232,7 @@ pub(crate) fn histories() -> [(&'static str, Log); 11] {
         ("a_petitioner", a_petitioner()),
         ("an_undecided", an_undecided()),
         ("a_traveller", a_traveller()),
+        ("a_described", a_described()),
     ]
 }
 

@@ -20,10 +20,10 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | values | [`argument`], [`id`], [`path`], [`time`], [`hash`], [`limits`], [`payload`], [`error`] |
+//! | values | [`argument`], [`id`], [`path`], [`time`], [`moment`] (times as text), [`hash`], [`limits`], [`payload`], [`error`] |
 //! | words | [`version`], [`whole`], [`status`], [`reserved`] |
 //! | policies and forms | [`retry`], [`recovery_policy`], [`form`] with [`shape`] |
-//! | records | [`branch`], [`corrupt`], [`trace`], [`event`] with [`summary`] (a tombstone holds a summary), [`task`], [`lock`] |
+//! | records | [`attribute`], [`branch`], [`corrupt`], [`trace`], [`event`] with [`summary`] (a tombstone holds a summary), [`search`] (conditions over summaries), [`task`], [`lock`] |
 //! | codec | [`codec`]: events as bytes on disk |
 //! | hints | [`next_step`]: what a person or a program can do next |
 //! | `derive` | [`state`]: log → state |
@@ -35,6 +35,7 @@
 //! Beside the layers, `schema` describes the documents for the HTTP interface (feature `schema`).
 
 pub mod argument;
+pub mod attribute;
 pub mod branch;
 pub mod codec;
 pub mod command;
@@ -49,6 +50,7 @@ pub mod hash;
 pub mod id;
 pub mod limits;
 pub mod lock;
+pub mod moment;
 pub mod next_step;
 pub mod path;
 pub mod payload;
@@ -61,6 +63,7 @@ pub mod retry;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod seal;
+pub mod search;
 pub mod shape;
 pub mod state;
 pub mod status;
@@ -80,6 +83,7 @@ mod properties;
 mod testing;
 
 pub use argument::ArgumentError;
+pub use attribute::{AttributeValue, Attributes};
 pub use branch::{Branch, BranchId, Why};
 pub use command::{Command, Doing, Fence, Owned};
 pub use corrupt::Corrupt;

@@ -170,6 +170,7 @@ fn as_queued(row: &Summary) -> RunQueued {
         queue: row.queue.clone(),
         priority: row.priority,
         tags: row.tags.clone(),
+        attributes: row.attributes.clone(),
         parent: row.parent.clone(),
         plan: Vec::new(),
         trace: None,
@@ -431,6 +432,9 @@ impl State {
             Event::ProgressEmitted { path, ord, .. } => {
                 self.op(recorded, path, *ord, || OpKind::Progress);
             }
+            Event::AttributesChanged(changed) => {
+                self.op(recorded, &changed.path, changed.ord, || OpKind::Attributes);
+            }
             Event::ChangeMarked { path, .. } => {
                 self.changes.insert(path.clone());
             }
@@ -497,7 +501,9 @@ impl State {
         }
         match &mut op.kind {
             OpKind::Step(step) => step,
-            OpKind::Wait(_) | OpKind::Progress => unreachable!("it was made a step above"),
+            OpKind::Wait(_) | OpKind::Progress | OpKind::Attributes => {
+                unreachable!("it was made a step above")
+            }
         }
     }
 
@@ -508,7 +514,9 @@ impl State {
         }
         match &mut op.kind {
             OpKind::Wait(wait) => wait,
-            OpKind::Step(_) | OpKind::Progress => unreachable!("it was made a wait above"),
+            OpKind::Step(_) | OpKind::Progress | OpKind::Attributes => {
+                unreachable!("it was made a wait above")
+            }
         }
     }
 

@@ -5,15 +5,16 @@
 
 mod ids;
 mod parts;
+mod reads;
 mod requests;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attribute::Attributes;
 use crate::branch::{BranchId, Why};
 use crate::corrupt::Corrupt;
 use crate::error::Failure;
 use crate::event::{By, Event, Recorded, RunPruned, RunQueued, Tags};
-use crate::form::fits;
 use crate::hash::Hash;
 use crate::id::{NodeId, QueueName, RunId, WorkflowName};
 use crate::path::Path;
@@ -55,6 +56,13 @@ pub struct Summary {
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, String>))]
     pub tags: Tags,
+    /// Typed values to search by, as the active branch has them.
+    #[serde(default, skip_serializing_if = "Attributes::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, serde_json::Value>))]
+    pub attributes: Attributes,
+    /// Position of the last event that changed attributes, on any branch; none if they never changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attributes_at: Option<Seq>,
     /// The run that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
@@ -221,6 +229,8 @@ impl Summary {
             queue: queued.queue.clone(),
             priority: queued.priority,
             tags: queued.tags.clone(),
+            attributes: queued.attributes.clone(),
+            attributes_at: None,
             parent: queued.parent.clone(),
             input_hash: queued.input.hash(),
             created_at: at,
@@ -276,33 +286,6 @@ impl Summary {
         version::label(&self.workflow, self.version)
     }
 
-    /// Returns when the run must be looked at again if nothing else happens.
-    pub fn due(&self) -> Option<Millis> {
-        self.waits.iter().filter_map(|wait| wait.due).min()
-    }
-
-    /// Returns the number of events from where loading may begin.
-    pub fn length(&self) -> u64 {
-        self.as_of.0.saturating_sub(self.base.0)
-    }
-
-    /// Returns how many events the run itself has caused: mail extends a log without any progress.
-    pub fn moves(&self) -> u64 {
-        self.as_of.0.saturating_sub(u64::from(self.mail_count))
-    }
-
-    /// Returns whether this mail ends an open wait.
-    pub fn awaits(&self, mail: &Event) -> bool {
-        self.waits.iter().any(|wait| match mail {
-            Event::SignalReceived { name, payload, .. } => {
-                wait.wants(name).is_some_and(|schema| schema.is_none_or(|schema| fits(schema, payload)))
-            }
-            Event::InputAnswered { question, .. } => wait.inputs.contains(question),
-            Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => wait.children.contains(run),
-            _ => false,
-        })
-    }
-
     /// Applies the next event of the log.
     pub fn fold(&mut self, recorded: &Recorded, head: Hash) -> Result<(), Stuck> {
         // A tombstone contains everything that is needed; earlier events may be missing.
@@ -336,6 +319,9 @@ impl Summary {
         self.as_of = recorded.seq;
         self.head = head;
         self.last_event_at = recorded.at;
+        if matches!(recorded.event, Event::AttributesChanged(_)) {
+            self.attributes_at = Some(recorded.seq);
+        }
         if let Some(id) = command_id(&recorded.event) {
             self.see(id);
         }
@@ -349,6 +335,10 @@ impl Summary {
         self.bytes = Some(opened.carried.as_ref().map_or(0, |carried| carried.mail_bytes));
         self.mail_unread =
             opened.carried.as_ref().map_or(0, |c| u32::try_from(c.mail.len()).unwrap_or(u32::MAX));
+        // The new branch sees no earlier change of attributes.
+        if let Some(carried) = &opened.carried {
+            self.attributes.clone_from(&carried.summary.attributes);
+        }
         self.owner = None;
         self.progress();
         self.forget_branch();
@@ -424,6 +414,10 @@ impl Summary {
             | Event::NoteAdded(_)
             | Event::ProgressEmitted { .. }
             | Event::ChangeMarked { .. } => {}
+            Event::AttributesChanged(changed) => {
+                self.attributes.retain(|name, _| !changed.removed.contains(name));
+                self.attributes.extend(changed.set.iter().map(|(name, value)| (name.clone(), value.clone())));
+            }
             Event::RunStarted => self.started = true,
             Event::RunClaimed(claim) => {
                 self.epoch = recorded.seq;

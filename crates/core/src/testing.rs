@@ -63,6 +63,7 @@ pub(crate) fn order(input: &str) -> RunQueued {
         queue: QueueName::new("default").unwrap(),
         priority: 0,
         tags: crate::event::Tags::new(),
+        attributes: crate::attribute::Attributes::new(),
         parent: None,
         plan: Vec::new(),
         trace: None,

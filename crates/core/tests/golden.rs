@@ -13,7 +13,8 @@ use goldseam_core::codec::{decode_all, encode};
 use goldseam_core::{Hash, RunId, Seq, Summary, derive};
 
 /// Every event type, by its name on disk.
-const EVENTS: [&str; 38] = [
+const EVENTS: [&str; 39] = [
+    "attributes.changed",
     "branch.opened",
     "change.marked",
     "child.completed",

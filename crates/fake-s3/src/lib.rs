@@ -41,4 +41,4 @@ mod serve;
 pub use clock::ServerClock;
 pub use fake::{Conditions, FakeS3, Listing, Logged};
 pub use fault::{ErrorReply, Match, RequestFault, RequestGate};
-pub use request::{Condition, RequestKind, S3Request};
+pub use request::{Precondition, RequestKind, S3Request};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use md5::{Digest, Md5};
 
 use crate::fault::ErrorReply;
-use crate::request::{Condition, PageQuery};
+use crate::request::{PageQuery, Precondition};
 
 /// Most changes that a list can be behind.
 const CHANGES_MAX: usize = 4_096;
@@ -50,11 +50,11 @@ impl Objects {
     }
 
     /// Checks the condition of a write.
-    pub(crate) fn check(&self, key: &str, condition: Option<&Condition>) -> Result<(), ErrorReply> {
+    pub(crate) fn check(&self, key: &str, condition: Option<&Precondition>) -> Result<(), ErrorReply> {
         match (condition, self.get(key)) {
-            (None, _) | (Some(Condition::Absent), None) => Ok(()),
-            (Some(Condition::Is(etag)), Some(object)) if object.etag == *etag => Ok(()),
-            (Some(Condition::Is(_)), None) => Err(ErrorReply::new(404, "NoSuchKey")),
+            (None, _) | (Some(Precondition::Absent), None) => Ok(()),
+            (Some(Precondition::Is(etag)), Some(object)) if object.etag == *etag => Ok(()),
+            (Some(Precondition::Is(_)), None) => Err(ErrorReply::new(404, "NoSuchKey")),
             _ => Err(ErrorReply::new(412, "PreconditionFailed")),
         }
     }

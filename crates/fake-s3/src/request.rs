@@ -35,7 +35,7 @@ impl RequestKind {
 
 /// The condition of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Condition {
+pub enum Precondition {
     /// The object does not exist (`If-None-Match: *`).
     Absent,
     /// The object has this ETag (`If-Match`).
@@ -56,7 +56,7 @@ pub struct S3Request {
     /// The access key id of the signature; empty without one.
     pub by: String,
     /// Its condition.
-    pub condition: Option<Condition>,
+    pub condition: Option<Precondition>,
     /// The content to write.
     pub body: Bytes,
     pub(crate) bucket: String,
@@ -139,15 +139,15 @@ fn signer(headers: &HeaderMap) -> String {
     id.map(|(id, _)| id.to_owned()).unwrap_or_default()
 }
 
-fn condition(op: RequestKind, headers: &HeaderMap) -> Result<Option<Condition>, ErrorReply> {
+fn condition(op: RequestKind, headers: &HeaderMap) -> Result<Option<Precondition>, ErrorReply> {
     let header = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     let etag = |value: &str| value.trim_matches('"').to_owned();
     match (header(IF_MATCH), header(IF_NONE_MATCH)) {
         (None, None) => Ok(None),
-        (None, Some(any)) if any == "*" => Ok(Some(Condition::Absent)),
+        (None, Some(any)) if any == "*" => Ok(Some(Precondition::Absent)),
         // The only such condition of a write is "does not exist".
-        (None, Some(other)) if !op.is_write() => Ok(Some(Condition::IsNot(etag(&other)))),
-        (Some(one), None) => Ok(Some(Condition::Is(etag(&one)))),
+        (None, Some(other)) if !op.is_write() => Ok(Some(Precondition::IsNot(etag(&other)))),
+        (Some(one), None) => Ok(Some(Precondition::Is(etag(&one)))),
         _ => Err(ErrorReply::new(501, "NotImplemented")),
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::answer::RequestOutcome;
 use crate::fake::{BUCKET, Conditions, FakeState};
 use crate::fault::{ErrorReply, FaultReply, RequestFault};
-use crate::request::{Condition, RequestKind, S3Request};
+use crate::request::{Precondition, RequestKind, S3Request};
 
 /// How long a racy server waits between check and write for a second writer of the same key.
 const RACE: Duration = Duration::from_millis(300);
@@ -174,9 +174,11 @@ fn read(shared: &FakeState, request: &S3Request) -> Result<RequestOutcome, Error
     let objects = shared.objects();
     let object = objects.get(&request.key).ok_or_else(|| ErrorReply::new(404, "NoSuchKey"))?;
     match &request.condition {
-        Some(Condition::IsNot(etag)) if *etag == object.etag => Ok(RequestOutcome::Unchanged),
-        Some(Condition::Absent) => Ok(RequestOutcome::Unchanged),
-        Some(Condition::Is(etag)) if *etag != object.etag => Err(ErrorReply::new(412, "PreconditionFailed")),
+        Some(Precondition::IsNot(etag)) if *etag == object.etag => Ok(RequestOutcome::Unchanged),
+        Some(Precondition::Absent) => Ok(RequestOutcome::Unchanged),
+        Some(Precondition::Is(etag)) if *etag != object.etag => {
+            Err(ErrorReply::new(412, "PreconditionFailed"))
+        }
         _ => Ok(RequestOutcome::Read(object.clone())),
     }
 }

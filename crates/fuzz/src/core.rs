@@ -12,10 +12,11 @@ use goldseam_core::id::{
 use goldseam_core::recovery::foreign::Foreign;
 use goldseam_core::redact::{MARK, Names};
 use goldseam_core::retry::Policy;
+use goldseam_core::search::{Condition, GroupBy, LENGTH_MAX};
 use goldseam_core::state::Applied;
 use goldseam_core::{
-    Failure, Hash, Limits, Millis, Path, Payload, Recorded, Redactor, Retry, Seq, State, Status, TraceContext,
-    WriteId, derive,
+    AttributeValue, Failure, Hash, Limits, Millis, Path, Payload, Recorded, Redactor, Retry, Seq, State,
+    Status, TraceContext, WriteId, derive,
 };
 use goldseam_store::{Cursor, shown_url};
 use serde::Serialize;
@@ -208,4 +209,31 @@ pub(crate) fn foreign(data: &[u8]) {
     };
     assert_eq!(swapped.task(), Some(task.as_str()));
     assert_eq!(swapped.is_active(), state.is_active());
+}
+
+/// Parses conditions, what runs are grouped by, and values of attributes.
+pub(crate) fn conditions(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let now = Millis(1_700_000_000_000);
+    match Condition::parse(text, now) {
+        Ok(condition) => {
+            let shown = condition.to_string();
+            // The canonical text may be longer than the limit.
+            if shown.len() <= LENGTH_MAX {
+                assert_eq!(Condition::parse(&shown, Millis(0)).as_ref(), Ok(&condition), "{shown}");
+            }
+            let _ = (condition.names(), condition.texts(), condition.attributes());
+        }
+        Err(error) => {
+            assert!(error.text.is_char_boundary(error.at), "{error:?}");
+            assert!(error.caret().contains('^') && !error.code().is_empty() && !error.hint.is_empty());
+        }
+    }
+    if let Ok(by) = text.parse::<GroupBy>() {
+        assert_eq!(by.to_string().parse::<GroupBy>().as_ref(), Ok(&by));
+    }
+    if let Ok(value) = serde_json::from_str::<AttributeValue>(text) {
+        let json = serde_json::to_string(&value).unwrap_or_default();
+        assert_eq!(serde_json::from_str::<AttributeValue>(&json).ok(), Some(value));
+    }
 }

@@ -25,6 +25,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("tokens", core::tokens),
     ("secrets", core::secrets),
     ("foreign", core::foreign),
+    ("conditions", core::conditions),
     #[cfg(feature = "outside")]
     ("urls", outside::urls),
     #[cfg(feature = "outside")]

@@ -73,9 +73,10 @@ pub mod testing;
 pub use durations::{days, hours, mins, secs};
 pub use goldseam_core::form::Form;
 pub use goldseam_core::recovery;
+pub use goldseam_core::search;
 pub use goldseam_core::{
-    Class, Failure, Hint, Limits, Millis, NextStep, Path, Payload, Redactor, Retry, RunId, Seq, Status,
-    Summary, TraceContext,
+    AttributeValue, Attributes, Class, Failure, Hint, Limits, Millis, NextStep, Path, Payload, Redactor,
+    Retry, RunId, Seq, Status, Summary, TraceContext,
 };
 pub use goldseam_engine::client;
 pub use goldseam_engine::config::Recovery;
@@ -145,6 +146,10 @@ pub struct SecretsGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/observing.md")]
 pub struct ObservingGuide;
+/// Runs the code of the guide to searching.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/searching.md")]
+pub struct SearchingGuide;
 
 /// Diagnoses and repairs of runs on request.
 pub mod healer {

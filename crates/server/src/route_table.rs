@@ -90,6 +90,7 @@ pub(crate) const ROUTES: &[Route] = &[
     post("/v1/runs/{run}/retry", "retry_run", OPERATE).data().idempotent(),
     get("/v1/runs/{run}/events", "follow_run", READ).data().waits(Waits::UntilKeyEnds),
     get("/v1/events", "follow_everything", READ).data().waits(Waits::UntilKeyEnds),
+    get("/v1/groups", "group_runs", READ),
     get("/v1/questions", "list_questions", READ).data(),
     get("/v1/runs/{run}/questions", "list_run_questions", READ).data(),
     get("/v1/runs/{run}/questions/{question}", "get_question", READ).data(),

@@ -14,6 +14,8 @@ use crate::row_cache::RowState;
 
 /// Markers read at a time.
 const CHUNK: usize = 1_000;
+/// Most rows that one page of a search reads. A row costs a request unless it is cached.
+pub(crate) const SEARCH_READS_MAX: usize = 1_000;
 /// How long a marker without its run is kept: the run's first append may be under way.
 const PENDING_MAX: Duration = Duration::from_secs(600);
 
@@ -32,9 +34,12 @@ struct ListedEntry {
 
 impl BucketState {
     pub(crate) async fn list_runs(&self, filter: &RunFilter) -> Result<Page<Row>, StoreError> {
+        let filter = &filter.narrowed();
         let after = filter.cursor()?;
         self.write_all_deferred().await?;
         let mut found: Vec<ListedEntry> = Vec::new();
+        let mut reads_left = if filter.condition.is_some() { SEARCH_READS_MAX } else { usize::MAX };
+        let mut stopped = None;
         let enough = filter.limit as usize + 1;
         let mut from = None;
         loop {
@@ -46,15 +51,25 @@ impl BucketState {
                 if found.len() >= enough {
                     break;
                 }
+                reads_left = reads_left.saturating_sub(markers.len());
+                if reads_left == 0 {
+                    stopped = markers.last().map(|marker| Cursor {
+                        by: filter.order.key(),
+                        at: marker.at,
+                        run: marker.run.clone(),
+                    });
+                    break;
+                }
             }
             match chunk.next {
-                Some(next) if found.len() < enough => from = Some(next),
+                Some(next) if found.len() < enough && stopped.is_none() => from = Some(next),
                 _ => break,
             }
         }
         let has_more = found.len() >= enough;
         found.truncate(filter.limit as usize);
-        let next = found.last().filter(|_| has_more).map(|entry| entry.cursor.to_string());
+        let last = found.last().filter(|_| has_more).map(|entry| entry.cursor.clone());
+        let next = last.or(stopped).map(|cursor| cursor.to_string());
         let mut page = Page { next, ..Page::default() };
         for ListedEntry { cursor, row } in found {
             match row {

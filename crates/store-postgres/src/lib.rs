@@ -44,6 +44,7 @@ mod nodes;
 mod open;
 mod read;
 mod rows;
+mod search;
 mod sql;
 mod store;
 mod tasks;

@@ -10,6 +10,7 @@ use tokio_postgres::types::Type;
 use crate::connection::PgConnection;
 use crate::fault::PgFault;
 use crate::rows::PgColumns;
+use crate::search;
 use crate::sql::{PgQuery, column, run_id};
 
 const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of, ";
@@ -31,6 +32,9 @@ pub(crate) async fn runs(
     filter: &RunFilter,
     after: Option<&Cursor>,
 ) -> Result<Page<Row>, StoreError> {
+    if filter.condition.is_some() {
+        return search::runs(connection, filter, after).await;
+    }
     let mut found = Vec::new();
     match statuses_apart(filter) {
         [] => find(connection, &query(filter, after, None), &mut found).await?,

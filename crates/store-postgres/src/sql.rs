@@ -41,6 +41,7 @@ enum BoundValue {
     Text(String),
     Texts(Vec<String>),
     Number(i64),
+    Float(f64),
 }
 
 impl BoundValue {
@@ -49,6 +50,7 @@ impl BoundValue {
             Self::Text(text) => (text, Type::TEXT),
             Self::Texts(texts) => (texts, Type::TEXT_ARRAY),
             Self::Number(number) => (number, Type::INT8),
+            Self::Float(number) => (number, Type::FLOAT8),
         }
     }
 }
@@ -80,6 +82,11 @@ impl PgQuery {
     /// The same with a number.
     pub(crate) fn add_number(&mut self, piece: &'static str, value: Option<i64>) {
         self.add(piece, value.map(BoundValue::Number));
+    }
+
+    /// The same with a floating-point number, which is always there.
+    pub(crate) fn add_float(&mut self, piece: &'static str, value: f64) {
+        self.add(piece, Some(BoundValue::Float(value)));
     }
 
     /// The same with a list, in parentheses for `ANY` and `ALL`.

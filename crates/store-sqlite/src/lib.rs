@@ -49,6 +49,7 @@ pub mod permissions;
 mod read;
 mod rows;
 mod run_numbers;
+mod search;
 mod sql;
 mod store;
 mod tasks;

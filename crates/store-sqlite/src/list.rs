@@ -10,6 +10,7 @@ use rusqlite::{Connection, params, params_from_iter};
 
 use crate::fault::SqliteFault;
 use crate::rows::SqliteColumns;
+use crate::search;
 use crate::sql::{cell, text_of};
 
 const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.status, r.as_of, r.id, ";
@@ -29,11 +30,15 @@ const EVERY: &str = "SELECT summary, task, updated_at, status, as_of, id, rid FR
 /// A query under construction.
 pub(crate) struct SqliteQuery {
     pub(crate) sql: String,
-    values: Vec<Value>,
+    pub(crate) values: Vec<Value>,
 }
 
 impl SqliteQuery {
-    fn add(&mut self, piece: &'static str, values: impl IntoIterator<Item = Value>) {
+    pub(crate) fn new(begin: &'static str) -> Self {
+        Self { sql: begin.to_owned(), values: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, piece: &'static str, values: impl IntoIterator<Item = Value>) {
         self.sql.push_str(piece);
         self.values.extend(values);
     }
@@ -45,6 +50,9 @@ pub(crate) fn runs(
     filter: &RunFilter,
     after: Option<&Cursor>,
 ) -> Result<Page<Row>, SqliteFault> {
+    if filter.condition.is_some() {
+        return search::runs(conn, filter, after);
+    }
     let mut found = Vec::new();
     match statuses_apart(filter) {
         [] => find(conn, query(filter, after, None), &mut found)?,
@@ -136,7 +144,7 @@ fn find(
 }
 
 pub(crate) fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<Status>) -> SqliteQuery {
-    let mut query = SqliteQuery { sql: SELECT.to_owned(), values: Vec::new() };
+    let mut query = SqliteQuery::new(SELECT);
     query.add(order_column(filter), []);
     match &filter.tag {
         Some((key, value)) => query.add(TAGGED, [text(key.as_str()), text(value)]),

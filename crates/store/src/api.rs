@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
+use goldseam_core::search::Grouping;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 
@@ -12,8 +13,9 @@ use crate::feed::Feed;
 use crate::foreign::ForeignStates;
 use crate::pace::StorePace;
 pub use crate::types::{
-    Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page,
-    Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, GroupQuery, Groups, Head, LockFilter, NodeRecord, NodeSeen,
+    NodeState, Page, Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable,
+    Written,
 };
 
 /// Storage for logs, rows, tasks, locks and nodes.
@@ -67,7 +69,15 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Lists runs by their cached rows. Unreadable rows within the page are listed separately if their readable part
     /// matches the filter.
+    ///
+    /// With a condition, a store may stop after reading many rows that do not match: a page may be short or empty and
+    /// still have a next one.
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError>;
+
+    /// Counts runs by their cached rows, and groups them. By default, by reading every row that matches.
+    async fn groups(&self, query: GroupQuery) -> Result<Groups, StoreError> {
+        groups_by_pages(self, query).await
+    }
 
     /// Reads the next records of one kind, after the cursor `after`, and returns the unreadable ones. Reads about
     /// `limit` records at most; a page may be empty and still have a next one.
@@ -113,4 +123,35 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn foreign(&self) -> Option<&dyn ForeignStates> {
         None
     }
+}
+
+/// Rows read at a time.
+const PAGE: u32 = 1_000;
+
+/// Reads all runs that match, page by page, the latest first.
+async fn groups_by_pages<S: Store + ?Sized>(store: &S, query: GroupQuery) -> Result<Groups, StoreError> {
+    let GroupQuery { filter, by, limit } = query;
+    let order = match filter.order {
+        RunOrder::Recovered => RunOrder::Recovered,
+        RunOrder::Newest | RunOrder::Oldest => RunOrder::Newest,
+    };
+    let mut filter = RunFilter { order, limit: PAGE, after: None, ..filter };
+    let mut grouping = by.map(|by| Grouping::new(by, limit as usize));
+    let mut found = Groups::default();
+    loop {
+        let page = store.runs(filter.clone()).await?;
+        found.total += page.items.len() as u64;
+        if let Some(grouping) = &mut grouping {
+            page.items.iter().for_each(|row| grouping.add(&row.summary));
+        }
+        found.unreadable.extend(page.unreadable);
+        match page.next {
+            Some(next) => filter.after = Some(next),
+            None => break,
+        }
+    }
+    if let Some(grouping) = grouping {
+        (found.groups, found.left_out) = grouping.finish();
+    }
+    Ok(found)
 }

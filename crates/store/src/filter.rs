@@ -1,6 +1,7 @@
 //! The records that each filter selects, for stores that read records before they filter them.
 
 use goldseam_core::lock::Lock;
+use goldseam_core::search::{Condition, ConditionSubject, Literal, Operator, RunField};
 use goldseam_core::task::{Task, TaskState};
 
 use crate::types::{ClaimRequest, LockFilter, Row, RunFilter, TaskFilter};
@@ -48,6 +49,26 @@ fn is_through_none_of(lock: &Lock, nodes: &[String]) -> bool {
 }
 
 impl RunFilter {
+    /// Returns the same filter, with the statuses that its condition requires as statuses, if it has none.
+    #[must_use]
+    pub fn narrowed(&self) -> Self {
+        let mut narrowed = self.clone();
+        let Some(condition) = self.condition.as_ref().filter(|_| self.statuses.is_empty()) else {
+            return narrowed;
+        };
+        let of_status = |subject: &ConditionSubject| *subject == ConditionSubject::Field(RunField::Status);
+        let statuses = condition.conjuncts().iter().find_map(|part| match part {
+            Condition::Compare { subject, operator: Operator::Equal, value } if of_status(subject) => {
+                Some(std::slice::from_ref(value))
+            }
+            Condition::In { subject, values } if of_status(subject) => Some(values.as_slice()),
+            _ => None,
+        });
+        let status = |value: &Literal| if let Literal::Status(status) = value { Some(*status) } else { None };
+        narrowed.statuses = statuses.into_iter().flatten().filter_map(status).collect();
+        narrowed
+    }
+
     /// Returns whether this row matches, regardless of where the page begins.
     pub fn selects(&self, row: &Row) -> bool {
         let summary = &row.summary;
@@ -61,6 +82,7 @@ impl RunFilter {
                 .is_none_or(|cause| summary.trouble.as_ref().is_some_and(|t| t.cause == *cause))
             && self.owner.as_ref().is_none_or(|owner| summary.owner.as_ref() == Some(owner))
             && self.parent.as_ref().is_none_or(|parent| summary.parent.as_ref() == Some(parent))
+            && self.condition.as_ref().is_none_or(|condition| condition.matches(summary))
     }
 }
 

@@ -9,8 +9,8 @@ use goldseam_core::task::Task;
 use goldseam_core::{Hint, Millis, NodeId, RunId, Seq};
 
 use crate::api::{
-    Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, GroupQuery, Groups, Head, LockFilter, NodeRecord, NodeSeen,
+    Page, Record, RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::Feed;
@@ -102,6 +102,10 @@ impl Store for ClosedStore {
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         self.inner.runs(filter).await
+    }
+
+    async fn groups(&self, query: GroupQuery) -> Result<Groups, StoreError> {
+        self.inner.groups(query).await
     }
 
     async fn unreadable(

@@ -10,8 +10,8 @@ use goldseam_core::{Millis, NodeId, RunId, Seq};
 use tracing::{Instrument, Span, debug, debug_span, error, field, warn};
 
 use crate::api::{
-    Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    Append, ClaimRequest, ClaimedTasks, Expect, GroupQuery, Groups, Head, LockFilter, NodeRecord, NodeSeen,
+    Page, Record, RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::Feed;
@@ -153,6 +153,10 @@ impl Store for TracedStore {
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         self.call(span!("runs"), self.inner.runs(filter)).await
+    }
+
+    async fn groups(&self, query: GroupQuery) -> Result<Groups, StoreError> {
+        self.call(span!("groups"), self.inner.groups(query)).await
     }
 
     async fn unreadable(

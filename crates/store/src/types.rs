@@ -1,9 +1,11 @@
 //! The records of a store, and the conditions of its lists and writes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::lock::Lock;
 pub use goldseam_core::plan::TaskChange;
+use goldseam_core::search::{Condition, Group, GroupBy};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, Status, Summary, TagKey, TaskId, WorkflowName};
 use serde::{Deserialize, Serialize};
@@ -263,6 +265,8 @@ pub struct RunFilter {
     pub tag: Option<(TagKey, String)>,
     /// Only runs queued at or after this time.
     pub since: Option<Millis>,
+    /// Only runs that this condition selects.
+    pub condition: Option<Arc<Condition>>,
     /// Only runs that failed or were parked for this cause.
     pub cause: Option<String>,
     /// Only runs owned by this node.
@@ -275,6 +279,42 @@ pub struct RunFilter {
     pub after: Option<String>,
     /// Most runs to list.
     pub limit: u32,
+}
+
+/// Which runs to count, and how to group them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct GroupQuery {
+    /// Which runs; its cursor, order and limit do not matter.
+    pub filter: RunFilter,
+    /// What to group by; none only counts.
+    pub by: Option<GroupBy>,
+    /// Most groups; runs of further groups are only counted.
+    pub limit: u32,
+}
+
+impl GroupQuery {
+    /// Counts the runs of a filter.
+    pub fn count(filter: RunFilter) -> Self {
+        Self { filter, by: None, limit: 0 }
+    }
+
+    /// Groups the runs of a filter.
+    pub fn by(filter: RunFilter, by: GroupBy, limit: u32) -> Self {
+        Self { filter, by: Some(by), limit }
+    }
+}
+
+/// The number of runs, and their groups.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Groups {
+    /// Number of runs.
+    pub total: u64,
+    /// The groups, the largest first.
+    pub groups: Vec<Group>,
+    /// Number of times that a run belonged to a group beyond the limit.
+    pub left_out: u64,
+    /// Unreadable records among the runs; they are not counted.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// The order of a list of runs.

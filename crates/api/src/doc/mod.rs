@@ -34,12 +34,15 @@ pub struct PageDoc<T> {
     /// Unreadable records within this page, which `items` does not contain. Absent if every record is readable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<UnreadableDoc>,
+    /// Why the list may be empty although the condition is valid. Absent in most pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl<T> PageDoc<T> {
     /// Creates a page without unreadable records.
     pub fn new(items: Vec<T>, next: Option<String>) -> Self {
-        Self { items, next, unreadable: Vec::new() }
+        Self { items, next, unreadable: Vec::new(), note: None }
     }
 }
 

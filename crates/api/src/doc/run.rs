@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use goldseam::search::Group;
 use goldseam::unstable::core::StepName;
 use goldseam::unstable::core::WorkflowName;
 use goldseam::unstable::core::event::Terminated;
 use goldseam::unstable::core::summary::OpenInput;
-use goldseam::{Failure, Payload, RunId, Seq, Status, Summary};
+use goldseam::{AttributeValue, Failure, Payload, RunId, Seq, Status, Summary};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -14,8 +15,8 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{Object, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
-use crate::doc::DamageDoc;
 use crate::doc::ending::PendingDoc;
+use crate::doc::{DamageDoc, UnreadableDoc};
 use crate::next_step::NextStepDoc;
 use crate::timestamp::Timestamp;
 use crate::view::timeline::{OperationDoc, Seam};
@@ -35,6 +36,10 @@ pub struct NewRun {
     /// Tags to search by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
+    /// Typed values to search by: text, number, true, false, a list of texts, or `{"time": MILLISECONDS}`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, Value>)]
+    pub attributes: BTreeMap<String, AttributeValue>,
     /// Larger priorities go first.
     #[serde(default)]
     pub priority: i32,
@@ -73,6 +78,10 @@ pub struct RunsQuery {
     /// Only runs with this tag, as `KEY=VALUE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
+    /// Only runs that this condition selects, as in `status = failed and amount > 100`.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    #[param(rename = "where")]
+    pub condition: Option<String>,
     /// Only runs queued at or after this time, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ms: Option<i64>,
@@ -92,6 +101,45 @@ pub struct RunsQuery {
     /// Maximum number of runs, up to 500; defaults to 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+}
+
+/// Selects runs to count and to group.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GroupsQuery {
+    /// What to group by: `cause`, `workflow`, `status`, `version`, `tag.NAME`, or the name of an attribute. Without it,
+    /// the runs are only counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Only runs that this condition selects.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    #[param(rename = "where")]
+    pub condition: Option<String>,
+    /// Maximum number of groups, up to 500; defaults to 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// The number of runs, and their groups.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Groups)]
+pub struct GroupsDoc {
+    /// Number of runs.
+    pub total: u64,
+    /// What they are grouped by; null if they are only counted.
+    pub by: Option<String>,
+    /// The groups, the largest first.
+    pub groups: Vec<Group>,
+    /// Runs of further groups than the limit allows. A run with a list is in several groups.
+    #[serde(default)]
+    pub left_out: u64,
+    /// Unreadable records among the runs, which are not counted. Absent if every record is readable.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<UnreadableDoc>,
+    /// Why the result may be empty although the condition is valid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// Order of a list of runs.

@@ -41,6 +41,10 @@ impl CommandsApi for LocalApi {
         options = new.queue.iter().fold(options, |options, queue| options.queue(queue));
         options = new.version.iter().fold(options, |options, version| options.version(*version));
         options = new.tags.iter().fold(options, |options, (key, value)| options.tag(key, value));
+        options = new
+            .attributes
+            .iter()
+            .fold(options, |options, (key, value)| options.attribute(key, value.clone()));
         let committed = match self.client.begin(&new.workflow, &run, input, options).await {
             Err(EngineError::Refused { refusal: Refusal::OtherInput { .. }, .. }) if derived.is_some() => {
                 return Err(Problem::key_reused(&run));

@@ -120,12 +120,15 @@ impl LocalApi {
     /// Whether the existing run has the version, queue, priority and tags of a start request.
     pub(super) async fn is_same_start(&self, run: &RunId, asked: &NewRun) -> Result<bool, Problem> {
         let first = self.client.first(run).await?;
-        let (version, queue, priority, tags) = match first.map(|first| first.event) {
-            Some(Event::RunQueued(queued)) => (queued.version, queued.queue, queued.priority, queued.tags),
+        let (version, queue, priority, tags, attributes) = match first.map(|first| first.event) {
+            Some(Event::RunQueued(queued)) => {
+                (queued.version, queued.queue, queued.priority, queued.tags, Some(queued.attributes))
+            }
             // A tombstone keeps them.
             Some(Event::RunPruned(pruned)) => {
                 let row = *pruned.summary;
-                (row.initial_version, row.queue, row.priority, row.tags)
+                // The workflow may have changed the attributes since.
+                (row.initial_version, row.queue, row.priority, row.tags, None)
             }
             _ => return Ok(false),
         };
@@ -133,7 +136,11 @@ impl LocalApi {
         Ok(asked.version.is_none_or(|asked| asked == version)
             && asked.queue.as_deref().unwrap_or("default") == queue.as_str()
             && asked.priority == priority
-            && tags.eq(asked.tags.iter().map(|(key, value)| (key.as_str(), value.as_str()))))
+            && tags.eq(asked.tags.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+            && attributes.is_none_or(|was| {
+                let was = was.iter().map(|(name, value)| (name.as_str(), value));
+                was.eq(asked.attributes.iter().map(|(name, value)| (name.as_str(), value)))
+            }))
     }
 }
 

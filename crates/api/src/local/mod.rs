@@ -11,6 +11,7 @@ mod nodes;
 mod passes;
 mod retention;
 mod runs;
+mod search;
 mod tasks;
 mod workers;
 

@@ -13,12 +13,12 @@ use goldseam::unstable::engine::page::{Most, Piece};
 use goldseam::unstable::store::{Cursor, Record, RunFilter, RunOrder, TaskFilter};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 
-use super::{LocalApi, limit};
+use super::{LocalApi, limit, search};
 use crate::api::{ApiResult, Following, RunsApi};
 use crate::doc::event::{EventDoc, HistoryDoc, HistoryQuery};
 use crate::doc::run::{
-    BranchDoc, DiagnosisDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, LinkDoc, ListOrder,
-    OpenQuestionDoc, QuarantineDoc, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
+    BranchDoc, DiagnosisDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, LinkDoc,
+    ListOrder, OpenQuestionDoc, QuarantineDoc, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
 };
 use crate::doc::{DamageDoc, ItemsDoc, PAGE_MAX, PageDoc, UnreadableDoc};
 use crate::next_step::{NextStepDoc, answer_command, with_commands};
@@ -41,7 +41,7 @@ const MAY_ASK: [Status; 6] = [
     Status::Compensating,
 ];
 
-fn filter(query: RunsQuery) -> Result<RunFilter, Problem> {
+fn filter(query: RunsQuery, now: Millis) -> Result<RunFilter, Problem> {
     let words = query.status.iter().flat_map(|words| words.split(',')).filter(|word| !word.is_empty());
     let statuses: Result<Vec<Status>, _> = words.map(str::parse).collect();
     let statuses = statuses.map_err(|error| Problem::bad_request(format!("{error}")))?;
@@ -57,6 +57,7 @@ fn filter(query: RunsQuery) -> Result<RunFilter, Problem> {
         workflow: query.workflow.map(WorkflowName::new).transpose()?,
         tag,
         since: query.since_ms.map(Millis),
+        condition: search::condition(query.condition.as_deref(), now)?,
         cause: query.cause,
         owner: None,
         parent: query.parent.map(RunId::new).transpose()?,
@@ -82,17 +83,24 @@ fn open_questions(summary: &Summary) -> Vec<QuestionDoc> {
 #[async_trait]
 impl RunsApi for LocalApi {
     async fn runs(&self, query: RunsQuery) -> ApiResult<PageDoc<Summary>> {
-        let filter = filter(query)?;
+        let filter = filter(query, self.client.now())?;
         let lost = self.lost_rows(&filter).await?;
-        let page = self.client.list(filter).await?;
+        let page = self.client.list(filter.clone()).await?;
+        let is_empty = page.items.is_empty() && page.next.is_none() && filter.after.is_none();
+        let note = if is_empty { self.note_on(filter.condition.as_deref()).await? } else { None };
         let unreadable = page.unreadable.into_iter().map(|found| UnreadableDoc::new(found.key, found.reason));
         let mut runs = PageDoc::new(page.items.into_iter().map(|row| row.summary).collect(), page.next);
+        runs.note = note;
         runs.unreadable = unreadable.collect();
         let known = |run: &RunId| runs.unreadable.iter().any(|item| item.id == run.as_str());
         let lost: Vec<RunId> = lost.into_iter().filter(|run| !known(run)).collect();
         let item = |run: RunId| UnreadableDoc::new(run.as_str(), "its cached row is lost");
         runs.unreadable.extend(lost.into_iter().map(item));
         Ok(runs)
+    }
+
+    async fn groups(&self, query: GroupsQuery) -> ApiResult<GroupsDoc> {
+        self.grouped(query).await
     }
 
     async fn detail(&self, run: &RunId) -> ApiResult<RunDoc> {

@@ -10,8 +10,8 @@ use super::http::{HttpRequest, NO_QUERY, run_path, segment};
 use crate::api::{ApiResult, Following, RunsApi};
 use crate::doc::event::{HistoryDoc, HistoryQuery};
 use crate::doc::run::{
-    BranchDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery,
-    WaitQuery,
+    BranchDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, QuestionDoc,
+    QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
 };
 use crate::doc::{ItemsDoc, PageDoc};
 
@@ -19,6 +19,10 @@ use crate::doc::{ItemsDoc, PageDoc};
 impl RunsApi for RemoteApi {
     async fn runs(&self, query: RunsQuery) -> ApiResult<PageDoc<Summary>> {
         self.get("/v1/runs", &query).await
+    }
+
+    async fn groups(&self, query: GroupsQuery) -> ApiResult<GroupsDoc> {
+        self.get("/v1/groups", &query).await
     }
 
     async fn detail(&self, run: &RunId) -> ApiResult<RunDoc> {

@@ -2,7 +2,9 @@
 
 use goldseam::Payload;
 use goldseam::unstable::core::branch::Why;
-use goldseam::unstable::core::event::{By, Cause, Note, Release, RunRecovered, Terminated};
+use goldseam::unstable::core::event::{
+    AttributesChanged, By, Cause, Note, Release, RunRecovered, Terminated,
+};
 use goldseam::unstable::core::{Event, version};
 
 use super::text::{cut, form, one_line};
@@ -114,9 +116,17 @@ fn operation(event: &Event, much: PayloadLength) -> String {
         Event::CompensationStarted { path, failure: None } => path.to_string(),
         Event::CompensationFailed { path, failure } => format!("{path}: {}", one_line(&failure.message)),
         Event::ProgressEmitted { message, .. } => one_line(message),
+        Event::AttributesChanged(changed) => attributes(changed),
         Event::ChangeMarked { path, .. } => path.to_string(),
         _ => String::new(),
     }
+}
+
+/// Describes a change of attributes: `stage = "paid", removed lot`.
+fn attributes(changed: &AttributesChanged) -> String {
+    let set = changed.set.iter().map(|(name, value)| format!("{name} = {value}"));
+    let removed = changed.removed.iter().map(|name| format!("removed {name}"));
+    one_line(&set.chain(removed).collect::<Vec<String>>().join(", "))
 }
 
 /// Describes why a branch was opened.

@@ -51,7 +51,17 @@ fn new_run(which: Which) -> NewRun {
         Which::Other => [("region".to_owned(), "us".to_owned())].into(),
     };
     let input = payload(&json!("ship"));
-    NewRun { workflow: "order".into(), id: None, input, tags, priority: 0, queue: None, version: None }
+    let attributes = Default::default();
+    NewRun {
+        workflow: "order".into(),
+        id: None,
+        input,
+        tags,
+        attributes,
+        priority: 0,
+        queue: None,
+        version: None,
+    }
 }
 
 fn new_task(which: Which) -> NewUserTask {

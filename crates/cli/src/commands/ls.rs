@@ -10,14 +10,15 @@ use goldseam::{RunId, Seq, Status, Summary};
 use goldseam_api::Api;
 use goldseam_api::doc::PageDoc;
 use goldseam_api::doc::run::{ListOrder, RunsQuery};
+use indicatif::ProgressBar;
 
-use super::{LiveWorkflows, pages};
+use super::{LiveWorkflows, pages, search};
 use crate::app::App;
 use crate::color::{Hue, cell};
 use crate::error::{CliError, Exit};
 use crate::out::Screen;
 use crate::table::TextTable;
-use crate::{out, text, time};
+use crate::{out, progress, text, time};
 
 /// Maximum number of suspects to explain one by one.
 const SUSPECTS_MAX: usize = 50;
@@ -33,7 +34,7 @@ const RETRYING_MAX: usize = 50;
 /// List runs, newest first
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  goldseam ls --status failed --since 1h\n  goldseam ls --status waiting --workflow order\n  goldseam ls --cause a91f02          runs that failed for the same cause\n  goldseam ls -w                      keep the list up to date\n  goldseam ls -q --status parked | xargs -n1 goldseam resume"
+    after_help = "Examples:\n  goldseam ls --status failed --since 1h\n  goldseam ls --status waiting --workflow order\n  goldseam ls --cause a91f02          runs that failed for the same cause\n  goldseam ls --where 'status in (failed, parked) and region = \"eu\" and created > -2h'\n  goldseam ls --where 'amount > 100' --group-by status\n  goldseam ls -w                      keep the list up to date\n  goldseam ls -q --status parked | xargs -n1 goldseam resume"
 )]
 pub(crate) struct LsArgs {
     /// Only runs with this status; may be given several times
@@ -42,9 +43,21 @@ pub(crate) struct LsArgs {
     /// Only runs of this workflow
     #[arg(long)]
     workflow: Option<String>,
-    /// Only runs with this tag
+    /// Only runs with this tag; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::tag)]
-    tag: Option<(String, String)>,
+    tag: Vec<(String, String)>,
+    /// Only runs that this condition selects; goldseam help ls has examples
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
+    /// Only runs that no other run started
+    #[arg(long)]
+    roots: bool,
+    /// Count the runs instead of listing them
+    #[arg(long, conflicts_with_all = ["group_by", "watch", "limit", "after"])]
+    count: bool,
+    /// Group the runs by cause, workflow, status, version, tag.NAME, or an attribute
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["watch", "after"])]
+    group_by: Option<String>,
     /// Only runs queued within this time, as in 90s, 1h, 2d
     #[arg(long, value_name = "SPAN", value_parser = time::parse_span)]
     since: Option<Duration>,
@@ -54,12 +67,15 @@ pub(crate) struct LsArgs {
     /// Only children of this run
     #[arg(long, value_name = "RUN")]
     parent: Option<String>,
-    /// Maximum number of runs; defaults to 50, or to all runs with -q
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Maximum number of runs, 0 for all; defaults to 50, or to all runs with -q. Of groups, at most 500
+    #[arg(long, value_name = "COUNT")]
     limit: Option<u32>,
     /// Oldest first
-    #[arg(long)]
+    #[arg(long, conflicts_with = "order")]
     oldest: bool,
+    /// The order; defaults to newest
+    #[arg(long, value_name = "ORDER")]
+    order: Option<RunsOrder>,
     /// Cursor: the previous page's `next` from --json
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
@@ -68,20 +84,55 @@ pub(crate) struct LsArgs {
     watch: bool,
 }
 
+/// The orders that an index serves.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum RunsOrder {
+    /// Latest queued first
+    Newest,
+    /// Earliest queued first
+    Oldest,
+    /// Latest recovered first; only recovered runs
+    Recovered,
+}
+
+impl From<RunsOrder> for ListOrder {
+    fn from(order: RunsOrder) -> Self {
+        match order {
+            RunsOrder::Newest => Self::Newest,
+            RunsOrder::Oldest => Self::Oldest,
+            RunsOrder::Recovered => Self::Recovered,
+        }
+    }
+}
+
 pub(crate) async fn run(app: &App, args: LsArgs) -> Result<Exit, CliError> {
     let query = query(app, &args)?;
+    let grouping = (args.count || args.group_by.is_some())
+        .then(|| search::grouping(app, &args.group_by, &query, args.limit));
+    let grouping = grouping.transpose()?;
     let api = app.api().await?;
+    if let Some(grouping) = grouping {
+        return search::groups(app, &*api, grouping).await;
+    }
+    let limit = args.limit.map(|limit| if limit == 0 { u32::MAX } else { limit });
     if args.watch {
-        return watch(app, &*api, query, args.limit.unwrap_or(LIMIT)).await;
+        return watch(app, &*api, query, limit.unwrap_or(LIMIT)).await;
     }
     let default = if app.quiet && !app.wants_json() { u32::MAX } else { LIMIT };
-    let page = list(&*api, &query, args.limit.unwrap_or(default)).await?;
+    // A page of a search may be empty and still have a next one.
+    let line = query.condition.as_ref().map(|_| progress::line(app, None, "{spinner} searching  {elapsed}"));
+    let page = list(&*api, &query, limit.unwrap_or(default)).await;
+    line.iter().for_each(ProgressBar::finish_and_clear);
+    let page = page?;
     let context = RowContext {
         quarantined: quarantined(app, &*api, &page).await,
         live: live_workflows(app, &*api, &page).await?,
         retrying: retrying(app, &*api, &page).await,
     };
     show(app, &page, &context);
+    if let Some(note) = page.note.as_ref().filter(|_| !app.json) {
+        app.warn(note);
+    }
     pages::warn_if_cut(app, &page);
     Ok(Exit::Ok)
 }
@@ -163,7 +214,7 @@ async fn list(api: &dyn Api, query: &RunsQuery, limit: u32) -> Result<PageDoc<Su
 
 /// Builds the query, and checks names before the store is opened.
 fn query(app: &App, args: &LsArgs) -> Result<RunsQuery, CliError> {
-    if let Some((key, _)) = &args.tag {
+    for (key, _) in &args.tag {
         TagKey::new(key)?;
     }
     args.workflow.as_ref().map(WorkflowName::new).transpose()?;
@@ -172,11 +223,17 @@ fn query(app: &App, args: &LsArgs) -> Result<RunsQuery, CliError> {
     Ok(RunsQuery {
         status: (!statuses.is_empty()).then(|| statuses.join(",")),
         workflow: args.workflow.clone(),
-        tag: args.tag.as_ref().map(|(key, value)| format!("{key}={value}")),
+        tag: args.tag.first().map(|(key, value)| format!("{key}={value}")),
+        condition: search::condition(
+            app,
+            args.condition.as_deref(),
+            args.roots,
+            args.tag.get(1..).unwrap_or_default(),
+        )?,
         since_ms: args.since.map(|span| (app.now() - span).0),
         cause: args.cause.clone(),
         parent: args.parent.clone(),
-        order: args.oldest.then_some(ListOrder::Oldest),
+        order: args.order.map(ListOrder::from).or(args.oldest.then_some(ListOrder::Oldest)),
         after: args.after.clone(),
         limit: None,
     })

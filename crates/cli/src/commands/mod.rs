@@ -32,6 +32,7 @@ pub(crate) mod requeue;
 pub(crate) mod reset;
 pub(crate) mod resume;
 pub(crate) mod retry;
+mod search;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod signal;

@@ -22,10 +22,11 @@ where
     let mut whole = PageDoc::new(Vec::new(), after);
     let mut left = limit;
     while left > 0 {
-        let PageDoc { items, next, unreadable } = page(whole.next.take(), left.min(PAGE_MAX)).await?;
+        let PageDoc { items, next, unreadable, note } = page(whole.next.take(), left.min(PAGE_MAX)).await?;
         left = left.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
         whole.items.extend(items);
         whole.unreadable.extend(unreadable);
+        whole.note = whole.note.or(note);
         whole.next = next;
         if whole.next.is_none() {
             break;

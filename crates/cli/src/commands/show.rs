@@ -164,6 +164,10 @@ impl RunPage {
                 summary.tags.iter().map(|(key, value)| format!("{key}={}", cell(value))).collect();
             lines.push(("tags", tags.join(" ")));
         }
+        if !summary.attributes.is_empty() {
+            let shown = summary.attributes.iter().map(|(name, value)| format!("{name} = {value}"));
+            lines.push(("attributes", shown.collect::<Vec<String>>().join(", ")));
+        }
         if summary.pruned.is_none() {
             lines.push(("input", short(&self.detail.more.input, much)));
         }

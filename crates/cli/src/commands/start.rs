@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use goldseam::unstable::core::WorkflowName;
 use goldseam::unstable::core::version::UNDECIDED;
-use goldseam::{EngineError, Failure, RunId, TraceContext};
-use goldseam_api::{Api, Caller, Problem};
+use goldseam::{AttributeValue, EngineError, Failure, RunId, TraceContext};
 use goldseam_api::doc::run::{EndingDoc, NewRun, StartedDoc, WaitQuery};
+use goldseam_api::{Api, Caller, Problem};
 use serde_json::json;
 
 use super::{LiveWorkflows, actor};
@@ -24,7 +24,7 @@ const WAIT_MS: u64 = 20_000;
 /// again changes nothing. The same id with different input is refused.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  goldseam start order --id ord-7 --input '{\"customer\":\"ana\"}'\n  goldseam start order --input @order.json --tag region=eu --wait --timeout 1m"
+    after_help = "Examples:\n  goldseam start order --id ord-7 --input '{\"customer\":\"ana\"}'\n  goldseam start order --input @order.json --tag region=eu --attr amount:=120 --wait --timeout 1m"
 )]
 pub(crate) struct StartArgs {
     /// The workflow
@@ -38,6 +38,10 @@ pub(crate) struct StartArgs {
     /// A tag to search by; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::tag)]
     tag: Vec<(String, String)>,
+    /// An attribute to search by: NAME=TEXT, or NAME:=JSON for a number, true, false, a list of texts or
+    /// {"time": "2026-11-18T09:30:00Z"}; may be given several times
+    #[arg(long, value_name = "NAME=TEXT", value_parser = super::search::attribute)]
+    attr: Vec<(String, AttributeValue)>,
     /// Larger priorities go first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
@@ -71,6 +75,7 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
         id: args.id,
         input,
         tags: args.tag.into_iter().collect(),
+        attributes: args.attr.into_iter().collect(),
         priority: args.priority,
         queue: Some(args.queue),
         version: args.workflow_version,
@@ -107,8 +112,10 @@ fn trace(given: Option<&str>) -> Result<Option<TraceContext>, CliError> {
     let env = |name: &str| std::env::var(name).ok();
     match given {
         Some(given) => Ok(Some(TraceContext::new(given).map_err(Problem::from)?)),
-        None => Ok(env("TRACEPARENT")
-            .and_then(|parent| TraceContext::read(&parent, env("TRACESTATE").as_deref()))),
+        None => {
+            Ok(env("TRACEPARENT")
+                .and_then(|parent| TraceContext::read(&parent, env("TRACESTATE").as_deref())))
+        }
     }
 }
 

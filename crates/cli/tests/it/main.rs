@@ -23,6 +23,7 @@ mod output;
 mod prune;
 mod queue;
 mod runs;
+mod search;
 mod seeing;
 mod server;
 mod serving;

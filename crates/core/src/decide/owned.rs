@@ -202,6 +202,7 @@ impl Batch<'_> {
             Owned::Progress { path, ord, message } => {
                 self.push(Event::ProgressEmitted { path: path.clone(), ord: *ord, message: message.clone() });
             }
+            Owned::Attributes(changed) => self.push(Event::AttributesChanged(changed.clone())),
             Owned::Change { path, ord } => self.mark(path, *ord),
             Owned::UndoStarted { path, failure } => {
                 self.not_undone(path)?;
@@ -267,6 +268,7 @@ impl Batch<'_> {
             | Owned::Child(_)
             | Owned::Sleep { .. }
             | Owned::Progress { .. }
+            | Owned::Attributes(_)
             | Owned::Change { .. }
             | Owned::ContinueAsNew(_)
             | Owned::Complete(_) => true,

@@ -1,15 +1,16 @@
 //! Data of the variants of [`Event`](super::Event).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::Tags;
+use crate::attribute::{ATTRIBUTES_MAX, AttributeError, Attributes};
 use crate::branch::{BranchId, Why};
 use crate::error::Failure;
 use crate::form::Form;
 use crate::hash::Hash;
-use crate::id::{NodeId, QueueName, RunId, SignalName, StepName, TaskId, WorkflowName};
+use crate::id::{NodeId, QueueName, RunId, SignalName, StepName, TagKey, TaskId, WorkflowName};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::retry::Policy;
@@ -34,6 +35,9 @@ pub struct RunQueued {
     /// Tags to search by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: Tags,
+    /// Typed values to search by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: Attributes,
     /// The run that started this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
@@ -43,6 +47,34 @@ pub struct RunQueued {
     /// The place of the starter in a distributed trace.
     #[serde(default, deserialize_with = "crate::trace::lenient", skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
+}
+
+/// The data of [`Event::AttributesChanged`](super::Event::AttributesChanged).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttributesChanged {
+    /// Path of the call.
+    pub path: Path,
+    /// Order of the call within its arm.
+    pub ord: u32,
+    /// Attributes that got a value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: Attributes,
+    /// Attributes that were removed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub removed: BTreeSet<TagKey>,
+}
+
+impl AttributesChanged {
+    /// Checks the change of a run that has these attributes.
+    pub fn check(&self, before: &Attributes) -> Result<(), AttributeError> {
+        let kept =
+            before.keys().filter(|name| !self.removed.contains(*name) && !self.set.contains_key(*name));
+        let count = kept.count() + self.set.len();
+        if count > ATTRIBUTES_MAX && count > before.len() {
+            return Err(AttributeError::TooMany(count));
+        }
+        self.set.iter().try_for_each(|(name, value)| value.check(name))
+    }
 }
 
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {

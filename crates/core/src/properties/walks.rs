@@ -275,6 +275,7 @@ fn nothing_begins_while_undoing(log: &Log) {
             | Event::TimerFired { .. }
             | Event::ChildStarted(_)
             | Event::ProgressEmitted { .. }
+            | Event::AttributesChanged(_)
             | Event::RunCompleted { .. } => true,
             Event::BranchOpened(opened) => opened.why == crate::branch::Why::Continue,
             _ => false,

@@ -3,6 +3,7 @@
 //! Payloads are data and stay unchanged; the writer can ask which of them contain a secret.
 
 use super::Redactor;
+use crate::attribute::{AttributeValue, Attributes};
 use crate::command::{Command, Owned, Withdraw};
 use crate::error::Failure;
 use crate::event::Note;
@@ -84,6 +85,7 @@ impl Owned {
             Self::Progress { message: text, .. }
             | Self::ChangeVersion { reason: text, .. }
             | Self::Park { reason: text, .. } => redactor.edit(text),
+            Self::Attributes(changed) => redact_attributes(&mut changed.set, redactor),
             Self::StepStarted(_)
             | Self::StepCompleted(_)
             | Self::Child(_)
@@ -113,6 +115,7 @@ impl Owned {
             | Self::Sleep { .. }
             | Self::Check(_)
             | Self::Progress { .. }
+            | Self::Attributes(_)
             | Self::Change { .. }
             | Self::UndoStarted { .. }
             | Self::UndoCompleted(_)
@@ -135,5 +138,19 @@ fn redact_note(note: &mut Note, redactor: &Redactor) {
 fn redact_result(result: &mut Result<Payload, Failure>, redactor: &Redactor) {
     if let Err(failure) = result {
         redactor.edit_failure(failure);
+    }
+}
+
+/// Replaces registered values in the texts of attributes.
+fn redact_attributes(attributes: &mut Attributes, redactor: &Redactor) {
+    for value in attributes.values_mut() {
+        match value {
+            AttributeValue::Text(text) => redactor.edit(text),
+            AttributeValue::List(texts) => texts.iter_mut().for_each(|text| redactor.edit(text)),
+            AttributeValue::Integer(_)
+            | AttributeValue::Number(_)
+            | AttributeValue::Time(_)
+            | AttributeValue::Boolean(_) => {}
+        }
     }
 }

@@ -49,6 +49,8 @@ pub enum OpKind {
     Wait(WaitOp),
     /// A progress message.
     Progress,
+    /// A change of attributes.
+    Attributes,
 }
 
 /// The progress of a step.

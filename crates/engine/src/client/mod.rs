@@ -9,6 +9,7 @@ pub mod locks;
 pub mod queue;
 pub mod recover;
 mod run_handle;
+mod search;
 mod start;
 pub mod stats;
 mod verdict;
@@ -21,8 +22,8 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::event::{JumpRequested, Note};
 use goldseam_core::state::Outcome as CoreOutcome;
 use goldseam_core::{
-    BranchId, Command, Limits, Path, Payload, Recorded, Redactor, RunId, Seq, SignalName, State, Summary,
-    argument, codec,
+    BranchId, Command, Limits, Millis, Path, Payload, Recorded, Redactor, RunId, Seq, SignalName, State,
+    Summary, argument, codec,
 };
 use goldseam_store::{Page, Record, Row, RunFilter, Store};
 
@@ -42,6 +43,7 @@ use crate::ledger::secrets::Secrets;
 use crate::run::live_runs::{Ended, LiveRuns};
 
 pub use run_handle::RunHandle;
+pub use search::Search;
 pub use start::StartOptions;
 
 /// How a run ended.
@@ -254,6 +256,11 @@ impl Client {
         let (time, random) = (self.ledger.clock.now().0, self.ledger.entropy.next());
         RunId::new(format!("run-{time:011x}-{random:016x}"))
             .unwrap_or_else(|_| unreachable!("hexadecimal is an id"))
+    }
+
+    /// Returns the present time, by the clock of this client.
+    pub fn now(&self) -> Millis {
+        self.ledger.clock.now()
     }
 
     /// Reads the summary of a run.

@@ -2,7 +2,10 @@
 
 use goldseam_core::event::{RunQueued, Tags};
 use goldseam_core::version::UNDECIDED;
-use goldseam_core::{Limits, Payload, PayloadError, QueueName, RunId, TagKey, TraceContext, WorkflowName, argument};
+use goldseam_core::{
+    AttributeValue, Attributes, Limits, Payload, PayloadError, QueueName, RunId, TagKey, TraceContext,
+    WorkflowName, argument, attribute,
+};
 use serde::Serialize;
 
 use crate::client::{Client, RunHandle};
@@ -15,6 +18,7 @@ use crate::run::workflow_ref::WorkflowRef;
 #[derive(Debug, Clone, Default)]
 pub struct StartOptions {
     tags: Vec<(String, String)>,
+    attributes: Vec<(String, AttributeValue)>,
     priority: i32,
     queue: Option<String>,
     version: Option<u32>,
@@ -26,6 +30,25 @@ impl StartOptions {
     #[must_use]
     pub fn tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.tags.push((key.into(), value.into()));
+        self
+    }
+
+    /// Adds an attribute: a typed value to search by, which the workflow can change.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = Client::new(goldseam::open_store(&url).await?);
+    /// let options = StartOptions::default().attribute("region", "eu").attribute("amount", 120);
+    /// client.start_with("order", "ord-1", &(), options).await?;
+    /// let found = client.search(r#"region = "eu" and amount > 100"#)?.list().await?;
+    /// assert_eq!(found[0].summary.run.as_str(), "ord-1");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn attribute(mut self, name: impl Into<String>, value: impl Into<AttributeValue>) -> Self {
+        self.attributes.push((name.into(), value.into()));
         self
     }
 
@@ -80,6 +103,11 @@ impl StartOptions {
             argument::text("the value of a tag", &value)?;
             tags.insert(TagKey::new(key)?, value);
         }
+        let mut attributes = Attributes::new();
+        for (name, value) in self.attributes {
+            attributes.insert(TagKey::new(name)?, value);
+        }
+        attribute::check(&attributes)?;
         let queue = self.queue.map(QueueName::new).transpose()?.unwrap_or_else(default_queue);
         let version = self.version.unwrap_or(newest);
         Ok(RunQueued {
@@ -89,6 +117,7 @@ impl StartOptions {
             queue,
             priority: self.priority,
             tags,
+            attributes,
             parent: None,
             plan: Vec::new(),
             trace: self.trace,

@@ -1,11 +1,13 @@
 //! The error of callers of the engine. Authors of workflows use
 //! [`Error`](crate::ledger::workflow_error::Error).
 
+use goldseam_core::attribute::AttributeError;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::Request;
 use goldseam_core::lock::LockRefusal;
 use goldseam_core::next_step::Setting;
 use goldseam_core::recovery::Code;
+use goldseam_core::search::ConditionError;
 use goldseam_core::task::TaskRefusal;
 use goldseam_core::{
     ArgumentError, Corrupt, Failure, Hint, IdError, NextStep, Path, PayloadError, RunId, TaskId, WorkflowName,
@@ -25,6 +27,12 @@ pub enum EngineError {
     /// A text is empty or has control characters, or a number is 0.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
+    /// An attribute exceeds a limit, or has a value that is not allowed.
+    #[error(transparent)]
+    Attribute(#[from] AttributeError),
+    /// A condition does not parse.
+    #[error(transparent)]
+    Condition(#[from] ConditionError),
     /// A value is too large, too deep, or not JSON.
     #[error(transparent)]
     Payload(#[from] PayloadError),
@@ -192,6 +200,8 @@ impl EngineError {
         match self {
             Self::Id(_) => "GS0101",
             Self::Argument(_) => "GS0138",
+            Self::Attribute(_) => AttributeError::CODE,
+            Self::Condition(error) => error.code(),
             Self::Payload(_) | Self::NotThatType { .. } => "GS0102",
             Self::UnknownWorkflow { .. } | Self::AmbiguousWorkflow { .. } => "GS0103",
             Self::Refused { refusal, .. } => refusal.code(),
@@ -228,6 +238,10 @@ impl EngineError {
         match self {
             Self::Id(_) => Some("use letters, digits, `.`, `_` and `-`, at most 128 characters".into()),
             Self::Argument(error) => Some(error.flaw.hint().into()),
+            Self::Attribute(_) => {
+                Some("put large values into the input or a step; attributes are for search".into())
+            }
+            Self::Condition(error) => Some(error.hint.clone()),
             Self::Payload(PayloadError::NotJson(_)) => Some("quote strings: '\"like this\"'".into()),
             Self::Payload(PayloadError::HalfCharacter(_)) => {
                 Some("send the character itself, or both halves of its surrogate pair".into())

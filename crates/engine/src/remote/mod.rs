@@ -418,6 +418,7 @@ impl RemoteWorkers {
             version: summary.version,
             input: state.queued.input.clone(),
             tags: summary.tags.clone(),
+            attributes: summary.attributes.clone(),
             attempt: summary.attempt,
             generation: state.branches.generation(branch),
             trace: offer.live.trace.as_ref().map(|trace| trace.within_run(&summary.run)),

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use goldseam_core::decide::{child_id, next_task};
 use goldseam_core::event::{
-    ChildStarted, InputRequested, Release, Remote, StepCompleted, StepFailed, StepStarted, WaitStarted,
+    AttributesChanged, ChildStarted, InputRequested, Release, Remote, StepCompleted, StepFailed, StepStarted,
+    WaitStarted,
 };
 use goldseam_core::retry::Policy;
 use goldseam_core::state::{Op, OpKind, State, WaitOp};
@@ -59,6 +60,7 @@ enum FieldKind {
     Step,
     Wait,
     Progress,
+    Attributes,
 }
 
 impl FieldKind {
@@ -68,6 +70,7 @@ impl FieldKind {
             (Self::Step, OpKind::Step(_))
                 | (Self::Wait, OpKind::Wait(_))
                 | (Self::Progress, OpKind::Progress)
+                | (Self::Attributes, OpKind::Attributes)
         )
     }
 }
@@ -249,6 +252,15 @@ impl<'a> Reader<'a> {
                 self.opens(&path, |_| false)?;
                 Owned::Progress { path, ord, message: self.text(&message) }
             }
+            Doing::Attributes { path, ord, set, removed } => {
+                self.place(&path, ord, FieldKind::Attributes, None)?;
+                self.opens(&path, |_| false)?;
+                let changed = AttributesChanged { path, ord, set, removed };
+                changed
+                    .check(&self.state().summary.attributes)
+                    .map_err(|error| RequestFlaw::Malformed(error.to_string()))?;
+                Owned::Attributes(changed)
+            }
             Doing::Change { path, ord } => {
                 self.ends_history(&path, ord)?;
                 Owned::Change { path, ord }
@@ -333,7 +345,7 @@ impl<'a> Reader<'a> {
         let free = match self.state().ops.get(path).map(|op| &op.kind) {
             None => true,
             Some(OpKind::Wait(wait)) => fits(wait),
-            Some(OpKind::Step(_) | OpKind::Progress) => false,
+            Some(OpKind::Step(_) | OpKind::Progress | OpKind::Attributes) => false,
         };
         if !free {
             return Err(RequestFlaw::Again(format!("{path} is already in the log")));

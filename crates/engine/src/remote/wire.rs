@@ -3,14 +3,14 @@
 //! Requests refuse unknown fields. Responses may gain fields, and a worker ignores those that it does not know.
 //! Durations and times are whole milliseconds; payloads are any JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam_core::event::Tags;
 use goldseam_core::form::Form;
 use goldseam_core::retry::Policy;
 use goldseam_core::{
-    BranchId, Event, Failure, Hash, Millis, NodeId, Path, Payload, QueueName, Recorded, RunId, Seq,
-    SignalName, StepName, TraceContext, WorkflowName,
+    Attributes, BranchId, Event, Failure, Hash, Millis, NodeId, Path, Payload, QueueName, Recorded, RunId,
+    Seq, SignalName, StepName, TagKey, TraceContext, WorkflowName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -161,13 +161,21 @@ pub struct Execution {
     /// The tags of the run.
     #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, String>))]
     pub tags: Tags,
+    /// The attributes of the run.
+    #[serde(default, skip_serializing_if = "Attributes::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, serde_json::Value>))]
+    pub attributes: Attributes,
     /// Recoveries since the last progress.
     pub attempt: u32,
     /// The branch that determines idempotency keys; new after a jump.
     pub generation: BranchId,
     /// The place of the run in the trace of its starter, to pass on to other systems: its parent id is the span of
     /// the run.
-    #[serde(default, deserialize_with = "goldseam_core::trace::lenient", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "goldseam_core::trace::lenient",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub trace: Option<TraceContext>,
     /// When the run was queued.
     pub created_at: Millis,
@@ -423,6 +431,21 @@ pub enum Doing {
         ord: u32,
         /// The message.
         message: String,
+    },
+    /// Changes attributes of the run.
+    Attributes {
+        /// The call.
+        path: Path,
+        /// Order of the call within its arm.
+        ord: u32,
+        /// Attributes to set.
+        #[serde(default)]
+        #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, serde_json::Value>))]
+        set: Attributes,
+        /// Attributes to remove.
+        #[serde(default)]
+        #[cfg_attr(feature = "schema", schema(value_type = Vec<String>))]
+        removed: BTreeSet<TagKey>,
     },
     /// Marks a change of the code. The log must have no marker of it and no later operation of its arm.
     Change {

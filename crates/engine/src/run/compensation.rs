@@ -163,7 +163,7 @@ async fn undo_one(live: &Arc<LiveRun>, path: &Path) -> std::result::Result<(), F
                 StepProgress::Completed(output) => Some(output.clone()),
                 _ => None,
             },
-            OpKind::Wait(_) | OpKind::Progress => None,
+            OpKind::Wait(_) | OpKind::Progress | OpKind::Attributes => None,
         });
         (inner.undo.get(path).cloned(), output)
     };

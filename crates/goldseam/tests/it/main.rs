@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod attributes;
 mod basics;
 mod branches;
 mod bucket;

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use goldseam::{RunId, Summary};
+use goldseam::search::Condition;
+use goldseam::{EngineError, Millis, RunId, Summary};
 use goldseam_api::doc::change::{
     BranchedDoc, DoneDoc, JumpedDoc, NewJump, NewMigration, NewNote, NewRecovery, NewSignal, RecoveryDoc,
     ResumedDoc, SignalledDoc,
 };
 use goldseam_api::doc::event::{HistoryDoc, HistoryQuery};
 use goldseam_api::doc::run::{
-    BranchDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, NewRun, RunDoc, RunsQuery, StartedDoc,
-    WaitQuery,
+    BranchDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, NewRun, RunDoc,
+    RunsQuery, StartedDoc, WaitQuery,
 };
 use goldseam_api::doc::{ItemsDoc, PageDoc};
 use goldseam_api::{CommandsApi, HealingApi, Problem, RunsApi};
@@ -25,6 +26,7 @@ use crate::reply::{Json, JsonResult};
 pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new()
         .routes(routes!(list, start))
+        .routes(routes!(groups))
         .routes(routes!(get))
         .routes(routes!(history))
         .routes(routes!(result))
@@ -61,8 +63,44 @@ async fn list(
             return Ok(Json(PageDoc::new(Vec::new(), None)));
         }
     }
+    if !may_search(&app, query.condition.as_deref(), &[])? {
+        return Ok(Json(PageDoc::new(Vec::new(), None)));
+    }
     let page = access.namespace.api.runs(query).await?;
     Ok(Json(app.cursors("runs", &access).seal(page)?))
+}
+
+/// Counts runs by their cached rows, and groups them.
+#[utoipa::path(get, path = "/v1/groups", tag = "runs", params(GroupsQuery),
+    responses((status = 200, body = GroupsDoc)))]
+async fn groups(
+    State(app): State<Arc<ServerState>>,
+    access: Access,
+    QueryParams(query): QueryParams<GroupsQuery>,
+) -> JsonResult<GroupsDoc> {
+    let by = query.by.as_deref().map(|by| by.strip_prefix("tag.").or(by.strip_prefix("attr.")).unwrap_or(by));
+    if !may_search(&app, query.condition.as_deref(), by.as_slice())? {
+        let by = query.by;
+        let (groups, unreadable) = (Vec::new(), Vec::new());
+        return Ok(Json(GroupsDoc { total: 0, by, groups, left_out: 0, unreadable, note: None }));
+    }
+    Ok(Json(access.namespace.api.groups(query).await?))
+}
+
+/// Refuses a condition on a redacted name, and returns false for one with a redacted value: a result would confirm
+/// guesses.
+fn may_search(app: &ServerState, condition: Option<&str>, names: &[&str]) -> Result<bool, Problem> {
+    let condition = match condition {
+        Some(text) => Some(Condition::parse(text, Millis(0)).map_err(EngineError::from)?),
+        None => None,
+    };
+    let used = condition.as_ref().map(Condition::names).unwrap_or_default();
+    if let Some(name) =
+        used.iter().copied().chain(names.iter().copied()).find(|name| app.redactor.is_secret_name(name))
+    {
+        return Err(hidden_tag(name));
+    }
+    Ok(!condition.is_some_and(|condition| condition.texts().iter().any(|text| app.redactor.finds(text))))
 }
 
 /// A search by a redacted tag would confirm guesses.

@@ -23,6 +23,7 @@ mod proxies;
 mod prune;
 mod revocation;
 mod runs;
+mod search;
 mod secrets;
 mod shutdown;
 mod stores;

@@ -211,6 +211,7 @@ fn begins_while_undoing(run: &RunId, log: &Log) -> Vec<Violation> {
             | Event::TimerFired { .. }
             | Event::ChildStarted(_)
             | Event::ProgressEmitted { .. }
+            | Event::AttributesChanged(_)
             | Event::RunCompleted { .. } => true,
             // The end of an attempt that began earlier is allowed.
             Event::StepCompleted(_) | Event::StepFailed(_) => {

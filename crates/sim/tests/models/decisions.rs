@@ -276,6 +276,7 @@ pub(crate) fn queued() -> RunQueued {
         queue: id("q"),
         priority: 0,
         tags: Tags::new(),
+        attributes: Default::default(),
         parent: None,
         plan: Vec::new(),
         trace: None,

@@ -151,7 +151,9 @@ async fn make(
     let parent = Some(live.run.clone());
     let plan = live.live_runs().plan(&workflow);
     let trace = live.trace.as_ref().map(|trace| trace.within_run(&live.run));
-    let queued = RunQueued { workflow, version, input, queue, priority, tags, parent, plan, trace };
+    let attributes = goldseam_core::Attributes::new();
+    let queued =
+        RunQueued { workflow, version, input, queue, priority, tags, attributes, parent, plan, trace };
     let started = live.ledger.start(run, queued, None).await?;
     if started.records.is_empty() { fetch_end(live, run).await } else { Ok(()) }
 }

@@ -12,14 +12,17 @@ mod remote;
 mod step;
 mod wait;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_core::event::AttributesChanged;
 use goldseam_core::state::OpKind;
-use goldseam_core::{Millis, Owned, Path, Payload, RunId, TraceContext};
+use goldseam_core::{AttributeValue, Attributes, Millis, Owned, Path, Payload, RunId, TagKey, TraceContext};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::ledger::error::EngineError;
 use crate::ledger::secrets::Secret;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{LiveRun, Spot};
@@ -254,6 +257,51 @@ impl Context {
         let message = self.live.ledger.secrets.redactor().text(&message);
         let message = message.chars().take(self.live.ledger.limits.text_bytes_max).collect();
         self.live.queue(Owned::Progress { path: spot.path, ord: spot.ord, message });
+        Ok(())
+    }
+
+    /// Sets an attribute of the run, to search by. Recorded once: a replay does not write it again.
+    ///
+    /// A jump back to before the call restores the earlier value. Every call is recorded, also one that sets the value
+    /// that the attribute has.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn pay(ctx: Context, amount: u32) -> goldseam::Result<()> {
+    ///     ctx.set_attribute("amount", amount).await?;
+    ///     ctx.step("charge", || async { Ok(()) }).await?;
+    ///     ctx.set_attribute("stage", "paid").await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("pay", pay).start().await?;
+    /// engine.start(pay, "p-1", &120).await?.result().await?;
+    /// let paid = engine.client().search(r#"stage = "paid" and amount >= 100"#)?.count().await?;
+    /// assert_eq!(paid, 1);
+    /// # Ok(()) }
+    /// ```
+    pub async fn set_attribute(&self, name: impl AsRef<str>, value: impl Into<AttributeValue>) -> Result<()> {
+        let set = Attributes::from([(TagKey::new(name)?, value.into())]);
+        self.change_attributes(set, BTreeSet::new()).await
+    }
+
+    /// Removes an attribute of the run. Recorded once, as [`Context::set_attribute`] is.
+    pub async fn remove_attribute(&self, name: impl AsRef<str>) -> Result<()> {
+        self.change_attributes(Attributes::new(), BTreeSet::from([TagKey::new(name)?])).await
+    }
+
+    async fn change_attributes(&self, set: Attributes, removed: BTreeSet<TagKey>) -> Result<()> {
+        let spot = self.spot("attributes")?;
+        match self.recorded(&spot, None).await {
+            Some(OpKind::Attributes) => return Ok(()),
+            Some(_) => return self.mismatch(&spot).await,
+            None => {}
+        }
+        self.live.gate().await?;
+        let changed = AttributesChanged { path: spot.path, ord: spot.ord, set, removed };
+        changed.check(&self.live.lock().state.summary.attributes).map_err(EngineError::Attribute)?;
+        self.live.queue(Owned::Attributes(changed));
         Ok(())
     }
 

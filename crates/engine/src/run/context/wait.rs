@@ -55,7 +55,7 @@ pub(super) async fn wait(
         Some(OpKind::Wait(WaitOp { wanted: Some(wanted), .. })) => {
             (WaitKind::of(&wanted), wanted.due, is_slow(&wanted))
         }
-        Some(OpKind::Step(_) | OpKind::Progress) => return ctx.mismatch(spot).await,
+        Some(OpKind::Step(_) | OpKind::Progress | OpKind::Attributes) => return ctx.mismatch(spot).await,
         Some(OpKind::Wait(_)) | None => {
             ctx.live.gate().await?;
             let (wanted, ask) = wanted(ctx.live.now());

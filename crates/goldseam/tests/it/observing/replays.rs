@@ -113,7 +113,8 @@ async fn only_lines_after_the_last_recorded_operation_repeat_after_a_crash() {
     first.crash();
     let second = scratch.engine("w", flow(false)).await;
     second.handle(run_id("r")).result::<()>().await.unwrap();
-    let counts = ["begin", "one is done", "two is done", "three is done"].map(|line| capture.named(line).len());
+    let counts =
+        ["begin", "one is done", "two is done", "three is done"].map(|line| capture.named(line).len());
     assert_eq!(counts, [1, 1, 2, 1]);
     second.shutdown().await;
 }

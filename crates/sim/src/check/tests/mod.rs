@@ -112,6 +112,7 @@ fn queued() -> Event {
         queue: QueueName::new("default").unwrap(),
         priority: 0,
         tags: Default::default(),
+        attributes: Default::default(),
         parent: None,
         plan: Vec::new(),
         trace: None,

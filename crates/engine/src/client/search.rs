@@ -1,0 +1,107 @@
+//! Searching runs by a condition.
+
+use std::sync::Arc;
+
+use goldseam_core::search::{Condition, Group, GroupBy};
+use goldseam_store::{GroupQuery, Groups, Page, Row, RunFilter, RunOrder};
+
+use crate::client::Client;
+use crate::ledger::error::EngineError;
+
+/// Most groups that a search returns.
+const GROUPS_MAX: u32 = 1_000;
+/// Runs read at a time.
+const PAGE: u32 = 500;
+
+/// A search for runs. [`Client::search`] begins one.
+#[derive(Debug, Clone)]
+#[must_use = "a search does nothing until it is executed"]
+pub struct Search {
+    client: Client,
+    filter: RunFilter,
+    limit: usize,
+}
+
+impl Client {
+    /// Begins a search for the runs that a condition selects. Relative times, as in `-2h`, are relative to the store's
+    /// clock as this process knows it.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = Client::new(goldseam::open_store(&url).await?);
+    /// let options = StartOptions::default().attribute("amount", 120);
+    /// client.start_with("order", "ord-1", &(), options).await?;
+    ///
+    /// let search = client.search("status = queued and amount > 100 and created > -2h")?;
+    /// assert_eq!(search.clone().count().await?, 1);
+    /// let runs = search.limit(10).list().await?;
+    /// assert_eq!(runs[0].summary.run.as_str(), "ord-1");
+    ///
+    /// let error = client.search("amount >").unwrap_err();
+    /// assert_eq!(error.code(), "GS0139");
+    /// # Ok(()) }
+    /// ```
+    pub fn search(&self, condition: &str) -> Result<Search, EngineError> {
+        let condition = Condition::parse(condition, self.now())?;
+        Ok(self.search_for(condition))
+    }
+
+    /// Begins a search for the runs that a parsed condition selects.
+    pub fn search_for(&self, condition: Condition) -> Search {
+        let filter = RunFilter { condition: Some(Arc::new(condition)), ..RunFilter::default() };
+        Search { client: self.clone(), filter, limit: 100 }
+    }
+
+    /// Counts and groups the runs of a query.
+    pub async fn groups(&self, query: GroupQuery) -> Result<Groups, EngineError> {
+        Ok(self.store().groups(query).await?)
+    }
+}
+
+impl Search {
+    /// Lists the earliest queued runs first. Default: the latest.
+    pub fn oldest_first(mut self) -> Self {
+        self.filter.order = RunOrder::Oldest;
+        self
+    }
+
+    /// Sets the most runs that [`list`](Self::list) returns. Default: 100.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Returns the runs, as their cached rows describe them. Unreadable rows are left out.
+    pub async fn list(self) -> Result<Vec<Row>, EngineError> {
+        let mut found: Vec<Row> = Vec::new();
+        let mut filter = self.filter;
+        while found.len() < self.limit {
+            let left = u32::try_from(self.limit - found.len()).unwrap_or(u32::MAX);
+            filter.limit = left.min(PAGE);
+            let Page { items, next, .. } = self.client.list(filter.clone()).await?;
+            found.extend(items);
+            match next {
+                Some(next) => filter.after = Some(next),
+                None => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns one page, and the cursor of the next. A page may be short or empty and still have a next one.
+    pub async fn page(&self, after: Option<String>, limit: u32) -> Result<Page<Row>, EngineError> {
+        self.client.list(RunFilter { after, limit, ..self.filter.clone() }).await
+    }
+
+    /// Counts the runs.
+    pub async fn count(self) -> Result<u64, EngineError> {
+        Ok(self.client.groups(GroupQuery::count(self.filter)).await?.total)
+    }
+
+    /// Groups the runs, the largest group first.
+    pub async fn group_by(self, by: GroupBy) -> Result<Vec<Group>, EngineError> {
+        Ok(self.client.groups(GroupQuery::by(self.filter, by, GROUPS_MAX)).await?.groups)
+    }
+}
