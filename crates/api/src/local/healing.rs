@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use goldseam::client::doctor::{DoctorOptions, Finding as EngineFinding, Subject};
 use goldseam::client::feed::{Healing as EngineHealing, Place};
 use goldseam::client::recover::{RecoverOptions, Recovery as EngineRecovery};
-use goldseam::recovery::{Code, Reason as RecoveryReason, Remedy};
+use goldseam::recovery::{Code, Reason as RecoveryReason, Remedy, recorded_attempt};
 use goldseam::unstable::core::reserved::Named;
 use goldseam::unstable::core::{Command, Event, QueueName, Recorded, argument};
 use goldseam::unstable::engine::heal::foreign::{ForeignOptions, ForeignReport, ForeignStalled};
@@ -198,7 +198,7 @@ fn healing_document(healing: EngineHealing) -> HealingDoc {
     HealingDoc {
         at: Timestamp(at),
         at_ms: at,
-        attempt: recovered.attempt,
+        attempt: recorded_attempt(recovered.attempt),
         cutoff: recovered.cutoff,
         ended: ended.map(|ended| ended.as_str().to_owned()),
         event: seq,
