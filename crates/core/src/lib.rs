@@ -23,7 +23,7 @@
 //! | values | [`argument`], [`id`], [`path`], [`time`], [`hash`], [`limits`], [`payload`], [`error`] |
 //! | words | [`version`], [`whole`], [`status`], [`reserved`] |
 //! | policies and forms | [`retry`], [`recovery_policy`], [`form`] with [`shape`], [`lines`] |
-//! | records | [`branch`], [`corrupt`], [`event`] with [`summary`] (a tombstone holds a summary), [`task`], [`lock`] |
+//! | records | [`branch`], [`corrupt`], [`event`] with [`summary`] (a tombstone holds a summary), [`audit`], [`task`], [`lock`] |
 //! | codec | [`codec`]: events as bytes on disk |
 //! | `derive` | [`state`]: log → state |
 //! | `diagnose` | [`recovery`]: state, cached row, liveness → diagnoses with remedies |
@@ -34,6 +34,7 @@
 //! Beside the layers, `schema` describes the documents for the HTTP interface (feature `schema`).
 
 pub mod argument;
+pub mod audit;
 pub mod branch;
 pub mod codec;
 pub mod command;

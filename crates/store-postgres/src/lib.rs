@@ -30,6 +30,7 @@
 
 mod advisory_lock;
 mod append;
+mod audit;
 pub mod check;
 mod claim;
 mod clock;

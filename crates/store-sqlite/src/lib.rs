@@ -30,6 +30,7 @@
 //! | tests | `testing` | stores for tests, and damage to them (feature `testing`) |
 
 mod append;
+mod audit;
 pub mod check;
 mod claim;
 mod clock;
