@@ -32,6 +32,7 @@
 
 mod append;
 mod archive;
+mod audit;
 mod batch;
 mod beats;
 mod bucket;
@@ -40,6 +41,8 @@ mod claim;
 mod clock;
 mod connect;
 mod fault;
+mod feed;
+mod feed_log;
 mod foreign;
 mod full_scan;
 mod http;
