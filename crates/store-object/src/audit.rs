@@ -3,8 +3,6 @@
 //! The record is written first and its audit entry right after it. The record has the same entry, so any process that
 //! lists tasks or locks writes an entry that a crash in between lost.
 
-use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,28 +20,8 @@ use crate::records::{decode, encode};
 
 /// Entries of this age are not completed any more: a trim may have removed them.
 const COMPLETE_MAX: Duration = Duration::from_secs(24 * 3_600);
-/// Most entries that are remembered as written.
-const REMEMBERED_MAX: usize = 20_000;
 /// Keys per list.
 const CHUNK: usize = 1_000;
-
-/// Entries that this process knows to be in the audit.
-#[derive(Debug, Default)]
-pub(crate) struct AuditedEntries(Mutex<HashSet<String>>);
-
-impl AuditedEntries {
-    fn has(&self, key: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
-    }
-
-    fn add(&self, key: String) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED_MAX {
-            known.clear();
-        }
-        known.insert(key);
-    }
-}
 
 impl BucketState {
     /// Writes the audit entries of a heal that was just done. After a failure a later list of the records completes

@@ -7,9 +7,9 @@
 //! Appends of this process are known at once. Those of other processes are found by a list of `workflow/`, one request
 //! per 1,000 objects; lists are the rarer the more requests they take, so that their number per hour is bounded.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,107 +21,18 @@ use crate::bucket::{Put, PutCondition};
 use crate::clock::MonotonicTime;
 use crate::fault::busy;
 use crate::feed_log::{BatchRange, FeedEnds, FeedPage, FeedPlace, RANGES_MAX};
+use crate::feed_state::Extender;
 use crate::inner::BucketState;
 use crate::keys::{self, Part};
-use crate::url::RequestCost;
 
-/// Pause between two lists, for each request that a list takes.
-const LIST_EVERY: Duration = Duration::from_secs(1);
-/// The same where requests cost nothing.
-const LIST_FREE_EVERY: Duration = Duration::from_millis(20);
-/// Pause between two pages with appends of this process only.
-const PAGE_EVERY: Duration = Duration::from_millis(250);
 /// Objects per request of a list.
 const LISTED_EACH: usize = 1_000;
-/// Longest pause between two lists that find nothing, as a multiple of the shortest.
-const QUIET_MAX: u32 = 5;
-/// Most pages that are remembered.
-const REMEMBERED_MAX: usize = 128;
 /// Fewest pages between two checkpoints.
 const CHECKPOINT_EVERY: u64 = 64;
 /// Runs for which a checkpoint may be one page rarer.
 const CHECKPOINT_RUNS: u64 = 100;
 /// How long a call waits for another one that extends the feed.
 const EXTENDING_MAX: Duration = Duration::from_secs(10);
-/// How long after the last read of the feed appends of this process are noted.
-const FOLLOWED: Duration = Duration::from_secs(600);
-
-/// The feed as this process knows it.
-#[derive(Debug, Default)]
-pub(crate) struct FeedState {
-    /// Held while the feed is extended.
-    extending: tokio::sync::Mutex<Extender>,
-    /// The last page that this process knows; 0 before the first read.
-    known_end: AtomicU64,
-    pages: Mutex<RecentPages>,
-    own: Mutex<OwnAppends>,
-}
-
-/// What a process needs to extend the feed.
-#[derive(Debug, Default)]
-struct Extender {
-    /// None before the first read.
-    ends: Option<FeedEnds>,
-    /// The page of the latest checkpoint.
-    checkpoint: u64,
-    listed_at: Option<MonotonicTime>,
-    /// Number of requests of the last list.
-    list_requests: u32,
-    /// Number of lists since the last one that found something.
-    quiet_lists: u32,
-    paged_at: Option<MonotonicTime>,
-}
-
-/// The latest pages that were read or written.
-#[derive(Debug, Default)]
-struct RecentPages(BTreeMap<u64, Arc<FeedPage>>);
-
-/// Appends of this process that may not be in the feed.
-#[derive(Debug, Default)]
-struct OwnAppends {
-    read_at: Option<MonotonicTime>,
-    last_batches: HashMap<RunId, u64>,
-}
-
-impl FeedState {
-    fn own(&self) -> MutexGuard<'_, OwnAppends> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pages(&self) -> MutexGuard<'_, RecentPages> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes an append of this process, if this process reads the feed.
-    pub(crate) fn note_append(&self, run: &RunId, batch: u64) {
-        let mut own = self.own();
-        match own.read_at {
-            Some(at) if at.elapsed() < FOLLOWED => {
-                let last = own.last_batches.entry(run.clone()).or_default();
-                *last = (*last).max(batch);
-            }
-            Some(_) => *own = OwnAppends::default(),
-            None => {}
-        }
-    }
-
-    fn remember(&self, number: u64, page: Arc<FeedPage>) {
-        let RecentPages(pages) = &mut *self.pages();
-        pages.insert(number, page);
-        while pages.len() > REMEMBERED_MAX {
-            pages.pop_first();
-        }
-    }
-
-    #[cfg(feature = "testing")]
-    pub(crate) fn forget_all(&self) {
-        self.pages().0.clear();
-        self.known_end.store(0, Ordering::SeqCst);
-        if let Ok(mut extender) = self.extending.try_lock() {
-            *extender = Extender::default();
-        }
-    }
-}
 
 /// How eagerly appends of other processes are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -347,22 +258,6 @@ impl BucketState {
             Some(page) if place.range < page.ranges.len().max(1) => Ok(()),
             _ => Err(place_beyond_end(text)),
         }
-    }
-}
-
-impl Extender {
-    /// Whether enough time has passed since the last list for what it cost.
-    fn is_list_due(&self, requests: RequestCost) -> bool {
-        let each = match requests {
-            RequestCost::Free => LIST_FREE_EVERY,
-            RequestCost::Paid => LIST_EVERY,
-        };
-        let factor = self.list_requests.max(1).saturating_mul(self.quiet_lists.clamp(1, QUIET_MAX));
-        self.listed_at.is_none_or(|at| at.elapsed() >= each.saturating_mul(factor))
-    }
-
-    fn is_page_due(&self, requests: RequestCost) -> bool {
-        requests == RequestCost::Free || self.paged_at.is_none_or(|at| at.elapsed() >= PAGE_EVERY)
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 
-use crate::audit::AuditedEntries;
+use crate::audited_entries::AuditedEntries;
 use crate::beats::NodeBeat;
 use crate::bucket::BucketPrefix;
 use crate::clock::BucketClock;
-use crate::feed::FeedState;
+use crate::feed_state::FeedState;
 use crate::full_scan::FullScans;
 use crate::keys;
 use crate::lane_table::UnclaimedLanes;
