@@ -152,8 +152,8 @@ impl BucketState {
         for ranges in ranges.chunks(RANGES_MAX) {
             let page = FeedPage { write: self.write_ids.next(), ranges: ranges.to_vec() };
             let number = ends.page + 1;
-            let put = self.bucket.put_if(&keys::feed_page(number), page.encode(), PutCondition::CreateOnce);
-            match put.await? {
+            let key = keys::feed_page(number);
+            match self.bucket.put_if(&key, page.encode(), PutCondition::CreateOnce).await? {
                 Put::Done(_) => {
                     ends.add(&page);
                     self.feed.remember(number, Arc::new(page));

@@ -98,6 +98,9 @@ impl AuditEntry {
 /// The largest moment that fits into 13 digits: the year 2286.
 const LAST_MOMENT: i64 = 9_999_999_999_999;
 
+/// Sorts after every place. A letter, because object stores escape most other characters in keys.
+const AFTER_ALL: &str = "z";
+
 /// The parts of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlaceParts<'a> {
@@ -125,7 +128,7 @@ impl<'a> PlaceParts<'a> {
 /// Returns the bound between places at or after this time, which sort before it, and earlier ones.
 pub fn place_bound(at: Millis) -> String {
     match at.0 {
-        ..=0 => "~".to_owned(),
+        ..=0 => AFTER_ALL.to_owned(),
         at => format!("{:013}", LAST_MOMENT - at.min(LAST_MOMENT) + 1),
     }
 }
@@ -146,7 +149,7 @@ pub struct AuditFilter {
 impl AuditFilter {
     /// Returns the bounds of the selected places, both exclusive.
     pub fn bounds(&self) -> (String, String) {
-        let until = self.since.map_or_else(|| "~".to_owned(), place_bound);
+        let until = self.since.map_or_else(|| AFTER_ALL.to_owned(), place_bound);
         (self.after.clone().unwrap_or_default(), until)
     }
 

@@ -20,6 +20,10 @@ impl MemoryState {
 impl AuditLog for MemoryStore {
     async fn audit_entries(&self, filter: AuditFilter) -> Result<Page<AuditEntry>, StoreError> {
         let (after, until) = filter.bounds();
+        // A range must not end before it begins.
+        if after >= until {
+            return Ok(Page::default());
+        }
         let list = |state: &mut MemoryState| {
             let later = (Bound::Excluded(after), Bound::Excluded(until));
             let is_wanted =
