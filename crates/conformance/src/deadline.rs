@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use goldseam_core::lock::{Ask, Lock};
 use goldseam_core::{LockName, NodeId, Seq};
+use goldseam_store::AuditFilter;
 use goldseam_store::api::{Expect, LockFilter, Row, RunFilter, Store};
 use goldseam_store::feed::Feed;
 use goldseam_store::foreign::ForeignStates;
@@ -67,6 +68,14 @@ impl Calls {
             );
             self.make("latest", |store| async move { feed(&*store).latest().await.is_ok() });
             self.make("changed_runs", |store| async move { feed(&*store).changed_runs(None).await.is_ok() });
+        }
+        if self.store.audit().is_some() {
+            self.make("audit_entries", |store| async move {
+                store.audit().unwrap().audit_entries(AuditFilter::default()).await.is_ok()
+            });
+            self.make("trim_audit", |store| async move {
+                store.audit().unwrap().trim_audit(at(0), 1).await.is_ok()
+            });
         }
         if self.store.foreign().is_some() {
             self.make(

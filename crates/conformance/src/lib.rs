@@ -12,6 +12,7 @@
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 pub mod append;
+pub mod audit;
 pub mod claim;
 pub mod damage;
 pub mod deadline;
@@ -280,6 +281,12 @@ macro_rules! conformance {
             unreadable::an_unreadable_lock_counts_as_held,
             unreadable::an_unreadable_node_counts_as_up,
             unreadable::readable_records_are_not_reported,
+            audit::a_heal_is_recorded_with_its_write,
+            audit::only_a_heal_that_was_written_is_recorded,
+            audit::concurrent_heals_leave_one_entry,
+            audit::a_created_task_can_be_a_heal,
+            audit::the_audit_is_listed_in_pages,
+            audit::the_audit_is_trimmed_by_age,
             feed::the_feed_has_every_event_once,
             feed::the_feed_continues_from_any_place,
             feed::a_reader_of_the_feed_misses_no_racing_append,

@@ -196,6 +196,10 @@ impl Store for Broken {
         self.inner.feed()
     }
 
+    fn audit(&self) -> Option<&dyn goldseam_store::AuditLog> {
+        self.inner.audit()
+    }
+
     fn foreign(&self) -> Option<&dyn ForeignStates> {
         self.inner.foreign()
     }

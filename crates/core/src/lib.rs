@@ -23,7 +23,7 @@
 //! | values | [`argument`], [`id`], [`path`], [`time`], [`moment`] (times as text), [`hash`], [`limits`], [`payload`], [`error`] |
 //! | words | [`version`], [`whole`], [`status`], [`reserved`] |
 //! | policies and forms | [`retry`], [`recovery_policy`], [`form`] with [`shape`] |
-//! | records | [`attribute`], [`branch`], [`corrupt`], [`trace`], [`event`] with [`summary`] (a tombstone holds a summary), [`search`] (conditions over summaries), [`task`], [`lock`] |
+//! | records | [`attribute`], [`branch`], [`corrupt`], [`trace`], [`event`] with [`summary`] (a tombstone holds a summary), [`search`] (conditions over summaries), [`audit`], [`task`], [`lock`] |
 //! | codec | [`codec`]: events as bytes on disk |
 //! | hints | [`next_step`]: what a person or a program can do next |
 //! | `derive` | [`state`]: log → state |
@@ -36,6 +36,7 @@
 
 pub mod argument;
 pub mod attribute;
+pub mod audit;
 pub mod branch;
 pub mod codec;
 pub mod command;

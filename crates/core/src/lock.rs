@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::audit::{Audit, AuditHeal, mark_heal, note};
 use crate::id::LockName;
-use crate::task::{Audit, note};
 use crate::time::Millis;
 
 /// How long a lock is held unless the caller sets a TTL.
@@ -166,6 +166,15 @@ impl Lock {
         self.fence += 1;
         self.version += 1;
         note(&mut self.audit, now, format!("cleaned, held by {holder}: {why}"));
+        self
+    }
+
+    /// Marks the latest change as a heal, if it made a version after `before`.
+    #[must_use]
+    pub fn healed(mut self, before: u64, heal: AuditHeal) -> Self {
+        if self.version > before {
+            mark_heal(&mut self.audit, AuditHeal { version: self.version, attempt: 1, ..heal });
+        }
         self
     }
 }

@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::argument::{self, ArgumentError};
+use crate::audit::mark_heal;
+pub use crate::audit::{Audit, AuditHeal, note};
 use crate::error::{Class, Failure};
 use crate::hash::Hash;
 use crate::id::{LaneName, NodeId, QueueName, RunId, TaskId};
@@ -26,8 +28,6 @@ const ADVANCE: &str = "advance:";
 const QUARANTINE: &str = "in quarantine ";
 /// Begins the audit entry of a reclaimed task.
 const RECLAIMED: &str = "reclaimed from ";
-/// Most audit entries kept in a record.
-const AUDIT_MAX: usize = 8;
 
 /// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -176,27 +176,6 @@ pub struct TaskStep {
     pub trace: Option<TraceContext>,
 }
 
-/// An entry in the audit of a record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Audit {
-    /// When it happened.
-    pub at: Millis,
-    /// What happened.
-    pub what: String,
-    /// Progress details of the claimant: only in the entry of the last heartbeat that carried some.
-    #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Payload, required = false))]
-    pub details: Option<Payload>,
-}
-
-impl Audit {
-    /// Creates an entry without details.
-    pub fn new(at: Millis, what: impl Into<String>) -> Self {
-        Self { at, what: what.into(), details: None }
-    }
-}
-
 /// The quarantine of a run, as its task records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quarantined<'a> {
@@ -206,16 +185,6 @@ pub struct Quarantined<'a> {
     pub since: Millis,
     /// When it ends at the latest, if the suspects before this one survive.
     pub until: Millis,
-}
-
-/// Adds an audit entry and drops the oldest one if there are too many.
-pub fn note(audit: &mut Vec<Audit>, at: Millis, what: impl Into<String>) {
-    audit.push(Audit::new(at, what));
-    while audit.len() > AUDIT_MAX {
-        // The next claimant needs the details, however old they are.
-        let oldest = audit.iter().position(|entry| entry.details.is_none()).unwrap_or_default();
-        audit.remove(oldest);
-    }
 }
 
 /// The reason why a change of a task is refused.
@@ -469,6 +438,25 @@ impl Task {
         self.end(if dead { TaskState::Dead } else { TaskState::Ready }, now);
         self.run_at = self.run_at.min(now);
         note(&mut self.audit, now, format!("{RECLAIMED}{owner}: {why}"));
+        self
+    }
+
+    /// Marks the latest change as a heal, if it made a version after `before`.
+    #[must_use]
+    pub fn healed(mut self, before: u64, heal: AuditHeal) -> Self {
+        if self.version > before {
+            let ended = (self.state == TaskState::Dead).then(|| self.state.as_str().to_owned());
+            let attempt = self.deliveries.max(1);
+            mark_heal(&mut self.audit, AuditHeal { version: self.version, attempt, ended, ..heal });
+        }
+        self
+    }
+
+    /// Marks a new task as the heal of a foreign state.
+    #[must_use]
+    pub fn healing(mut self, what: impl Into<String>, heal: AuditHeal) -> Self {
+        note(&mut self.audit, self.created_at, what);
+        mark_heal(&mut self.audit, AuditHeal { version: self.version, attempt: 1, ..heal });
         self
     }
 

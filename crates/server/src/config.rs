@@ -92,6 +92,8 @@ pub struct ServerConfig {
     pub drain: Duration,
     /// How long running requests may take after that.
     pub finish: Duration,
+    /// How long entries of the audit are kept; none: without limit.
+    pub audit_retention: Option<Duration>,
     /// OTLP collector for traces. No traces are sent without it.
     pub otlp: Option<String>,
     /// Archive of pruned logs: a directory or `s3://BUCKET/PREFIX`. Prunes are refused without it.
@@ -240,6 +242,12 @@ impl Settings {
         Ok(Proxies { trusted, header })
     }
 
+    /// Returns how long the audit is kept; 0 days is without limit.
+    fn audit_retention(&self) -> Result<Option<Duration>, Problem> {
+        let days: u32 = self.number("audit_retention_days", "a number of days")?;
+        Ok((days > 0).then(|| Duration::from_secs(u64::from(days) * 24 * 3_600)))
+    }
+
     fn payload_bytes_max(&self) -> Result<usize, Problem> {
         let bytes = self.number("payload_bytes_max", "a number of bytes")?;
         let max = Limits::PAYLOAD_BYTES_MOST;
@@ -341,6 +349,7 @@ impl Settings {
             rate_failures: Rate { per_second: 5.0, burst: 20.0 },
             drain: self.seconds("drain_seconds")?,
             finish: self.seconds("finish_seconds")?,
+            audit_retention: self.audit_retention()?,
             otlp: self.text("otlp").map(str::to_owned),
             archive: self.text("archive").map(str::to_owned),
             redact_keys: self.list("redact_keys").iter().flat_map(|key| names_of(key)).collect(),
@@ -399,6 +408,7 @@ impl ServerConfig {
             limits: self.limits(),
             recovery,
             foreign: self.foreign_states.then(Default::default),
+            audit_retention: self.audit_retention,
             ..goldseam::Config::default()
         }
     }

@@ -141,7 +141,7 @@ impl FanOut {
                 Ok(next) => change = next,
                 Err(_) => tokio::time::sleep(FAILED).await,
             }
-            match store.feed() {
+            match store.feed().filter(|feed| feed.finds_changes_cheaply()) {
                 Some(feed) => self.read_feed(feed, &mut mark).await,
                 None => self.wake_all(),
             }

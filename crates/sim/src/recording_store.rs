@@ -10,8 +10,9 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, ClaimRequest, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen,
-    Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskFilter, Unreadable, Written,
+    Append, AuditLog, ClaimRequest, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, NodeRecord,
+    NodeSeen, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskFilter, Unreadable,
+    Written,
 };
 
 use crate::journal::{CallLoop, Journal};
@@ -181,6 +182,10 @@ impl Store for RecordingStore {
 
     fn feed(&self) -> Option<&dyn Feed> {
         self.inner.feed()
+    }
+
+    fn audit(&self) -> Option<&dyn AuditLog> {
+        self.inner.audit()
     }
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {

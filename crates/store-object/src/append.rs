@@ -52,6 +52,7 @@ impl BucketState {
         let hint = async || Ok(known.as_ref().map_or(0, |known| known.batch));
         let appended = self.logs.append(&self.bucket, &append, self.write_ids.next(), hint).await?;
         let end = appended.end;
+        self.feed.note_append(&append.run, appended.batch);
         let active = (begins || is_reactivated).then_some(append.after);
         let Append { run, row, tasks, .. } = append;
         let new = |change: &TaskChange| match change {

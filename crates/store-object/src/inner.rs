@@ -5,9 +5,11 @@ use std::sync::Arc;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 
+use crate::audited_entries::AuditedEntries;
 use crate::beats::NodeBeat;
 use crate::bucket::BucketPrefix;
 use crate::clock::BucketClock;
+use crate::feed_state::FeedState;
 use crate::full_scan::FullScans;
 use crate::keys;
 use crate::lane_table::UnclaimedLanes;
@@ -35,6 +37,8 @@ pub(crate) struct BucketState {
     pub(crate) nodes: Records<NodeBeat>,
     pub(crate) ready_index: ReadyIndex,
     pub(crate) scans: FullScans,
+    pub(crate) audited: AuditedEntries,
+    pub(crate) feed: FeedState,
 }
 
 impl BucketState {
@@ -54,6 +58,8 @@ impl BucketState {
             unclaimed_lanes: UnclaimedLanes::default(),
             ready_index: ReadyIndex::default(),
             scans: FullScans::default(),
+            audited: AuditedEntries::default(),
+            feed: FeedState::default(),
         }
     }
 
@@ -64,5 +70,6 @@ impl BucketState {
         self.rows.forget_all();
         self.tasks.forget_all();
         self.locks.forget_all();
+        self.feed.forget_all();
     }
 }

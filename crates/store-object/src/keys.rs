@@ -9,9 +9,12 @@
 //! recovered/{recovered, backwards}.{run}  every recovered run
 //! now/ready.{run_at}…  later/{run_at}…    ready tasks
 //! now/poke.{owner}…                       poked tasks
+//! feed/{page}                             the feed of all appends: dense numbers, written once
+//! feed-ends/{page, backwards}             where each log ends in the feed, at a page
+//! audit/{at, backwards}…                  every heal of a task or a lock
 //! ```
 //!
-//! The last five folders hold markers: empty objects whose names say everything, found by listing. Markers are hints;
+//! The folders from `active/` to `now/` hold markers: empty objects whose names say everything, found by listing. Markers are hints;
 //! a reader looks up what they say before it acts. Their folders are flat: some servers store folders as objects, and
 //! cannot list from the middle of one.
 
@@ -34,6 +37,8 @@ pub(crate) const RUNS: &str = "runs/";
 pub(crate) const RECOVERED: &str = "recovered/";
 pub(crate) const NOW: &str = "now/";
 pub(crate) const LATER: &str = "later/";
+pub(crate) const AUDIT: &str = "audit/";
+pub(crate) const FEED_ENDS: &str = "feed-ends/";
 
 const READY: &str = "now/ready.";
 const POKES: &str = "now/poke.";
@@ -66,6 +71,21 @@ pub(crate) fn lane(name: &LaneName) -> String {
 /// An idempotency key may be any text.
 pub(crate) fn key(key: &str) -> String {
     format!("key/{}", Hash::of_parts(&["key", key]))
+}
+
+/// A page of the feed.
+pub(crate) fn feed_page(number: u64) -> String {
+    format!("feed/{number:010}")
+}
+
+/// A checkpoint of the feed; the latest is listed first.
+pub(crate) fn feed_ends(page: u64) -> String {
+    format!("{FEED_ENDS}{:010}", 9_999_999_999 - page.min(9_999_999_999))
+}
+
+/// An entry of the audit, by its place.
+pub(crate) fn audit(place: &str) -> String {
+    format!("{AUDIT}{place}")
 }
 
 pub(crate) fn node(id: &NodeId) -> String {

@@ -21,17 +21,21 @@
 //! | opening | `probe`, `open`, `archive` | tests of conditional writes; opening a prefix; archives |
 //! | state | `batch`, `log` | one object of a log; where logs end |
 //! | | `records`, `row_cache`, `beats`, `lane_table` | objects by compare-and-set; `state.json`; beats; lanes |
+//! | | `feed_log`, `feed_state`, `audited_entries` | pages of the feed; what is known of the feed and of the audit |
 //! | | `ready_index`, `full_scan`, `watch` | markers of ready tasks; full scans of `workflow/`; wakes waiters |
 //! | | `inner` | all state of a store |
 //! | operations | `idempotency_keys`, `tasks`, `lanes`, `claim` | keys, tasks and lanes; claims |
 //! | | `rows`, `append`, `trim`, `list` | cached rows; compare-and-append; trims; lists of runs |
 //! | | `locks`, `nodes`, `foreign`, `unreadable`, `polling` | locks; beats; foreign and unreadable objects; waiting |
+//! | | `audit`, `feed` | heals of records without a log; all appends in one order |
 //! | | `store` | [`BucketStore`] |
 //! | reports | `soak_test`, `check` | `goldseam store check` |
 //! | tests | `testing` | stores for tests, and damage to them (feature `testing`) |
 
 mod append;
 mod archive;
+mod audit;
+mod audited_entries;
 mod batch;
 mod beats;
 mod bucket;
@@ -40,6 +44,9 @@ mod claim;
 mod clock;
 mod connect;
 mod fault;
+mod feed;
+mod feed_log;
+mod feed_state;
 mod foreign;
 mod full_scan;
 mod http;

@@ -2,7 +2,7 @@
 
 use goldseam_core::LockName;
 use goldseam_core::lock::Lock;
-use goldseam_store::{Expect, LockFilter, StoreError, Unreadable, Written};
+use goldseam_store::{AuditEntry, Expect, LockFilter, StoreError, Unreadable, Written};
 
 use crate::inner::BucketState;
 use crate::keys;
@@ -21,6 +21,7 @@ impl BucketState {
         for _ in 0..2 {
             match self.locks.write(&key, &lock, before.as_ref()).await? {
                 RecordWrite::Done => {
+                    self.record_audit(AuditEntry::of_lock(&lock)).await;
                     self.watch.bump();
                     return Ok(Written::Done);
                 }
@@ -49,6 +50,7 @@ impl BucketState {
             }
             None => {
                 let mut all = self.locks.all().await?;
+                self.complete_lock_audit(&all).await;
                 let unreadable = |name| LockName::new(name).ok().map(Unreadable::lock);
                 all.extend(self.locks.unreadable_names(unreadable));
                 all

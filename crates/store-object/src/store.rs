@@ -7,9 +7,9 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, ClaimRequest, ClaimedTasks, Expect, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen,
-    OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskFilter, Unreadable,
-    Written,
+    Append, AuditLog, ClaimRequest, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, NodeRecord,
+    NodeSeen, OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskFilter,
+    Unreadable, Written,
 };
 
 use crate::bucket::BucketPrefix;
@@ -140,7 +140,15 @@ impl Store for BucketStore {
         Ok(self.inner.clock.now())
     }
 
+    fn feed(&self) -> Option<&dyn Feed> {
+        Some(&*self.inner)
+    }
+
     fn foreign(&self) -> Option<&dyn ForeignStates> {
+        Some(&*self.inner)
+    }
+
+    fn audit(&self) -> Option<&dyn AuditLog> {
         Some(&*self.inner)
     }
 

@@ -3,7 +3,7 @@
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LaneName, Millis, TaskId};
-use goldseam_store::{Expect, StoreError, TaskFilter, Written};
+use goldseam_store::{AuditEntry, Expect, StoreError, TaskFilter, Written};
 
 use crate::idempotency_keys::KeyOwner;
 use crate::inner::BucketState;
@@ -77,6 +77,7 @@ impl BucketState {
         self.mark(task).await?;
         match self.tasks.write(&keys::task(&task.id), task, before).await? {
             RecordWrite::Done => {
+                self.record_audit(AuditEntry::of_task(task)).await;
                 if let Some(old) = old {
                     if TaskMarker::of(old) != TaskMarker::of(task) {
                         self.unmark(old).await;
@@ -128,7 +129,11 @@ impl BucketState {
             TaskFilter { id: Some(id), .. } => self.task(id).await?.into_iter().collect(),
             TaskFilter { key: Some(key), .. } => self.task_of_key(key).await?.into_iter().collect(),
             TaskFilter { poked: true, owner: Some(owner), .. } => self.poked(owner).await?,
-            _ => self.tasks.all().await?,
+            _ => {
+                let all = self.tasks.all().await?;
+                self.complete_task_audit(&all).await;
+                all
+            }
         };
         let is_after = |id: &TaskId| filter.after.as_ref().is_none_or(|after| id > after);
         let mut listed: Vec<Task> =

@@ -24,12 +24,13 @@
 //! | records | `rows`, `list`, `read` | cached rows; lists of runs; logs |
 //! | | `tasks`, `claim`, `append` | tasks; claims; compare-and-append |
 //! | | `locks`, `nodes` | locks; beats |
-//! | calls | `store`, `feed` | [`PostgresStore`]; all events in one order |
+//! | calls | `store`, `feed`, `audit` | [`PostgresStore`]; all events in one order; heals of tasks and locks |
 //! | reports | [`check`] | `goldseam store check` and `migrate` |
 //! | tests | `testing` | stores for tests, and damage to them (feature `testing`) |
 
 mod advisory_lock;
 mod append;
+mod audit;
 pub mod check;
 mod claim;
 mod clock;

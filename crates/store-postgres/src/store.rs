@@ -8,8 +8,9 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, ChangeMark, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen,
-    OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
+    Append, AuditLog, ChangeMark, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord,
+    NodeSeen, OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable,
+    Written,
 };
 use tokio::runtime::Handle;
 use tokio_postgres::types::Type;
@@ -265,6 +266,10 @@ impl Store for PostgresStore {
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
         let is_notified = self.context.has_nodes() && self.target.options.has_sessions();
         Ok(watch::changed(&self.context.mark, seen, is_notified).await)
+    }
+
+    fn audit(&self) -> Option<&dyn AuditLog> {
+        Some(self)
     }
 
     fn feed(&self) -> Option<&dyn Feed> {

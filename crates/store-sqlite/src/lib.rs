@@ -25,11 +25,12 @@
 //! | records | `rows`, `list`, `read` | cached rows; lists of runs; logs, and the reader threads |
 //! | | `tasks`, `claim`, `append` | tasks; claims; compare-and-append |
 //! | | `locks`, `nodes` | locks; beats |
-//! | calls | `store`, `feed` | [`SqliteStore`]; all events in one order |
+//! | calls | `store`, `feed`, `audit` | [`SqliteStore`]; all events in one order; heals of tasks and locks |
 //! | reports | [`check`] | `goldseam store check` and `migrate` |
 //! | tests | `testing` | stores for tests, and damage to them (feature `testing`) |
 
 mod append;
+mod audit;
 pub mod check;
 mod claim;
 mod clock;

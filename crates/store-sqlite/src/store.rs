@@ -8,8 +8,8 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, OpenMode, Page,
-    Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
+    Append, AuditLog, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen,
+    OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 use rusqlite::Connection;
 
@@ -212,6 +212,10 @@ impl Store for SqliteStore {
 
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
         self.watch.changed(seen, || self.writer.peek()).await
+    }
+
+    fn audit(&self) -> Option<&dyn AuditLog> {
+        Some(self)
     }
 
     fn feed(&self) -> Option<&dyn Feed> {

@@ -8,6 +8,7 @@ use goldseam_core::search::Grouping;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 
+use crate::audit::AuditLog;
 use crate::error::StoreError;
 use crate::feed::Feed;
 use crate::foreign::ForeignStates;
@@ -116,6 +117,13 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Returns the feed of all appends; none if this store has no global event order.
     fn feed(&self) -> Option<&dyn Feed> {
+        None
+    }
+
+    /// Returns the audit of heals; none if this store keeps none.
+    ///
+    /// The writes of tasks and locks add to it ([`audit`](crate::audit)).
+    fn audit(&self) -> Option<&dyn AuditLog> {
         None
     }
 

@@ -44,6 +44,12 @@ pub trait Feed: Debug + Send + Sync {
 
     /// Returns all runs whose logs may have grown since the mark. Without a mark: no runs, and the present mark.
     async fn changed_runs(&self, mark: Option<&str>) -> Result<ChangedRuns, StoreError>;
+
+    /// Returns whether [`changed_runs`](Self::changed_runs) may be called at every change: it costs no more than a
+    /// query. If not, a follower of one run reads its log instead.
+    fn finds_changes_cheaply(&self) -> bool {
+        true
+    }
 }
 
 /// Returns the error for a place that this store did not return.

@@ -17,7 +17,7 @@
 //! | records | [`types`] with `filter` and [`cursor`] | records, filters and conditions |
 //! | | [`check`], [`schema`] | reports of checking a store; migrations |
 //! | | [`sql_list`] | lists of runs in a database |
-//! | interfaces | [`feed`], [`foreign`], [`archive`] | all appends in one order; states of another system; archives |
+//! | interfaces | [`feed`], [`foreign`], [`archive`], [`audit`] | all appends in one order; states of another system; archives; heals of records without a log |
 //! | | [`api`] | the [`Store`] trait |
 //! | reference | [`memory`] | the store for tests and simulation |
 //! | wrappers | [`faulty`], [`traced`], [`read_only`] | faults on demand; calls as spans; no writes |
@@ -25,6 +25,7 @@
 
 pub mod api;
 pub mod archive;
+pub mod audit;
 pub mod backoff;
 pub mod change_mark;
 pub mod check;
@@ -50,6 +51,7 @@ mod url_redact;
 
 pub use api::Store;
 pub use archive::Archive;
+pub use audit::{AuditEntry, AuditFilter, AuditKind, AuditLog};
 pub use change_mark::ChangeMark;
 pub use clock::{ClockFn, ManualClock};
 pub use cursor::{Cursor, OrderKey};

@@ -12,6 +12,7 @@ use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, GroupQuery, Groups, Head, LockFilter, NodeRecord, NodeSeen,
     Page, Record, RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
+use crate::audit::{AuditEntry, AuditFilter, AuditLog, audit_of};
 use crate::error::StoreError;
 use crate::feed::Feed;
 use crate::foreign::{ForeignState, ForeignStates, foreign_of};
@@ -149,8 +150,23 @@ impl Store for ClosedStore {
         self.inner.feed()
     }
 
+    fn audit(&self) -> Option<&dyn AuditLog> {
+        self.inner.audit().is_some().then_some(self as &dyn AuditLog)
+    }
+
     fn foreign(&self) -> Option<&dyn ForeignStates> {
         self.inner.foreign().is_some().then_some(self as &dyn ForeignStates)
+    }
+}
+
+#[async_trait]
+impl AuditLog for ClosedStore {
+    async fn audit_entries(&self, filter: AuditFilter) -> Result<Page<AuditEntry>, StoreError> {
+        audit_of(&*self.inner).audit_entries(filter).await
+    }
+
+    async fn trim_audit(&self, _: Millis, _: u32) -> Result<u64, StoreError> {
+        self.refuse()
     }
 }
 

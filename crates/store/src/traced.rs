@@ -13,6 +13,7 @@ use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, GroupQuery, Groups, Head, LockFilter, NodeRecord, NodeSeen,
     Page, Record, RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
+use crate::audit::AuditLog;
 use crate::error::StoreError;
 use crate::feed::Feed;
 use crate::foreign::{ForeignState, ForeignStates, foreign_of};
@@ -198,6 +199,10 @@ impl Store for TracedStore {
 
     fn feed(&self) -> Option<&dyn Feed> {
         self.inner.feed()
+    }
+
+    fn audit(&self) -> Option<&dyn AuditLog> {
+        self.inner.audit()
     }
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {

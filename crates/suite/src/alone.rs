@@ -12,6 +12,7 @@ use goldseam_store::{FaultyStore, Row, RunFilter, TaskFilter};
 use super::harness::{Harness, id};
 use super::{Fixture, eventually};
 use goldseam_engine::client::By;
+use goldseam_engine::client::feed::{HealedSubject, Healing, HealingFilter};
 use goldseam_engine::client::queue::Want;
 use goldseam_engine::client::recover::RecoverOptions;
 use goldseam_engine::heal::sweeper::{Fate, SweepOptions};
@@ -204,7 +205,7 @@ pub async fn every_recovery_is_in_the_feed(fixture: &Fixture) {
     let engine = harness.two_steps_open().await;
     harness.reaches("r1", Status::Completed).await;
     let feed = harness.client.recoveries(None, 10).await.unwrap();
-    assert!(feed.iter().any(|healing| healing.run == id("r1") && healing.moved_at.is_some()));
+    assert!(feed.iter().any(|healing| healing.run() == Some(&id("r1")) && healing.moved_at.is_some()));
     assert_eq!(harness.client.recoveries(None, 1).await.unwrap().len(), 1);
     engine.shutdown().await;
 }
@@ -284,6 +285,112 @@ pub async fn the_doctor_finds_stale_locks_and_claims(fixture: &Fixture) {
     assert!(harness.look().await.findings.is_empty());
     let late = queue.complete(&claimed.id, claimed.fence, goldseam_core::Payload::null()).await;
     assert_eq!(late.unwrap_err().code(), "GS0301", "an old claimant is refused by its fence");
+    let healed = heals(&harness, HealingFilter::default()).await;
+    assert_eq!(healed.len(), 2, "{healed:?}");
+    for expected in [("L1", "lock deploy", "ada", 1, false), ("L2", "task job", "worker-9", 1, false)] {
+        assert!(healed.contains(&HealedRecord::new(expected)), "{expected:?} in {healed:?}");
+    }
+}
+
+/// A heal of a record: rule, subject, previous holder, attempt, and whether it ended the record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct HealedRecord {
+    rule: String,
+    subject: String,
+    holder: String,
+    attempt: u32,
+    ended: bool,
+}
+
+impl HealedRecord {
+    fn new((rule, subject, holder, attempt, ended): (&str, &str, &str, u32, bool)) -> Self {
+        let [rule, subject, holder] = [rule, subject, holder].map(str::to_owned);
+        Self { rule, subject, holder, attempt, ended }
+    }
+}
+
+/// The heals of records in the feed, newest first.
+async fn heals(harness: &Harness<'_>, filter: HealingFilter) -> Vec<HealedRecord> {
+    let feed = harness.client.recoveries_by(&filter, 100).await.unwrap();
+    let record = |healing: Healing| match healing.subject {
+        HealedSubject::Run { .. } => None,
+        HealedSubject::Record(entry) => Some(HealedRecord {
+            rule: healing.recovered.rule,
+            subject: format!("{} {}", entry.kind.as_str(), entry.subject),
+            holder: entry.heal.holder.unwrap_or_default(),
+            attempt: healing.recovered.attempt,
+            ended: healing.ended.is_some(),
+        }),
+    };
+    feed.into_iter().filter_map(record).collect()
+}
+
+/// Every heal of a task is in the feed, also after the record has dropped its entry; the last one ended the task.
+pub async fn every_heal_of_a_task_is_in_the_feed(fixture: &Fixture) {
+    let harness = Harness::on(fixture);
+    let (claims, queue) = (harness.client.claims(), harness.client.queue());
+    let new = goldseam_core::task::NewTask {
+        id: goldseam_core::TaskId::new("job").unwrap(),
+        kind: "mail".to_owned(),
+        queue: goldseam_core::QueueName::new("jobs").unwrap(),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: goldseam_core::Millis(0),
+        payload: goldseam_core::Payload::null(),
+        attempts_max: 1,
+        silence_max: None,
+    };
+    queue.submit(new.clone()).await.unwrap();
+    let mut expected = Vec::new();
+    for attempt in 1..=4 {
+        let owner = format!("worker-{attempt}");
+        let want = Want { owner: owner.clone(), queue: new.queue.clone(), kind: None, limit: 1 };
+        assert_eq!(queue.claim(want).await.unwrap().len(), 1);
+        assert_eq!(claims.reclaim_stale(Duration::ZERO).await.unwrap(), 1);
+        expected.insert(0, HealedRecord::new(("L2", "task job", &owner, attempt, attempt == 4)));
+    }
+    let mut all = heals(&harness, HealingFilter::default()).await;
+    all.sort_by_key(|heal| std::cmp::Reverse(heal.attempt));
+    assert_eq!(all, expected);
+    let ended = |ended| HealingFilter { ended: Some(ended), ..HealingFilter::default() };
+    assert_eq!(heals(&harness, ended(true)).await, expected[..1]);
+    assert_eq!(heals(&harness, ended(false)).await.len(), 3);
+    let rule = |rule: &str| HealingFilter { rule: Some(rule.to_owned()), ..HealingFilter::default() };
+    assert_eq!((heals(&harness, rule("L2")).await.len(), heals(&harness, rule("L1")).await.len()), (4, 0));
+    let feed = harness.client.recoveries(None, 9).await.unwrap();
+    assert!(feed.iter().all(|healing| healing.recovered.reason == "manual"), "{feed:?}");
+}
+
+/// Runs and records are one list, newest first, in pages of any size.
+pub async fn the_feed_pages_over_runs_and_records(fixture: &Fixture) {
+    let harness = Harness::on(fixture);
+    harness.at_the_question("r").await;
+    let locks = harness.client.locks();
+    for name in ["a", "b"] {
+        locks.acquire(&goldseam_core::LockName::new(name).unwrap(), "ada", Duration::ZERO).await.unwrap();
+        let free =
+            || async { harness.client.claims().detect_and_recover_stale().await.unwrap().locks_cleaned == 1 };
+        eventually("it is stale", free).await;
+        harness.lie("r", |row| row.status = Status::Running).await;
+        harness.client.resume(&id("r"), By::default()).await.unwrap();
+    }
+    let whole = harness.client.recoveries(None, 100).await.unwrap();
+    let rules: Vec<&str> = whole.iter().map(|healing| healing.recovered.rule.as_str()).collect();
+    assert_eq!((rules.len(), rules.iter().filter(|rule| **rule == "L1").count()), (4, 2), "{rules:?}");
+    assert!(whole.windows(2).all(|pair| pair[0].at >= pair[1].at));
+    for limit in 1..=4 {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let filter = HealingFilter { after, ..HealingFilter::default() };
+            let page = harness.client.recoveries_by(&filter, limit).await.unwrap();
+            assert!(page.len() <= limit);
+            let Some(last) = page.last() else { break };
+            after = Some(last.place());
+            seen.extend(page);
+        }
+        assert_eq!(seen, whole, "pages of {limit}");
+    }
 }
 
 /// A resume recovers first, and reports whether that was needed, why, and the new branch.

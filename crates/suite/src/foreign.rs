@@ -10,6 +10,7 @@ use goldseam_store::{FaultyStore, ForeignStates, TaskFilter};
 
 use super::harness::{Harness, id};
 use super::{Fixture, eventually};
+use goldseam_engine::client::feed::HealedSubject;
 use goldseam_engine::client::queue::Want;
 use goldseam_engine::heal::foreign::{ForeignOptions, ForeignReport, TaskLookup, TaskStanding};
 use goldseam_engine::heal::sweeper::{Fate, SweepOptions};
@@ -251,6 +252,11 @@ pub async fn many_sweepers_give_a_foreign_state_one_task(fixture: &Fixture) {
         let claimed = queue.claim(want).await.unwrap().remove(0);
         assert_eq!(claimed.id, task.id);
         queue.complete(&claimed.id, claimed.fence, Payload::null()).await.unwrap();
+        let feed = fixtures.harness.client.recoveries(None, 100).await.unwrap();
+        assert_eq!(feed.len(), count, "each heal is in the feed once: {feed:?}");
+        let HealedSubject::Record(newest) = &feed[0].subject else { panic!("not a record: {feed:?}") };
+        let named = (feed[0].recovered.rule.as_str(), newest.heal.state.as_ref().map(|state| state.as_str()));
+        assert_eq!(named, ("foreign", Some("wf")));
     }
 }
 

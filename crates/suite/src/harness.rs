@@ -250,7 +250,10 @@ impl<'a> Harness<'a> {
     pub async fn rules(&self, run: &str) -> Vec<String> {
         let history = self.client.readable(&id(run)).await.unwrap();
         let rule = |recorded: &Recorded| match &recorded.event {
-            Event::RunRecovered(recovered) => Some(recovered.rule.clone()),
+            Event::RunRecovered(recovered) => {
+                assert!(recovered.attempt >= 1, "rule {} records attempt 0", recovered.rule);
+                Some(recovered.rule.clone())
+            }
             _ => None,
         };
         history.iter().filter_map(rule).collect()

@@ -118,6 +118,8 @@ macro_rules! healing {
             alone::three_deploys_cost_a_long_step_nothing,
             alone::failing_store_leaves_each_run_healed_or_untouched,
             alone::the_doctor_finds_stale_locks_and_claims,
+            alone::every_heal_of_a_task_is_in_the_feed,
+            alone::the_feed_pages_over_runs_and_records,
             arguments::control_characters_are_refused_on_every_store,
             arguments::printed_texts_of_any_language_are_kept,
             changing::a_preflight_of_unchanged_code_is_safe_and_writes_nothing,

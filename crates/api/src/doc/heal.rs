@@ -341,6 +341,12 @@ pub struct RecoveriesQuery {
     /// Only recoveries at or after this time, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ms: Option<i64>,
+    /// Only recoveries that stopped their subject (true), as rule P1 does, or only healings (false).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<bool>,
+    /// Only this rule: `O2`, or `foreign` for foreign states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// Cursor: the previous page's `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
@@ -349,7 +355,8 @@ pub struct RecoveriesQuery {
     pub limit: Option<u32>,
 }
 
-/// One recovery of one run.
+/// One recovery of a run, a task, a lock or a foreign state: one of these fields is present. A foreign state also has the
+/// task that was created for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Healing)]
 pub struct HealingDoc {
@@ -357,7 +364,7 @@ pub struct HealingDoc {
     pub at: Timestamp,
     /// The same in milliseconds since 1970.
     pub at_ms: Millis,
-    /// Recoveries since the last progress, including this one.
+    /// Number of the recovery since the last progress, from 1; of a task, its claims that ended by a crash.
     pub attempt: u32,
     /// The cutoff of the new branch.
     pub cutoff: Option<Seq>,
@@ -366,11 +373,18 @@ pub struct HealingDoc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// Its position in the run's log.
-    pub event: Seq,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<Seq>,
     /// The evidence for the diagnosis.
     pub evidence: String,
     /// Milliseconds from the recovery to the run's next progress; null if there was none yet.
     pub heal_ms: Option<i64>,
+    /// The claimant or holder that lost the task or lock, or the previous task of the foreign state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// The lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<String>,
     /// The branch that was opened.
     pub new_branch: Option<String>,
     /// The node that applied the remedy.
@@ -385,11 +399,33 @@ pub struct HealingDoc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule_name: Option<String>,
     /// The run.
-    pub run: RunId,
-    /// How long the run had been stalled, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// How long it had been stalled, in milliseconds.
     pub stalled_ms: u64,
-    /// Its workflow.
-    pub workflow: WorkflowName,
+    /// The foreign state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// The workflow of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<WorkflowName>,
+}
+
+impl HealingDoc {
+    /// Returns the kind of the subject and its name.
+    pub fn subject(&self) -> (&'static str, &str) {
+        let run = self.run.as_ref().map(|run| run.as_str());
+        let kinds = [
+            ("run", run),
+            ("state", self.state.as_deref()),
+            ("task", self.task.as_deref()),
+            ("lock", self.lock.as_deref()),
+        ];
+        kinds.into_iter().find_map(|(kind, name)| Some((kind, name?))).unwrap_or(("run", ""))
+    }
 }
 
 /// Selects the recoveries that statistics cover.
@@ -411,7 +447,7 @@ pub struct HealingStatsQuery {
 pub struct HealingStatsDoc {
     /// The number of recoveries.
     pub count: u64,
-    /// Whether the rule stopped the runs instead of healing them.
+    /// Whether the rule stopped its subjects instead of healing them. Endings are counted apart from healings.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
     /// Milliseconds from the recovery to the run's next progress.

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam::client::doctor::{DoctorOptions, Finding as EngineFinding, Subject};
-use goldseam::client::feed::{Healing as EngineHealing, Place};
+use goldseam::client::feed::{HealedSubject, Healing as EngineHealing, HealingFilter, Place};
 use goldseam::client::recover::{RecoverOptions, Recovery as EngineRecovery};
-use goldseam::recovery::{Code, Reason as RecoveryReason, Remedy};
+use goldseam::recovery::{Code, Reason as RecoveryReason, Remedy, recorded_attempt};
 use goldseam::unstable::core::reserved::Named;
 use goldseam::unstable::core::{Command, Event, QueueName, Recorded, argument};
 use goldseam::unstable::engine::heal::foreign::{ForeignOptions, ForeignReport, ForeignStalled};
 use goldseam::unstable::engine::heal::sweeper::{
     Fate as EngineFate, Stalled, SweepOptions, SweepReport, Sweeper,
 };
+use goldseam::unstable::store::AuditKind;
 use goldseam::{Millis, RunId, Seq, Status};
 use tokio::sync::Mutex;
 
@@ -120,13 +121,14 @@ impl HealingApi for LocalApi {
 
     async fn recoveries(&self, query: RecoveriesQuery) -> ApiResult<PageDoc<HealingDoc>> {
         let most = usize::try_from(limit::page(query.limit, RECOVERIES_DEFAULT)?).unwrap_or(usize::MAX);
-        let place = query.after.as_deref().map(place).transpose()?;
-        let since = query.since_ms.map(Millis);
-        let mut healings = self.client.recoveries_after(since, place.as_ref(), most + 1).await?;
+        let after = query.after.as_deref().map(place).transpose()?;
+        let RecoveriesQuery { since_ms, ended, rule, .. } = query;
+        let filter = HealingFilter { since: since_ms.map(Millis), after, ended, rule };
+        let mut healings = self.client.recoveries_by(&filter, most + 1).await?;
         let more = healings.len() > most;
         healings.truncate(most);
-        let cursor = |last: &EngineHealing| format!("{}:{}:{}", last.at.0, last.seq, last.run);
-        let next = healings.last().map(cursor).filter(|_| more);
+        let next = healings.last().map(|last| cursor(&last.place())).filter(|_| more);
+        healings.retain(is_shown);
         Ok(PageDoc::new(healings.into_iter().map(healing_document).collect(), next))
     }
 
@@ -138,7 +140,8 @@ impl HealingApi for LocalApi {
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let mut rules: BTreeMap<(bool, String), Vec<HealingDoc>> = BTreeMap::new();
-        for healing in self.client.recoveries(query.since_ms.map(Millis), most).await? {
+        let healings = self.client.recoveries(query.since_ms.map(Millis), most).await?;
+        for healing in healings.into_iter().filter(is_shown) {
             let healing = healing_document(healing);
             rules.entry((healing.ended.is_some(), healing.rule.clone())).or_default().push(healing);
         }
@@ -180,6 +183,17 @@ impl LocalApi {
     }
 }
 
+/// The word in the cursor after an entry of the audit, in place of a position in a log.
+const IN_AUDIT: &str = "audit";
+
+/// Writes a cursor of the list of recoveries.
+fn cursor(place: &Place) -> String {
+    match place {
+        Place::Run(at, run, seq) => format!("{}:{seq}:{run}", at.0),
+        Place::Record(at, place) => format!("{}:{IN_AUDIT}:{place}", at.0),
+    }
+}
+
 /// Parses a cursor of the list of recoveries.
 fn place(cursor: &str) -> Result<Place, Problem> {
     let invalid = || {
@@ -188,33 +202,59 @@ fn place(cursor: &str) -> Result<Place, Problem> {
     };
     let mut parts = cursor.splitn(3, ':');
     let mut next = || parts.next().ok_or_else(invalid);
-    let at = next()?.parse().map_err(|_| invalid())?;
-    let seq = next()?.parse().map_err(|_| invalid())?;
-    let run = RunId::new(next()?)?;
-    Ok((Millis(at), run, Seq(seq)))
+    let at = Millis(next()?.parse().map_err(|_| invalid())?);
+    match (next()?, next()?) {
+        (IN_AUDIT, place) => Ok(Place::Record(at, place.to_owned())),
+        (seq, run) => Ok(Place::Run(at, RunId::new(run)?, Seq(seq.parse().map_err(|_| invalid())?))),
+    }
+}
+
+/// Whether a list shows the recovery: records of the server itself are not shown.
+fn is_shown(healing: &EngineHealing) -> bool {
+    match &healing.subject {
+        HealedSubject::Record(entry) => entry.kind != AuditKind::Lock || !limit::is_reserved(&entry.subject),
+        HealedSubject::Run { .. } => true,
+    }
 }
 
 fn healing_document(healing: EngineHealing) -> HealingDoc {
-    let EngineHealing { run, workflow, seq, at, recovered, moved_at, ended } = healing;
+    let EngineHealing { subject, at, recovered, moved_at, ended } = healing;
     let heal = moved_at.map(|moved| i64::try_from(moved.since(at).as_millis()).unwrap_or(i64::MAX));
-    HealingDoc {
+    let document = HealingDoc {
         at: Timestamp(at),
         at_ms: at,
-        attempt: recovered.attempt,
+        attempt: recorded_attempt(recovered.attempt),
         cutoff: recovered.cutoff,
         ended: ended.map(|ended| ended.as_str().to_owned()),
-        event: seq,
+        event: None,
         evidence: recovered.evidence,
         heal_ms: heal,
+        holder: None,
+        lock: None,
         new_branch: recovered.new_branch.map(|branch| branch.to_string()),
         node: recovered.node,
         previous_branch: recovered.previous_branch.map(|branch| branch.to_string()),
         reason: recovered.reason,
         rule_name: Code::from_code(&recovered.rule).map(name),
         rule: recovered.rule,
-        run,
+        run: None,
         stalled_ms: recovered.stale_ms,
-        workflow,
+        state: None,
+        task: None,
+        workflow: None,
+    };
+    match subject {
+        HealedSubject::Run { run, workflow, seq } => {
+            HealingDoc { event: Some(seq), run: Some(run), workflow: Some(workflow), ..document }
+        }
+        HealedSubject::Record(entry) => {
+            let (holder, state) = (entry.heal.holder, entry.heal.state.map(|state| state.to_string()));
+            let (task, lock) = match entry.kind {
+                AuditKind::Task => (Some(entry.subject), None),
+                AuditKind::Lock => (None, Some(entry.subject)),
+            };
+            HealingDoc { holder, lock, state, task, ..document }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use goldseam::recovery::Code;
-use goldseam::{Millis, RunId, Seq};
+use goldseam::{Millis, Seq};
 use goldseam_api::Api;
 use goldseam_api::doc::heal::{HealingDoc, HealingStatsDoc, HealingStatsQuery, RecoveriesQuery};
 use goldseam_api::doc::{ItemsDoc, PageDoc};
@@ -25,11 +25,12 @@ const SLACK: Duration = Duration::from_secs(60);
 /// List recoveries, newest first
 ///
 /// The log of a run keeps every recovery: the rule, the evidence, how long the run had been stalled, and the branch
-/// that was opened, if any. Runs that a rule stopped instead, by parking or failing them, are listed separately. HEAL
-/// is the time from the recovery to the run's next progress.
+/// that was opened, if any. Heals of tasks, locks and foreign states come from the audit of the store, which is trimmed
+/// by age. Runs and tasks that a rule stopped instead, as P1 does, are listed separately. HEAL is the time from the
+/// recovery to the run's next progress.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  goldseam recoveries\n  goldseam recoveries --since 1h --stats\n  goldseam recoveries -f --jsonl"
+    after_help = "Examples:\n  goldseam recoveries\n  goldseam recoveries --since 1h --stats\n  goldseam recoveries --stopped\n  goldseam recoveries -f --jsonl"
 )]
 pub(crate) struct RecoveriesArgs {
     /// Keep showing new recoveries
@@ -38,6 +39,15 @@ pub(crate) struct RecoveriesArgs {
     /// Count by rule, with percentiles of the times
     #[arg(long)]
     stats: bool,
+    /// Only runs and tasks that a rule stopped instead of healing them
+    #[arg(long, conflicts_with_all = ["healed", "stats"])]
+    stopped: bool,
+    /// Only healings
+    #[arg(long, conflicts_with = "stats")]
+    healed: bool,
+    /// Only this rule, as in O2; `foreign` for foreign states
+    #[arg(long, conflicts_with = "stats")]
+    rule: Option<String>,
     /// Maximum number of recoveries; defaults to 20, or to all with --stats
     #[arg(long)]
     limit: Option<u32>,
@@ -54,17 +64,19 @@ pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, CliErro
         stats(app, &api.recovery_stats(query).await?);
         return Ok(Exit::Ok);
     }
-    let page = read(&*api, since_ms, args.limit.unwrap_or(LIMIT)).await?;
+    let ended = args.stopped.then_some(true).or(args.healed.then_some(false));
+    let query = RecoveriesQuery { since_ms, ended, rule: args.rule, ..RecoveriesQuery::default() };
+    let page = read(&*api, &query, args.limit.unwrap_or(LIMIT)).await?;
     if args.follow {
         let mut healings = page.items;
         healings.reverse();
-        return follow(app, &*api, healings).await;
+        return follow(app, &*api, query, healings).await;
     }
     let healings = &page.items;
     match () {
         () if app.json => out::json(&page),
         () if app.jsonl => healings.iter().for_each(out::jsonl),
-        () if app.quiet => healings.iter().for_each(|healing| out::line(healing.run.as_str())),
+        () if app.quiet => healings.iter().for_each(|healing| out::line(healing.subject().1)),
         () => {
             let (stopped, healed): (Vec<_>, Vec<_>) = healings.iter().partition(|one| one.ended.is_some());
             if !healed.is_empty() || stopped.is_empty() {
@@ -87,20 +99,33 @@ pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, CliErro
     Ok(Exit::Ok)
 }
 
-/// The heading of runs that were not healed.
+/// The heading of runs and tasks that were not healed.
 const STOPPED: &str = "Stopped, not healed:";
 
-const HEAD_STOPPED: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "ATTEMPT", "ENDED", "EVIDENCE"];
+const HEAD_STOPPED: &[&str] = &["WHEN", "SUBJECT", "WORKFLOW", "RULE", "ATTEMPT", "ENDED", "EVIDENCE"];
 
-const HEAD: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "STALLED", "HEAL", "ATTEMPT", "SEAM", "EVIDENCE"];
+const HEAD: &[&str] =
+    &["WHEN", "SUBJECT", "WORKFLOW", "RULE", "STALLED", "HEAL", "ATTEMPT", "SEAM", "EVIDENCE"];
 
 /// Columns that a narrow terminal does not show, the first to be dropped first.
 const OPTIONAL: &[&str] = &["ATTEMPT", "SEAM", "HEAL", "STALLED", "WORKFLOW", "ENDED", "WHEN", "EVIDENCE"];
 
 /// Reads the latest recoveries, newest first.
-async fn read(api: &dyn Api, since_ms: Option<i64>, limit: u32) -> Result<PageDoc<HealingDoc>, CliError> {
-    let page = |after, limit| api.recoveries(RecoveriesQuery { since_ms, after, limit: Some(limit) });
+async fn read(api: &dyn Api, query: &RecoveriesQuery, limit: u32) -> Result<PageDoc<HealingDoc>, CliError> {
+    let page = |after, limit| api.recoveries(RecoveriesQuery { after, limit: Some(limit), ..query.clone() });
     pages::gather(limit, None, page).await
+}
+
+/// The run by its id; any other subject with its kind.
+fn subject(healing: &HealingDoc) -> String {
+    match healing.subject() {
+        ("run", name) => name.to_owned(),
+        (kind, name) => format!("{kind} {name}"),
+    }
+}
+
+fn workflow(healing: &HealingDoc) -> String {
+    healing.workflow.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
 fn cells(app: &App, healing: &HealingDoc) -> Vec<String> {
@@ -115,12 +140,12 @@ fn cells(app: &App, healing: &HealingDoc) -> Vec<String> {
     };
     let seam = match (&healing.previous_branch, &healing.new_branch) {
         (Some(old), Some(new)) => format!("{old}→{new}"),
-        _ => none(),
+        _ => healing.ended.as_ref().map_or_else(none, |ended| format!("stopped: {ended}")),
     };
     vec![
         at,
-        healing.run.to_string(),
-        healing.workflow.to_string(),
+        subject(healing),
+        workflow(healing),
         text::rule(&healing.rule),
         time(healing.stalled_ms),
         healing.heal_ms.map_or_else(none, |ms| time(u64::try_from(ms).unwrap_or(0))),
@@ -137,8 +162,8 @@ fn cells_stopped(app: &App, healing: &HealingDoc) -> Vec<String> {
     };
     vec![
         at,
-        healing.run.to_string(),
-        healing.workflow.to_string(),
+        subject(healing),
+        workflow(healing),
         text::rule(&healing.rule),
         healing.attempt.to_string(),
         healing.ended.clone().unwrap_or_default(),
@@ -147,8 +172,13 @@ fn cells_stopped(app: &App, healing: &HealingDoc) -> Vec<String> {
 }
 
 /// Shows new recoveries, oldest first, until the command is interrupted.
-async fn follow(app: &App, api: &dyn Api, mut new: Vec<HealingDoc>) -> Result<Exit, CliError> {
-    let mut seen: BTreeSet<(Millis, RunId, Seq)> = BTreeSet::new();
+async fn follow(
+    app: &App,
+    api: &dyn Api,
+    query: RecoveriesQuery,
+    mut new: Vec<HealingDoc>,
+) -> Result<Exit, CliError> {
+    let mut seen: BTreeSet<(Millis, String, Option<Seq>)> = BTreeSet::new();
     let mut mark = 0;
     let mut from = app.now() - SLACK;
     if !app.wants_json() && !app.quiet {
@@ -156,11 +186,11 @@ async fn follow(app: &App, api: &dyn Api, mut new: Vec<HealingDoc>) -> Result<Ex
     }
     loop {
         for healing in &new {
-            let known = !seen.insert((healing.at_ms, healing.run.clone(), healing.event));
+            let known = !seen.insert((healing.at_ms, subject(healing), healing.event));
             match () {
                 () if known => {}
                 () if app.wants_json() => out::jsonl(healing),
-                () if app.quiet => out::line(healing.run.as_str()),
+                () if app.quiet => out::line(healing.subject().1),
                 () => {
                     let line = cells(app, healing).join(separator(app));
                     let stopped = healing.ended.is_some();
@@ -171,7 +201,8 @@ async fn follow(app: &App, api: &dyn Api, mut new: Vec<HealingDoc>) -> Result<Ex
         }
         seen.retain(|(at, _, _)| *at >= from);
         mark = api.changed(pages::changes(mark)).await?.mark;
-        new = read(api, Some(from.0), u32::MAX).await?.items;
+        let recent = RecoveriesQuery { since_ms: Some(from.0), ..query.clone() };
+        new = read(api, &recent, u32::MAX).await?.items;
         new.reverse();
     }
 }

@@ -216,7 +216,7 @@ fn recoveries_are_listed_and_counted() {
     assert_eq!(place.run(&["recoveries", "--limit", "1", "-q"]).ok(), "lost\n");
     assert_eq!(place.run(&["recoveries", "--since", "1h", "--jsonl"]).ok().lines().count(), 2);
     let table = place.run(&["recoveries"]).ok();
-    let head = "WHEN\tRUN\tWORKFLOW\tRULE\tSTALLED\tHEAL\tATTEMPT\tSEAM\tEVIDENCE";
+    let head = "WHEN\tSUBJECT\tWORKFLOW\tRULE\tSTALLED\tHEAL\tATTEMPT\tSEAM\tEVIDENCE";
     assert_eq!(table.lines().next(), Some(head));
     assert!(table.contains("\tb1→b2\tthe cached status is running"), "{table}");
     let stats = place.run(&["recoveries", "--stats", "--json"]).json();

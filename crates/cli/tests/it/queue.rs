@@ -99,6 +99,16 @@ fn reclaim_counts_then_reclaims_stale_claims_and_locks() {
     assert_eq!((&back["state"], &back["deliveries"]), (&"ready".into(), &1.into()));
     assert!(back["audit"][0]["what"].as_str().unwrap().starts_with("reclaimed from w1: no sign of life"));
     place.run(&["queue", "complete", "a", "--fence", "1"]).fails(6, "GS0301");
+    let list = place.run(&["recoveries", "--json"]).json();
+    let heals: Vec<_> = list["items"].as_array().unwrap().iter().map(|item| item["rule"].as_str()).collect();
+    assert_eq!((heals.len(), heals.contains(&Some("L1")), heals.contains(&Some("L2"))), (2, true, true));
+    let task = &place.run(&["recoveries", "--rule", "L2", "--json"]).json()["items"][0];
+    assert_eq!((&task["task"], &task["holder"], &task["attempt"]), (&"a".into(), &"w1".into(), &1.into()));
+    assert!(task.get("run").is_none(), "{task}");
+    assert_eq!(place.run(&["recoveries", "--rule", "L1", "-q"]).ok(), "nightly\n");
+    assert!(place.run(&["recoveries"]).ok().contains("\tlock nightly\t-\tL1\t"));
+    let stats = place.run(&["recoveries", "--stats", "--json"]).json();
+    assert_eq!((&stats["items"][0]["rule"], &stats["items"][1]["rule"]), (&"L1".into(), &"L2".into()));
 }
 
 #[test]
@@ -123,6 +133,17 @@ fn a_claim_reclaims_tasks_of_a_silent_claimant() {
         assert_eq!(claimed["items"][0]["deliveries"], deliveries);
     }
     assert_eq!(place.run(&["queue", "claim", "--owner", "w5", "-q"]).ok(), "");
+    let stopped = place.run(&["recoveries", "--stopped", "--json"]).json();
+    assert_eq!(
+        (stopped["items"].as_array().unwrap().len(), &stopped["items"][0]["ended"]),
+        (1, &"dead".into())
+    );
+    assert_eq!(place.run(&["recoveries", "--healed", "-q"]).ok(), "a\na\na\n");
+    let stats = place.run(&["recoveries", "--stats", "--json"]).json();
+    let counts: Vec<_> =
+        stats["items"].as_array().unwrap().iter().map(|item| item["count"].as_u64()).collect();
+    assert_eq!(counts, [Some(3), Some(1)], "endings are counted apart: {stats}");
+    place.run(&["recoveries", "--stopped", "--healed"]).fails(2, "cannot be used with");
     assert!(
         place.run(&["queue", "ls", "--state", "dead"]).ok().contains("a\tmerge\tdefault\t-\t0\tdead\t-\t4")
     );

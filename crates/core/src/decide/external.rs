@@ -10,7 +10,7 @@ use crate::id::{NodeId, RunId, SignalName};
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::recovery::{Code, Policy, Reason, next_attempt};
+use crate::recovery::{Code, Policy, Reason, next_attempt, recorded_attempt};
 use crate::summary::{OpenInput, Status, Summary, child_command};
 use crate::time::Millis;
 use crate::version::UNDECIDED;
@@ -77,7 +77,7 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
                     true => Reason::InfrastructureRestart.as_str().to_owned(),
                     false => Reason::StaleDetection.as_str().to_owned(),
                 },
-                attempt,
+                attempt: recorded_attempt(attempt),
                 evidence: lost.evidence.clone(),
                 node: Some(claim.node.clone()),
                 stale_ms: u64::try_from(now.since(summary.last_event_at).as_millis()).unwrap_or(u64::MAX),

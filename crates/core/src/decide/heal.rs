@@ -6,7 +6,7 @@ use super::{Decision, Refusal, TaskMove, View, branching, ending, remote};
 use crate::branch::{BranchId, Why};
 use crate::command::Heal;
 use crate::event::{Event, Note, RunRecovered};
-use crate::recovery::{Remedy, last_stable};
+use crate::recovery::{Remedy, last_stable, recorded_attempt};
 use crate::state::State;
 use crate::summary::{Status, child_command};
 use crate::time::{Millis, Seq};
@@ -88,7 +88,7 @@ fn said(state: &State, heal: &Heal, now: Millis, cut: Option<(BranchId, Seq)>) -
     RunRecovered {
         rule: heal.rule.to_string(),
         reason: heal.healer.reason.as_str().to_owned(),
-        attempt: summary.attempt,
+        attempt: recorded_attempt(summary.attempt),
         evidence: heal.evidence.clone(),
         node: heal.healer.node.clone(),
         stale_ms: u64::try_from(now.since(summary.last_event_at).as_millis()).unwrap_or(u64::MAX),

@@ -15,7 +15,7 @@ use crate::id::TaskId;
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::recovery::{Code, Reason};
+use crate::recovery::{Code, Reason, recorded_attempt};
 use crate::state::{Mail, OpKind, State, StepProgress, Undo};
 use crate::task::Task;
 use crate::time::{Millis, Seq};
@@ -461,7 +461,7 @@ impl Batch<'_> {
         RunRecovered {
             rule: Code::E2.to_string(),
             reason: Reason::InfrastructureRestart.as_str().to_owned(),
-            attempt: summary.attempt,
+            attempt: recorded_attempt(summary.attempt),
             evidence: evidence.to_owned(),
             node: summary.owner.clone(),
             stale_ms: 0,

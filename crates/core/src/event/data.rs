@@ -88,7 +88,8 @@ pub struct RunClaimed {
     pub node: NodeId,
     /// Why it claimed the run.
     pub cause: Cause,
-    /// Recoveries since the last progress, including this one.
+    /// Number of the recovery since the last progress, from 1. A recovery that counts no attempt has the number of
+    /// the last one that did, or 1. Logs of earlier releases have 0 there.
     #[serde(default, skip_serializing_if = "is_none_u32")]
     pub attempt: u32,
     /// Whether it was admitted alone: its process had lived long enough without it, and nothing else began beside it.

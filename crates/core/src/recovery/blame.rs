@@ -87,6 +87,12 @@ pub fn next_attempt(summary: &Summary, lived: Lived, bounds: Bounds, alone: bool
     next.min(most)
 }
 
+/// Returns the number that `run.recovered` records for a run with this many counted attempts: numbers begin at 1, also
+/// if the recovery itself counts no attempt.
+pub fn recorded_attempt(counted: u32) -> u32 {
+    counted.max(1)
+}
+
 /// Returns how the run is admitted at its next recovery.
 pub fn pace(summary: &Summary, lived: Lived, bounds: Bounds) -> Pace {
     if !was_executing(summary) {

@@ -25,7 +25,7 @@ use crate::time::{Millis, Seq};
 
 pub use crate::recovery_policy::{Bounds, Policy};
 pub use blame::{
-    Lived, Pace, control, is_charged, next_attempt, pace, probation, seen_of, suspected, used_up,
+    Lived, Pace, control, is_charged, next_attempt, pace, probation, recorded_attempt, seen_of, suspected, used_up,
     was_executing,
 };
 pub use detect::{not_executed, poisoned};

@@ -8,6 +8,7 @@ use goldseam_core::delivery::child_ended;
 use goldseam_core::event::{Event, RunRecovered};
 use goldseam_core::recovery::{
     Cached, Code, Diagnosis, Owner, Remote, Sight, damaged, damaged_at_rest, diagnose, not_executed,
+    recorded_attempt,
 };
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::state::{OpenRemote, Outcome};
@@ -309,7 +310,7 @@ impl Healer {
         RunRecovered {
             rule: Code::K1.to_string(),
             reason: self.reason.as_str().to_owned(),
-            attempt: 0,
+            attempt: recorded_attempt(0),
             evidence: reason.to_owned(),
             node: self.ledger.process.node().cloned(),
             stale_ms: 0,

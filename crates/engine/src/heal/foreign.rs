@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use goldseam_core::audit::{AuditHeal, FOREIGN_RULE};
 use goldseam_core::recovery::foreign::{Foreign, Standing};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, RunId};
@@ -237,7 +238,19 @@ impl Healer {
         }
         let ForeignOptions { queue, kind, .. } = options;
         let new = foreign.new_task(queue.clone(), kind, now);
-        let new = self.ledger.submit_task(new).await?;
+        let heal = AuditHeal {
+            rule: FOREIGN_RULE.to_owned(),
+            version: 1,
+            reason: self.reason.as_str().to_owned(),
+            attempt: 1,
+            stale_ms: 0,
+            node: self.ledger.process.node().cloned(),
+            holder: foreign.task().map(str::to_owned),
+            ended: None,
+            state: Some(state.id.clone()),
+        };
+        let what = format!("created for foreign state {}: {evidence}", state.id);
+        let new = self.ledger.submit_healing(new, what, heal).await?;
         if foreign.task() == Some(new.id.as_str()) {
             return Ok(Fate::Moved);
         }

@@ -17,6 +17,11 @@ use crate::ledger::foreign::ForeignOptions;
 /// be late.
 const BEATS_MIN: u32 = 4;
 
+/// Default time for which entries of the audit are kept.
+const AUDIT_RETENTION: Duration = Duration::from_secs(90 * DAY);
+/// A day, in seconds.
+const DAY: u64 = 24 * 3_600;
+
 /// Default number of rows that a sweep compares with their logs.
 const WALK: u32 = 10;
 
@@ -91,6 +96,9 @@ pub struct Config {
     pub deliveries_max: u32,
     /// Interval between two checks of claims and locks.
     pub claim_watch: Duration,
+    /// How long entries of the store's audit are kept, at least a day; none: without limit. Every node of the store applies its
+    /// own value, so the shortest one holds. Logs of runs are not affected.
+    pub audit_retention: Option<Duration>,
     /// A node gives up its runs if its runtime makes no progress for this time (code that never yields occupies all
     /// threads), or if it does not poll its queue for this time.
     pub wedged_after: Duration,
@@ -198,6 +206,11 @@ impl Config {
                     .to_owned(),
             ));
         }
+        if self.audit_retention.is_some_and(|span| span < Duration::from_secs(DAY)) {
+            return Err(EngineError::Config(
+                "`audit_retention` must be at least a day; pass none to keep all entries".to_owned(),
+            ));
+        }
         if self.beat * BEATS_MIN > self.silence_max {
             let (silence, beat) = (self.silence_max, self.beat);
             return Err(EngineError::Config(format!(
@@ -266,6 +279,7 @@ impl Default for Config {
             claim_lease: rules.lease,
             deliveries_max: rules.deliveries_max,
             claim_watch: Duration::from_secs(1),
+            audit_retention: Some(AUDIT_RETENTION),
             wedged_after: Duration::from_secs(60),
             beat_on_thread: true,
             limits: Limits::default(),
@@ -300,6 +314,16 @@ pub(crate) fn default_queue() -> QueueName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn audit_is_kept_90_days_and_at_least_one() {
+        assert_eq!(Config::default().audit_retention, Some(Duration::from_secs(90 * 86_400)));
+        let with = |span| Config { audit_retention: span, ..Config::default() };
+        let error = with(Some(Duration::from_secs(86_399))).check().unwrap_err();
+        assert_eq!(error.code(), "GS0120", "{error}");
+        with(Some(Duration::from_secs(86_400))).check().unwrap();
+        with(None).check().unwrap();
+    }
 
     #[test]
     fn zero_slots_are_refused() {

@@ -1,6 +1,6 @@
 //! Task writes that are not part of an append: submits and changes, by compare-and-set.
 
-use goldseam_core::task::{NewTask, Task};
+use goldseam_core::task::{AuditHeal, NewTask, Task};
 use goldseam_store::{Expect, Written};
 
 use crate::ledger::commit::Ledger;
@@ -12,6 +12,22 @@ impl Ledger {
     pub(crate) async fn submit_task(&self, new: NewTask) -> Result<Task, EngineError> {
         new.check()?;
         let task = new.into_task(self.store.now().await?);
+        self.create_task(task).await
+    }
+
+    /// Submits the task that heals a foreign state, with its audit entry in the same write.
+    pub(crate) async fn submit_healing(
+        &self,
+        new: NewTask,
+        what: String,
+        heal: AuditHeal,
+    ) -> Result<Task, EngineError> {
+        new.check()?;
+        let task = new.into_task(self.store.now().await?).healing(what, heal);
+        self.create_task(task).await
+    }
+
+    async fn create_task(&self, task: Task) -> Result<Task, EngineError> {
         match self.put_task(task.clone(), Expect::Absent).await? {
             Written::Done => {
                 self.process.task_ready();

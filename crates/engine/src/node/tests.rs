@@ -50,6 +50,35 @@ impl Node {
 }
 
 #[tokio::test]
+async fn audit_is_trimmed_by_age_and_only_the_audit() {
+    const DAY: i64 = 86_400_000;
+    let (store, clock) = MemoryStore::manual();
+    let store: Arc<dyn Store> = Arc::new(store);
+    let node = node_on(Arc::clone(&store), Arc::new(SystemClock));
+    let locks = node.client().locks();
+    for (name, at) in [("old", DAY), ("new", 50 * DAY)] {
+        clock.set(goldseam_core::Millis(at));
+        let lock = goldseam_core::LockName::new(name).unwrap();
+        locks.acquire(&lock, "ada", Duration::from_millis(1)).await.unwrap();
+        clock.set(goldseam_core::Millis(at + 2));
+        assert_eq!(node.claims.detect_and_recover_stale().await.unwrap().locks_cleaned, 1);
+    }
+    let names = async || -> Vec<String> {
+        let filter = goldseam_store::AuditFilter { limit: 9, ..Default::default() };
+        let page = store.audit().unwrap().audit_entries(filter).await.unwrap();
+        page.items.into_iter().map(|entry| entry.subject).collect()
+    };
+    assert!(!node.trim_audit().await);
+    assert_eq!(names().await, ["new", "old"], "both are younger than 90 days");
+    clock.set(goldseam_core::Millis(92 * DAY));
+    assert!(!node.trim_audit().await, "there is no more");
+    assert_eq!(names().await, ["new"]);
+    let all = goldseam_store::LockFilter { limit: 9, ..Default::default() };
+    let kept = store.locks(all).await.unwrap();
+    assert!(kept.len() == 2 && kept.iter().all(|lock| !lock.audit.is_empty()), "{kept:?}");
+}
+
+#[tokio::test]
 async fn finished_work_is_removed() {
     let node = node();
     for _ in 0..1_000 {

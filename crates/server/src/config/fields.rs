@@ -204,6 +204,12 @@ pub const FIELDS: &[SettingField] = &[
         help: "how long running requests may take after drain_seconds",
     },
     SettingField {
+        name: "audit_retention_days",
+        env: "GOLDSEAM_AUDIT_RETENTION_DAYS",
+        default: "90",
+        help: "how long the audit of healed tasks, locks and foreign states is kept; 0 keeps it without limit",
+    },
+    SettingField {
         name: "otlp",
         env: "GOLDSEAM_OTLP",
         default: "",

@@ -119,6 +119,13 @@ async fn cursor_of_recoveries_is_valid_for_that_list_only() {
     let next = first["next"].as_str().unwrap();
     let second = server.get(&format!("/v1/recoveries?limit=1&after={next}")).await.ok();
     assert_ne!(first["items"][0]["run"], second["items"][0]["run"], "{first} {second}");
+    let ended = server.get("/v1/recoveries?ended=true").await.ok();
+    assert_eq!(ended["items"], json!([]), "healings are not endings");
+    assert_eq!(
+        server.get("/v1/recoveries?ended=false&rule=A2").await.ok()["items"].as_array().unwrap().len(),
+        2
+    );
+    server.get("/v1/recoveries?ended=perhaps").await.problem(400, "GS0608");
     let runs = server.get("/v1/runs?limit=1").await.ok()["next"].as_str().unwrap().to_owned();
     for bad in ["1", "x", &runs, &next[1..]] {
         server.get(&format!("/v1/recoveries?after={bad}")).await.problem(400, "GS0608");

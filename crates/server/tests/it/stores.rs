@@ -41,12 +41,20 @@ async fn postgres_server_serves_runs_and_the_feed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bucket_server_serves_runs_and_reports_that_it_has_no_feed() {
+async fn bucket_server_serves_runs_and_the_feed() {
     let fake = FakeS3::start().unwrap();
     let url = fake.url("server");
     let mut server = TestServer::with(&[("store", &url)]).await;
     serves(&mut server, &url).await;
-    server.get("/v1/events").await.problem(501, "GS0612");
+    let mut reader = Reader::follow(&server, "/v1/events", None).await;
+    let first = reader.take(2).await;
+    assert_eq!(first[0].data["run"], json!("s-1"));
+    let mut again = Reader::follow(&server, "/v1/events", first[0].id.as_deref()).await;
+    assert_eq!(again.take(1).await[0], first[1], "a position is valid on every server");
+    refuses_position_beyond_the_end(&server, "9223372036854775807.1.1").await;
+    let mut now = Reader::follow(&server, "/v1/events?from=now", None).await;
+    server.start("greet", "s-2", json!("Bob")).await;
+    assert_eq!(now.take(1).await[0].data["run"], json!("s-2"), "only new events");
     let key = server.ask(Method::POST, "/v1/keys").json(&json!({ "name": "k", "scopes": ["read"] }));
     assert!(key.send().await.unwrap().status().is_success(), "a bucket stores keys, too");
 }

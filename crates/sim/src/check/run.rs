@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam_core::codec::decode;
+use goldseam_core::recovery::recorded_attempt;
 use goldseam_core::{Event, Hash, Millis, NodeId, RunId, Seq, Status, Summary, Why, derive};
 
 use super::{Log, SimEvidence, Violation, before};
@@ -181,7 +182,7 @@ pub fn i10_bounded_recovery(evidence: &SimEvidence) -> Vec<Violation> {
                         attempt = attempt.min(most(claim, before.map(|state| state.summary)));
                     }
                     lived = recovery.lived_ms.or(lived);
-                    if recovery.attempt != attempt {
+                    if recovery.attempt != recorded_attempt(attempt) {
                         say(format!("counts attempt {} instead of {attempt}", recovery.attempt));
                     }
                     let lives = |owner: &&&NodeId| {

@@ -206,3 +206,54 @@ async fn a_task_that_another_process_finished_counts_as_written() {
     gate.open();
     assert_eq!(first.await.unwrap().unwrap(), Written::Done);
 }
+
+#[tokio::test]
+async fn audit_entry_lost_in_a_crash_is_written_by_the_next_list() {
+    let fake = FakeS3::start().unwrap();
+    let store = BucketStore::open(at(&fake)).await.unwrap();
+    let new = NewTask {
+        id: TaskId::new("t").unwrap(),
+        kind: "mail".to_owned(),
+        queue: QueueName::new("q").unwrap(),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: Millis(0),
+        payload: Payload::null(),
+        attempts_max: 1,
+        silence_max: None,
+    };
+    let now = store.now().await.unwrap();
+    let claimed = new.into_task(now).claimed("ana", now);
+    assert_eq!(store.put_task(claimed.clone(), Expect::Absent).await.unwrap(), Written::Done);
+    let heal = goldseam_core::audit::AuditHeal {
+        rule: "L2".to_owned(),
+        version: 0,
+        reason: "stale_detection".to_owned(),
+        attempt: 1,
+        stale_ms: 5,
+        node: None,
+        holder: Some("ana".to_owned()),
+        ended: None,
+        state: None,
+    };
+    let back = claimed.clone().reclaimed("it was silent", 9, now).healed(claimed.version, heal);
+    fake.fail(Match::any().op(RequestKind::Put).key("/audit/"), RequestFault::denied());
+    let put = store.put_task(back, Expect::Version(claimed.version)).await.unwrap();
+    assert_eq!(put, Written::Done, "the heal itself is done");
+    fake.clear_faults();
+    let next = BucketStore::open(at(&fake)).await.unwrap();
+    let entries = async || {
+        let filter = goldseam_store::AuditFilter { limit: 9, ..Default::default() };
+        next.audit().unwrap().audit_entries(filter).await.unwrap().items.len()
+    };
+    assert_eq!(entries().await, 0);
+    let all = goldseam_store::TaskFilter { limit: 9, ..Default::default() };
+    for _ in 0..2 {
+        assert_eq!(next.tasks(all.clone()).await.unwrap().len(), 1);
+        assert_eq!(entries().await, 1, "a process that lists tasks completes the audit, once");
+    }
+    fake.forget_log();
+    next.tasks(all).await.unwrap();
+    assert_eq!(fake.count(|request| request.key.contains("/audit/")), 0, "and then costs nothing");
+}

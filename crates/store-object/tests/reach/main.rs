@@ -5,5 +5,6 @@
 mod accepted;
 mod damage;
 mod faults;
+mod feed;
 mod refused;
 mod support;

@@ -12,6 +12,7 @@ use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
     RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
+use crate::audit::AuditLog;
 use crate::error::StoreError;
 use crate::faulty::StoreMethod;
 use crate::feed::Feed;
@@ -150,6 +151,10 @@ impl Store for CrashPointStore {
 
     fn feed(&self) -> Option<&dyn Feed> {
         self.0.feed()
+    }
+
+    fn audit(&self) -> Option<&dyn AuditLog> {
+        self.0.audit()
     }
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {

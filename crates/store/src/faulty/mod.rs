@@ -22,6 +22,7 @@ use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
     RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
+use crate::audit::{AuditEntry, AuditFilter, AuditLog, audit_of};
 use crate::error::StoreError;
 use crate::feed::{ChangedRuns, Feed, FeedEvent};
 use crate::foreign::{ForeignState, ForeignStates, foreign_of};
@@ -55,6 +56,8 @@ pub enum StoreMethod {
     ChangedRuns,
     ForeignStates,
     SwapForeign,
+    AuditEntries,
+    TrimAudit,
 }
 
 impl StoreMethod {
@@ -84,6 +87,8 @@ impl StoreMethod {
             Self::ChangedRuns => "changed_runs",
             Self::ForeignStates => "foreign_states",
             Self::SwapForeign => "swap_foreign",
+            Self::AuditEntries => "audit_entries",
+            Self::TrimAudit => "trim_audit",
         }
     }
 
@@ -100,6 +105,7 @@ impl StoreMethod {
                 | Self::Beat
                 | Self::Forget
                 | Self::SwapForeign
+                | Self::TrimAudit
         )
     }
 }
@@ -430,6 +436,10 @@ impl Store for FaultyStore {
         self.inner.feed().is_some().then_some(self as &dyn Feed)
     }
 
+    fn audit(&self) -> Option<&dyn AuditLog> {
+        self.inner.audit().is_some().then_some(self as &dyn AuditLog)
+    }
+
     fn foreign(&self) -> Option<&dyn ForeignStates> {
         self.inner.foreign().is_some().then_some(self as &dyn ForeignStates)
     }
@@ -445,6 +455,10 @@ impl Feed for FaultyStore {
             }
         };
         self.call(StoreMethod::EventsAfter, place.map(str::to_owned), events).await
+    }
+
+    fn finds_changes_cheaply(&self) -> bool {
+        self.inner.feed().is_none_or(|feed| feed.finds_changes_cheaply())
     }
 
     async fn latest(&self) -> Result<Option<String>, StoreError> {
@@ -465,6 +479,22 @@ impl Feed for FaultyStore {
             }
         };
         self.call(StoreMethod::ChangedRuns, mark.map(str::to_owned), changed).await
+    }
+}
+
+#[async_trait]
+impl AuditLog for FaultyStore {
+    async fn audit_entries(&self, filter: AuditFilter) -> Result<Page<AuditEntry>, StoreError> {
+        let entries = |inner: Arc<dyn Store>, filter: AuditFilter| async move {
+            audit_of(&*inner).audit_entries(filter).await
+        };
+        self.call(StoreMethod::AuditEntries, filter, entries).await
+    }
+
+    async fn trim_audit(&self, before: Millis, limit: u32) -> Result<u64, StoreError> {
+        let trim =
+            |inner: Arc<dyn Store>, ()| async move { audit_of(&*inner).trim_audit(before, limit).await };
+        self.call(StoreMethod::TrimAudit, (), trim).await
     }
 }
 

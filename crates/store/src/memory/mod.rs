@@ -4,6 +4,7 @@
 //! background task, timer or randomness: the same calls under the same clock give the same results, which the
 //! simulation relies on.
 
+mod audit;
 mod damage;
 mod feed;
 mod foreign;
@@ -27,6 +28,7 @@ use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
     RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
+use crate::audit::{AuditEntry, AuditLog};
 use crate::clock::{ClockFn, ManualClock};
 use crate::error::StoreError;
 use crate::feed::Feed;
@@ -57,6 +59,8 @@ struct MemoryState {
     nodes: BTreeMap<NodeId, NodeSeen>,
     /// Foreign states: version and text.
     foreign: BTreeMap<RunId, (u64, String)>,
+    /// The audit, by place.
+    audit: BTreeMap<String, AuditEntry>,
     /// All appended events, in order.
     order: Vec<(RunId, Seq)>,
 }
@@ -254,6 +258,10 @@ impl Store for MemoryStore {
     }
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {
+        Some(self)
+    }
+
+    fn audit(&self) -> Option<&dyn AuditLog> {
         Some(self)
     }
 }

@@ -9,6 +9,7 @@ use goldseam_core::{LaneName, Millis, TaskId};
 
 use super::MemoryState;
 use crate::api::{ClaimRequest, ClaimedTasks, Expect, LockFilter, TaskFilter, Unreadable, Written};
+use crate::audit::AuditEntry;
 
 impl MemoryState {
     pub(super) fn put_task(&mut self, task: Task, expect: Expect) -> Written<Task> {
@@ -21,6 +22,7 @@ impl MemoryState {
             return Written::Lost(Some(rival.clone()));
         }
         self.garbled.tasks.remove(&task.id);
+        self.record(AuditEntry::of_task(&task));
         self.tasks.insert(task.id.clone(), task);
         Written::Done
     }
@@ -102,6 +104,7 @@ impl MemoryState {
         if !is_as_expected(found.map(|found| found.version), expect) {
             return Written::Lost(found.cloned());
         }
+        self.record(AuditEntry::of_lock(&lock));
         self.locks.insert(lock.name.clone(), lock);
         Written::Done
     }

@@ -7,19 +7,19 @@ use goldseam_conformance::Fixture;
 use goldseam_core::event::RunRecovered;
 use goldseam_core::{Event, Limits, Millis, Path, Payload, Seq};
 use goldseam_engine::client::By;
-use goldseam_engine::client::feed::Healing;
+use goldseam_engine::client::feed::{HealedSubject, Healing, Place};
 use goldseam_engine::{Client, OsEntropy, SystemClock};
 use goldseam_store::FaultyStore;
 use goldseam_store::faulty::{FaultPlan, StoreMethod};
 use goldseam_suite::harness::{Harness, id};
 
 /// A store with a manual clock.
-struct Place {
+struct Manual {
     fixture: Fixture,
     now: Arc<AtomicI64>,
 }
 
-impl Place {
+impl Manual {
     fn new() -> Self {
         let now = Arc::new(AtomicI64::new(0));
         let shown = Arc::clone(&now);
@@ -51,8 +51,8 @@ fn runs_of(feed: &[Healing]) -> Vec<&str> {
 }
 
 /// Four runs, recovered five times; two of them in the same moment.
-async fn five() -> Place {
-    let place = Place::new();
+async fn five() -> Manual {
+    let place = Manual::new();
     let harness = Harness::on(&place.fixture);
     for run in ["a", "b", "c", "d"] {
         harness.start("two", run, "true").await;
@@ -79,8 +79,9 @@ async fn newest_first_and_older_than_since_omitted() {
         assert_eq!(runs_of(&first), all[..count.min(1)], "{since}");
     }
     let newest = client.recoveries(None, 1).await.unwrap().remove(0);
-    assert_eq!((newest.run.clone(), newest.workflow.as_str(), newest.at), (id("a"), "two", Millis(40)));
-    assert_eq!(newest.place(), (Millis(40), id("a"), Seq(2)));
+    let workflow = goldseam_core::WorkflowName::new("two").unwrap();
+    assert_eq!(newest.subject, HealedSubject::Run { run: id("a"), workflow, seq: Seq(2) });
+    assert_eq!(newest.place(), Place::Run(Millis(40), id("a"), Seq(2)));
 }
 
 #[tokio::test]
@@ -119,7 +120,7 @@ async fn reads_only_as_many_logs_as_requested() {
 
 #[tokio::test]
 async fn finds_more_runs_than_fit_a_page_of_the_store() {
-    let place = Place::new();
+    let place = Manual::new();
     let harness = Harness::on(&place.fixture);
     for number in 0..201 {
         let run = format!("r{number}");
@@ -133,12 +134,12 @@ async fn finds_more_runs_than_fit_a_page_of_the_store() {
 
 #[tokio::test]
 async fn moved_at_is_the_first_own_event_of_the_run() {
-    let place = Place::new();
+    let place = Manual::new();
     let harness = Harness::on(&place.fixture);
     let moved = async |run: &str| {
         let feed = harness.client.recoveries(None, 10).await.unwrap();
         feed.into_iter()
-            .filter(|healing| healing.run == id(run))
+            .filter(|healing| healing.run() == Some(&id(run)))
             .map(|healing| healing.moved_at)
             .collect::<Vec<_>>()
     };

@@ -95,6 +95,25 @@ fn only_proven_losses_count_attempts_until_progress() {
 }
 
 #[test]
+fn takeovers_record_attempts_from_1_and_claims_count_from_0() {
+    let attempts = |log: &Log| -> Vec<u32> {
+        let recovered = log.records.iter().filter_map(|recorded| match &recorded.event {
+            Event::RunRecovered(said) => Some(said.attempt),
+            _ => None,
+        });
+        recovered.collect()
+    };
+    let silent = Log::running().act(take_over("n-2", "n-1", false));
+    assert_eq!((attempts(&silent), causes(&silent)[1].1), (vec![1], 0), "silence counts no attempt");
+    let waiting = Log::running().waits("w", &["go"]).act(take_over("n-2", "n-1", true));
+    assert_eq!((attempts(&waiting), causes(&waiting)[1].1), (vec![1], 0), "a waiting run counts none");
+    let crashed = silent.act(take_over("n-3", "n-2", true)).act(take_over("n-4", "n-3", true));
+    assert_eq!(attempts(&crashed), [1, 1, 2]);
+    let silent_again = crashed.act(take_over("n-5", "n-4", false));
+    assert_eq!((attempts(&silent_again)[3], causes(&silent_again).last().unwrap().1), (2, 2));
+}
+
+#[test]
 fn an_owner_that_claims_again_gets_a_new_epoch_and_no_attempt() {
     let log = Log::running();
     let old = log.by_owner(vec![]);

@@ -54,6 +54,33 @@ fn each_remedy_is_one_append_and_one_change_of_the_task() {
 }
 
 #[test]
+fn every_remedy_records_an_attempt_from_1() {
+    let remedies = [
+        Remedy::Branch { cutoff: Seq(3) },
+        Remedy::Retry { path: path("a"), attempt: 2 },
+        Remedy::Requeue { run_at: Millis(7) },
+        Remedy::Wake,
+        Remedy::ChangeVersion { to: 2 },
+        Remedy::Deliver { child: RunId::new("c1").unwrap(), result: Ok(json("1")) },
+        Remedy::Fail { failure: Failure::terminal("x") },
+        Remedy::Park { reason: "x".into() },
+    ];
+    let fresh = Log::running().released(Release::HandOver);
+    let taken = Log::running().act(take_over("n-2", "n-1", true)).act(take_over("n-3", "n-2", true));
+    let taken = taken.released(Release::HandOver);
+    for remedy in remedies {
+        for (log, attempt) in [(&fresh, 1), (&taken, 2)] {
+            let decision = log.ask(&log.heal(Code::W1, "seen", remedy.clone())).unwrap();
+            let recorded = decision.events.iter().find_map(|stamped| match &stamped.event {
+                Event::RunRecovered(said) => Some(said.attempt),
+                _ => None,
+            });
+            assert_eq!(recorded, Some(attempt), "{remedy:?}");
+        }
+    }
+}
+
+#[test]
 fn an_ended_run_is_not_healed_and_an_end_is_delivered_once() {
     let over = Log::running().finishes();
     let finished = Err(Refusal::Finished { status: Status::Completed });

@@ -360,7 +360,7 @@ fn falls_back_to_an_older_version_by_rule_e2() {
     assert!(matches!(&changed.event, Event::VersionChanged { from: 1, to: 3, .. }));
     let Event::RunRecovered(said) = &recovered.event else { panic!("no recovery") };
     assert_eq!((said.rule.as_str(), said.evidence.as_str()), ("E2", "2 is not known"));
-    assert_eq!(said.node, Some(node("n-1")));
+    assert_eq!((&said.node, said.attempt), (&Some(node("n-1")), 1));
 }
 
 /// Returns a run that failed and whose first compensation has begun.

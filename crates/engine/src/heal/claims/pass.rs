@@ -5,7 +5,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use goldseam_core::delivery::is_delivery;
 use goldseam_core::lock::Lock;
-use goldseam_core::task::{Task, TaskState};
+use goldseam_core::recovery::Code;
+use goldseam_core::task::{AuditHeal, Task, TaskState};
 use goldseam_core::{Millis, TaskId};
 use goldseam_store::{Expect, LockFilter, StoreError, TaskFilter, Written};
 
@@ -227,8 +228,9 @@ impl<'a> Pass<'a> {
 
     async fn free_one(&self, lock: Lock, stale: Stale) -> Result<bool, StoreError> {
         let expect = Expect::Version(lock.version);
-        let holder = lock.holder.clone();
-        let freed = lock.cleaned(&stale.why, self.now);
+        let (holder, before) = (lock.holder.clone(), lock.version);
+        let freed =
+            lock.cleaned(&stale.why, self.now).healed(before, self.audited(Code::L1, &stale, holder.clone()));
         let put = retry::write(&freed, self.reach.retries, |lock| self.ledger.store.put_lock(lock, expect));
         let done = self.settle("L1", &stale, put.await)?;
         if done {
@@ -263,10 +265,15 @@ impl<'a> Pass<'a> {
 
     async fn reclaim_one(&self, task: Task, stale: Stale) -> Result<bool, StoreError> {
         let expect = Expect::Version(task.version);
-        let owner = task.owner.clone();
+        let (owner, before) = (task.owner.clone(), task.version);
         // Deliveries never become dead: the end of a child must reach its parent, however many nodes die.
         let most = if is_delivery(&task) { u32::MAX } else { self.rules.deliveries_max };
         let back = task.reclaimed(&stale.why, most, self.now);
+        // The log of a run records the takeover of its advance task.
+        let back = match back.is_advance() {
+            true => back,
+            false => back.healed(before, self.audited(Code::L2, &stale, owner.clone())),
+        };
         let put = retry::write(&back, self.reach.retries, |task| self.ledger.store.put_task(task, expect));
         let done = self.settle("L2", &stale, put.await)?;
         if done {
@@ -278,6 +285,21 @@ impl<'a> Pass<'a> {
             tracing::warn!(task = %back.id, deliveries = back.deliveries, "task is dead: its claimants crashed too often");
         }
         Ok(done)
+    }
+
+    /// What the audit records of a heal; the record adds its version.
+    fn audited(&self, rule: Code, stale: &Stale, holder: Option<String>) -> AuditHeal {
+        AuditHeal {
+            rule: rule.to_string(),
+            version: 0,
+            reason: stale.recorded_reason().as_str().to_owned(),
+            attempt: 1,
+            stale_ms: stale.span.map_or(0, |span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+            node: self.ledger.process.node().cloned(),
+            holder,
+            ended: None,
+            state: None,
+        }
     }
 
     /// Whether this healer wrote the record. Losing to another writer is not an error.

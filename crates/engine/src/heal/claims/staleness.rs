@@ -6,6 +6,7 @@ use std::time::Duration;
 use goldseam_core::Millis;
 use goldseam_core::delivery::is_delivery;
 use goldseam_core::lock::Lock;
+use goldseam_core::recovery::Reason;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_store::NodeSeen;
 
@@ -35,6 +36,17 @@ pub(crate) struct Stale {
     pub(crate) why: String,
     /// For how long, if known.
     pub(super) span: Option<Duration>,
+}
+
+impl Stale {
+    /// The reason that the audit records, in the words of the log.
+    pub(super) fn recorded_reason(&self) -> Reason {
+        match self.reason {
+            "node_gone" => Reason::InfrastructureRestart,
+            "manual" => Reason::Manual,
+            _ => Reason::StaleDetection,
+        }
+    }
 }
 
 /// The nodes of a store at one moment.
