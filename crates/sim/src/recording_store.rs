@@ -11,7 +11,8 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
     Append, ClaimRequest, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen,
-    Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskFilter, Unreadable, Written,
+    Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, SuspectFilter, Suspects,
+    TaskFilter, Unreadable, Written,
 };
 
 use crate::journal::{CallLoop, Journal};
@@ -149,6 +150,15 @@ impl Store for RecordingStore {
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         self.call("rowless").await;
         self.inner.rowless(after, limit).await
+    }
+
+    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
+        self.call("suspects").await;
+        self.inner.suspects(filter).await
+    }
+
+    fn watches(&self) -> bool {
+        self.inner.watches()
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

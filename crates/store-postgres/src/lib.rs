@@ -46,6 +46,7 @@ mod read;
 mod rows;
 mod sql;
 mod store;
+mod suspects;
 mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -19,6 +19,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 3, sql: include_str!("../migrations/0003_views.sql") },
     Migration { number: 4, sql: include_str!("../migrations/0004_feed.sql") },
     Migration { number: 5, sql: include_str!("../migrations/0005_withdrawn.sql") },
+    Migration { number: 6, sql: include_str!("../migrations/0006_resting.sql") },
 ];
 
 /// The oldest supported version of Postgres, as `server_version_num`.

@@ -51,6 +51,7 @@ mod rows;
 mod run_numbers;
 mod sql;
 mod store;
+mod suspects;
 mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -24,6 +24,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { number: 4, sql: include_str!("../migrations/0004_remote_steps.sql") },
     Migration { number: 5, sql: include_str!("../migrations/0005_views.sql") },
     Migration { number: 6, sql: include_str!("../migrations/0006_withdrawn.sql") },
+    Migration { number: 7, sql: include_str!("../migrations/0007_resting.sql") },
 ];
 
 pub(crate) const REGISTER: &str = "CREATE TABLE goldseam_migrations (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, \

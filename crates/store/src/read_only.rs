@@ -10,7 +10,7 @@ use goldseam_core::{Millis, NodeId, RunId, Seq};
 
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    RecordKind, Row, RunFilter, Store, SuspectFilter, Suspects, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::Feed;
@@ -115,6 +115,14 @@ impl Store for ClosedStore {
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         self.inner.rowless(after, limit).await
+    }
+
+    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
+        self.inner.suspects(filter).await
+    }
+
+    fn watches(&self) -> bool {
+        self.inner.watches()
     }
 
     async fn beat(&self, _: &NodeRecord) -> Result<Millis, StoreError> {

@@ -11,7 +11,7 @@ use tracing::{Instrument, Span, debug, debug_span, error, field, warn};
 
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    RecordKind, Row, RunFilter, Store, SuspectFilter, Suspects, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::Feed;
@@ -166,6 +166,14 @@ impl Store for TracedStore {
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         self.call(span!("rowless"), self.inner.rowless(after, limit)).await
+    }
+
+    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
+        self.call(span!("suspects"), self.inner.suspects(filter)).await
+    }
+
+    fn watches(&self) -> bool {
+        self.inner.watches()
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

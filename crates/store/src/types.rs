@@ -277,6 +277,48 @@ pub struct RunFilter {
     pub limit: u32,
 }
 
+/// Which runs [`Store::suspects`](crate::Store::suspects) reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SuspectScope {
+    /// Every active run.
+    #[default]
+    Every,
+    /// Active runs that do not rest, whose rest is over, that lack a task, or whose task a lost claimant holds. A
+    /// store that finds them by indexes says so ([`Store::watches`](crate::Store::watches)); the cost then does not
+    /// depend on the number of resting runs.
+    Watched,
+}
+
+/// What a search for suspects knows about the present.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SuspectFilter {
+    /// The runs to read.
+    pub scope: SuspectScope,
+    /// The present time, by the store's clock.
+    pub now: Millis,
+    /// Ids of live nodes.
+    pub alive: Vec<String>,
+    /// Kinds of advance tasks that live nodes claim ([`Task::advance_kind`]).
+    pub kinds: Vec<String>,
+    /// Only runs after this cursor of an earlier page.
+    pub after: Option<String>,
+    /// Most runs to read.
+    pub limit: u32,
+}
+
+/// A page of suspects: the runs that their row and their task do not prove to be well.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Suspects {
+    /// The suspects. An unreadable row is in `unreadable` instead.
+    pub rows: Vec<Row>,
+    /// Suspects whose rows are unreadable.
+    pub unreadable: Vec<Unreadable>,
+    /// Number of runs that were read and left out.
+    pub skipped: u64,
+    /// Cursor of the next page; none after the last page.
+    pub next: Option<String>,
+}
+
 /// The order of a list of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RunOrder {

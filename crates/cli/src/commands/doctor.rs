@@ -36,7 +36,7 @@ pub(crate) struct DoctorArgs {
 
 pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, CliError> {
     let api = app.api().await?;
-    let new = NewCheckup { fix: args.fix, rule: args.rule, deep: args.deep, limit: None };
+    let new = NewCheckup { fix: args.fix, rule: args.rule, deep: args.deep, ..NewCheckup::default() };
     let line = progress::line(app, None, "{spinner} {msg} runs examined  {elapsed}");
     let message = line.clone();
     let on_progress = &mut move |scanned| message.set_message(text::thousands(scanned));
@@ -151,6 +151,7 @@ mod tests {
             rows_rewritten: 0,
             scanned: 1,
             total: 0,
+            next: None,
         };
         checkup.counted(limit)
     }

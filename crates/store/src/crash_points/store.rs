@@ -10,7 +10,7 @@ use goldseam_core::{Millis, NodeId, RunId, Seq, codec};
 use super::point::{self, CallSide};
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    RecordKind, Row, RunFilter, Store, SuspectFilter, Suspects, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::faulty::StoreMethod;
@@ -122,6 +122,14 @@ impl Store for CrashPointStore {
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         self.call(StoreMethod::Rowless, &[], self.0.rowless(after, limit)).await
+    }
+
+    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
+        self.call(StoreMethod::Suspects, &[], self.0.suspects(filter)).await
+    }
+
+    fn watches(&self) -> bool {
+        self.0.watches()
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

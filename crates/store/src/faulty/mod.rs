@@ -20,7 +20,7 @@ pub use plan::{CallFault, FaultPlan, FaultRates};
 
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    RecordKind, Row, RunFilter, Store, SuspectFilter, Suspects, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::{ChangedRuns, Feed, FeedEvent};
@@ -45,6 +45,7 @@ pub enum StoreMethod {
     Runs,
     Rowless,
     Unreadable,
+    Suspects,
     Beat,
     Nodes,
     Forget,
@@ -74,6 +75,7 @@ impl StoreMethod {
             Self::Runs => "runs",
             Self::Rowless => "rowless",
             Self::Unreadable => "unreadable",
+            Self::Suspects => "suspects",
             Self::Beat => "beat",
             Self::Nodes => "nodes",
             Self::Forget => "forget",
@@ -399,6 +401,15 @@ impl Store for FaultyStore {
             inner.rowless(after.as_ref(), limit).await
         };
         self.call(StoreMethod::Rowless, after.cloned(), rowless).await
+    }
+
+    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
+        let suspects = |inner: Arc<dyn Store>, filter| async move { inner.suspects(filter).await };
+        self.call(StoreMethod::Suspects, filter, suspects).await
+    }
+
+    fn watches(&self) -> bool {
+        self.inner.watches()
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
