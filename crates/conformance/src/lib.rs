@@ -27,9 +27,9 @@ pub mod read;
 pub mod rowless;
 pub mod rows;
 pub mod runs;
-pub mod suspects;
 pub mod tasks;
 pub mod trim;
+pub mod unproven;
 pub mod unreadable;
 pub mod views;
 pub mod watch;
@@ -277,14 +277,14 @@ macro_rules! conformance {
             unreadable::an_unreadable_lock_counts_as_held,
             unreadable::an_unreadable_node_counts_as_up,
             unreadable::readable_records_are_not_reported,
-            suspects::every_active_run_is_returned_or_counted_once,
-            suspects::runs_that_are_proven_to_be_well_are_left_out,
-            suspects::an_unusual_row_is_a_suspect,
-            suspects::a_run_without_a_task_that_wakes_it_is_a_suspect,
-            suspects::a_late_row_is_a_suspect,
-            suspects::a_parent_of_an_ended_child_is_a_suspect,
-            suspects::a_run_whose_remote_task_is_lost_or_silent_is_a_suspect,
-            suspects::a_run_with_an_unreadable_row_or_task_is_a_suspect,
+            unproven::every_active_run_is_returned_or_counted_once,
+            unproven::runs_that_are_proven_to_be_well_are_left_out,
+            unproven::an_unusual_row_is_unproven,
+            unproven::a_run_without_a_task_that_wakes_it_is_unproven,
+            unproven::a_late_row_is_unproven,
+            unproven::a_parent_of_an_ended_child_is_unproven,
+            unproven::a_run_whose_remote_task_is_lost_or_silent_is_unproven,
+            unproven::a_run_with_an_unreadable_row_or_task_is_unproven,
             feed::the_feed_has_every_event_once,
             feed::the_feed_continues_from_any_place,
             feed::a_reader_of_the_feed_misses_no_racing_append,

@@ -11,8 +11,8 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
     Append, ClaimRequest, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen,
-    Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, SuspectFilter, Suspects,
-    TaskFilter, Unreadable, Written,
+    Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskFilter, Unproven,
+    UnprovenFilter, Unreadable, Written,
 };
 
 use crate::journal::{CallLoop, Journal};
@@ -152,9 +152,9 @@ impl Store for RecordingStore {
         self.inner.rowless(after, limit).await
     }
 
-    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
-        self.call("suspects").await;
-        self.inner.suspects(filter).await
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        self.call("unproven").await;
+        self.inner.unproven(filter).await
     }
 
     fn watches(&self) -> bool {

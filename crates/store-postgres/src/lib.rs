@@ -46,11 +46,11 @@ mod read;
 mod rows;
 mod sql;
 mod store;
-mod suspects;
 mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tls;
+mod unproven;
 pub mod url;
 mod watch;
 mod write_context;

@@ -9,8 +9,8 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
     Append, ChangeMark, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen,
-    OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, SuspectFilter, Suspects,
-    TaskFilter, Unreadable, Written,
+    OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unproven,
+    UnprovenFilter, Unreadable, Written,
 };
 use tokio::runtime::Handle;
 use tokio_postgres::types::Type;
@@ -26,7 +26,7 @@ use crate::tasks::{TaskPut, TaskPuts};
 use crate::url::{self, PostgresOptions};
 use crate::write_context::WriteContext;
 use crate::writer::GroupWriter;
-use crate::{claim, list, locks, read, rows, sql, suspects, tasks, watch};
+use crate::{claim, list, locks, read, rows, sql, tasks, unproven, watch};
 
 /// Connections for appends: while one commits a group, the other sends the next.
 const APPEND_CONNECTIONS: usize = 2;
@@ -227,8 +227,8 @@ impl Store for PostgresStore {
         list::rowless(self.reader(), after, limit).await
     }
 
-    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
-        suspects::suspects(self.reader(), &filter).await
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        unproven::unproven(self.reader(), &filter).await
     }
 
     fn watches(&self) -> bool {

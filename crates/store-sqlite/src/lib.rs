@@ -51,10 +51,10 @@ mod rows;
 mod run_numbers;
 mod sql;
 mod store;
-mod suspects;
 mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod unproven;
 pub mod url;
 mod watch;
 mod writer;

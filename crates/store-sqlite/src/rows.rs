@@ -3,7 +3,7 @@
 //! Invariant: `updated_at` strictly grows with every write of a row. A lost row is a null `summary`.
 
 use goldseam_core::{Millis, RunId, Summary, TaskId};
-use goldseam_store::suspects::Rest;
+use goldseam_store::unproven::Rest;
 use goldseam_store::{Expect, Row, StoreError, Written};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params};

@@ -9,7 +9,7 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
     Append, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, OpenMode, Page,
-    Record, RecordKind, Row, RunFilter, Store, StoreError, SuspectFilter, Suspects, TaskFilter, Unreadable,
+    Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unproven, UnprovenFilter, Unreadable,
     Written,
 };
 use rusqlite::Connection;
@@ -24,7 +24,7 @@ use crate::rows::PutRowJob;
 use crate::url::SqliteOptions;
 use crate::watch::FileWatch;
 use crate::writer::{Setup, SqliteWriter, WriteMode};
-use crate::{claim, list, locks, nodes, open, read, suspects, tasks, url};
+use crate::{claim, list, locks, nodes, open, read, tasks, unproven, url};
 
 /// On the caller's thread: an append or a claim of a lone caller must not wait for the writer thread.
 const APPEND: WriteMode = WriteMode { on_caller_thread: true, ..WriteMode::DEFAULT };
@@ -185,8 +185,8 @@ impl Store for SqliteStore {
         self.readers.read(move |conn| list::rowless(conn, after.as_ref(), limit)).await
     }
 
-    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
-        self.readers.read(move |conn| suspects::suspects(conn, &filter)).await
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        self.readers.read(move |conn| unproven::unproven(conn, &filter)).await
     }
 
     fn watches(&self) -> bool {

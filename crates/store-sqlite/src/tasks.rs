@@ -13,7 +13,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params, params_fr
 
 use crate::fault::SqliteFault;
 use crate::sql::{id, is_unreadable, json, json_text, maybe_id, reason, sql_int, text_of, undecodable};
-use crate::suspects::unproven;
+use crate::unproven::unproven_task;
 use crate::writer::JobContext;
 
 const INSERT: &str = "INSERT OR IGNORE INTO tasks (id, pool, kind, queue, lane, priority, key, state, ripe, \
@@ -46,7 +46,7 @@ const SELECT: &str = "SELECT id, kind, queue, lane, priority, key, state, run_at
     changed_at, payload, result, failure, audit, step FROM tasks";
 /// Tasks that their columns do not prove readable. Repeats the condition of the index verbatim, so that SQLite uses it.
 pub(crate) const UNPROVEN: &str =
-    concat!(" INDEXED BY tasks_unproven WHERE ", unproven!(), " AND tid > ?1 ORDER BY tid LIMIT ?2");
+    concat!(" INDEXED BY tasks_unproven WHERE ", unproven_task!(), " AND tid > ?1 ORDER BY tid LIMIT ?2");
 const BY_ID: &str = " WHERE id = ?1";
 const BY_NUMBER: &str = " WHERE tid = ?1";
 const BY_KEY: &str = " WHERE key = ?1 AND state IN ('ready', 'claimed') AND key IS NOT NULL";

@@ -13,8 +13,8 @@ use crate::foreign::ForeignStates;
 use crate::pace::StorePace;
 pub use crate::types::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page,
-    Pulse, Record, RecordKind, Row, RunFilter, RunOrder, SuspectFilter, SuspectScope, Suspects, TaskChange,
-    TaskFilter, Unreadable, Written,
+    Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unproven, UnprovenFilter,
+    UnprovenScope, Unreadable, Written,
 };
 
 /// Storage for logs, rows, tasks, locks and nodes.
@@ -95,11 +95,11 @@ pub trait Store: Debug + Send + Sync + 'static {
     ///
     /// Everything else is returned, and a page may be empty and still have a next one. The provided method leaves out
     /// nothing.
-    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
-        crate::suspects::listed(self, filter).await
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        crate::unproven::listed(self, filter).await
     }
 
-    /// Returns whether [`SuspectScope::Watched`] is cheap: found by indexes. If not, it reads every active run.
+    /// Returns whether [`UnprovenScope::Watched`] is cheap: found by indexes. If not, it reads every active run.
     fn watches(&self) -> bool {
         false
     }

@@ -42,10 +42,10 @@ pub mod read_only;
 pub mod schema;
 pub mod splitmix;
 pub mod sql_list;
-pub mod suspects;
 pub mod sync;
 pub mod traced;
 pub mod types;
+pub mod unproven;
 mod url_redact;
 
 pub use api::Store;
@@ -64,7 +64,7 @@ pub use schema::{Migration, OpenMode};
 pub use traced::TracedStore;
 pub use types::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page,
-    Pulse, Record, RecordKind, Row, RunFilter, RunOrder, SuspectFilter, SuspectScope, Suspects, TaskChange,
-    TaskFilter, Timing, Unreadable, Written,
+    Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Timing, Unproven,
+    UnprovenFilter, UnprovenScope, Unreadable, Written,
 };
 pub use url_redact::{shown_url, url_secrets};

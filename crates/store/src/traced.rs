@@ -11,7 +11,7 @@ use tracing::{Instrument, Span, debug, debug_span, error, field, warn};
 
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, SuspectFilter, Suspects, TaskFilter, Unreadable, Written,
+    RecordKind, Row, RunFilter, Store, TaskFilter, Unproven, UnprovenFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::Feed;
@@ -168,8 +168,8 @@ impl Store for TracedStore {
         self.call(span!("rowless"), self.inner.rowless(after, limit)).await
     }
 
-    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
-        self.call(span!("suspects"), self.inner.suspects(filter)).await
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        self.call(span!("unproven"), self.inner.unproven(filter)).await
     }
 
     fn watches(&self) -> bool {

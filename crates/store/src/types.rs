@@ -277,9 +277,9 @@ pub struct RunFilter {
     pub limit: u32,
 }
 
-/// Which runs [`Store::suspects`](crate::Store::suspects) reads.
+/// Which runs [`Store::unproven`](crate::Store::unproven) reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SuspectScope {
+pub enum UnprovenScope {
     /// Every active run.
     #[default]
     Every,
@@ -289,11 +289,11 @@ pub enum SuspectScope {
     Watched,
 }
 
-/// What a search for suspects knows about the present.
+/// What a search for unproven runs knows about the present.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SuspectFilter {
+pub struct UnprovenFilter {
     /// The runs to read.
-    pub scope: SuspectScope,
+    pub scope: UnprovenScope,
     /// The present time, by the store's clock.
     pub now: Millis,
     /// Ids of live nodes.
@@ -306,12 +306,12 @@ pub struct SuspectFilter {
     pub limit: u32,
 }
 
-/// A page of suspects: the runs that their row and their task do not prove to be well.
+/// A page of unproven runs, which their row and their task do not prove to be well.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Suspects {
-    /// The suspects. An unreadable row is in `unreadable` instead.
+pub struct Unproven {
+    /// The unproven runs. An unreadable row is in `unreadable` instead.
     pub rows: Vec<Row>,
-    /// Suspects whose rows are unreadable.
+    /// Unproven runs whose rows are unreadable.
     pub unreadable: Vec<Unreadable>,
     /// Number of runs that were read and left out.
     pub skipped: u64,

@@ -10,7 +10,7 @@ use goldseam_core::{Millis, NodeId, RunId, Seq, codec};
 use super::point::{self, CallSide};
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, SuspectFilter, Suspects, TaskFilter, Unreadable, Written,
+    RecordKind, Row, RunFilter, Store, TaskFilter, Unproven, UnprovenFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::faulty::StoreMethod;
@@ -124,8 +124,8 @@ impl Store for CrashPointStore {
         self.call(StoreMethod::Rowless, &[], self.0.rowless(after, limit)).await
     }
 
-    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
-        self.call(StoreMethod::Suspects, &[], self.0.suspects(filter)).await
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        self.call(StoreMethod::Unproven, &[], self.0.unproven(filter)).await
     }
 
     fn watches(&self) -> bool {

@@ -20,7 +20,7 @@ pub use plan::{CallFault, FaultPlan, FaultRates};
 
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, SuspectFilter, Suspects, TaskFilter, Unreadable, Written,
+    RecordKind, Row, RunFilter, Store, TaskFilter, Unproven, UnprovenFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::{ChangedRuns, Feed, FeedEvent};
@@ -45,7 +45,7 @@ pub enum StoreMethod {
     Runs,
     Rowless,
     Unreadable,
-    Suspects,
+    Unproven,
     Beat,
     Nodes,
     Forget,
@@ -75,7 +75,7 @@ impl StoreMethod {
             Self::Runs => "runs",
             Self::Rowless => "rowless",
             Self::Unreadable => "unreadable",
-            Self::Suspects => "suspects",
+            Self::Unproven => "unproven",
             Self::Beat => "beat",
             Self::Nodes => "nodes",
             Self::Forget => "forget",
@@ -403,9 +403,9 @@ impl Store for FaultyStore {
         self.call(StoreMethod::Rowless, after.cloned(), rowless).await
     }
 
-    async fn suspects(&self, filter: SuspectFilter) -> Result<Suspects, StoreError> {
-        let suspects = |inner: Arc<dyn Store>, filter| async move { inner.suspects(filter).await };
-        self.call(StoreMethod::Suspects, filter, suspects).await
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        let unproven = |inner: Arc<dyn Store>, filter| async move { inner.unproven(filter).await };
+        self.call(StoreMethod::Unproven, filter, unproven).await
     }
 
     fn watches(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use goldseam_core::{RunId, Status};
 use goldseam_store::{
-    Head, Page, Row, RunFilter, RunOrder, StoreError, SuspectFilter, SuspectScope, Suspects,
+    Head, Page, Row, RunFilter, RunOrder, StoreError, Unproven, UnprovenFilter, UnprovenScope,
 };
 
 use super::super::Liveness;
@@ -91,9 +91,9 @@ impl Sweeper {
             let next = match std::mem::take(&mut self.stage) {
                 Stage::Rowless(after) => Some(self.sweep_rowless(after, &liveness, &mut report).await?),
                 Stage::Watched(after) => {
-                    let filter = self.suspects(SuspectScope::Watched, after, WATCHED, &liveness);
-                    let found = self.healer.ledger.store.suspects(filter).await?;
-                    self.examine_suspects(&found, &liveness, &mut report).await?;
+                    let filter = self.unproven(UnprovenScope::Watched, after, WATCHED, &liveness);
+                    let found = self.healer.ledger.store.unproven(filter).await?;
+                    self.examine_unproven(&found, &liveness, &mut report).await?;
                     Some(found.next.map_or(Stage::Active(None), |next| Stage::Watched(Some(next))))
                 }
                 Stage::Active(after) => Some(self.sweep_active(after, &liveness, &mut report).await?),
@@ -157,15 +157,15 @@ impl Sweeper {
     ) -> Result<Stage, EngineError> {
         if let Some(slice) = self.options.slice.clone() {
             if let Some(found) = self.next_slice(&slice, liveness).await? {
-                self.examine_suspects(&found, liveness, report).await?;
+                self.examine_unproven(&found, liveness, report).await?;
             }
             return Ok(Stage::Known);
         }
         let limit = if self.healer.ledger.store.watches() { WINDOW } else { PAGE };
-        let filter = self.suspects(SuspectScope::Every, after, limit, liveness);
-        let found = self.healer.ledger.store.suspects(filter).await?;
+        let filter = self.unproven(UnprovenScope::Every, after, limit, liveness);
+        let found = self.healer.ledger.store.unproven(filter).await?;
         self.counted += found.skipped + (found.rows.len() + found.unreadable.len()) as u64;
-        self.examine_suspects(&found, liveness, report).await?;
+        self.examine_unproven(&found, liveness, report).await?;
         Ok(found.next.map_or_else(|| self.after_active(), |next| Stage::Active(Some(next))))
     }
 
@@ -174,15 +174,15 @@ impl Sweeper {
         &mut self,
         slice: &WalkSlice,
         liveness: &Liveness,
-    ) -> Result<Option<Suspects>, EngineError> {
+    ) -> Result<Option<Unproven>, EngineError> {
         let store = &self.healer.ledger.store;
         let (at, lock) = cursor::read(&**store, cursor::rows()).await?;
         if liveness.now < at.next_at {
             return Ok(None);
         }
         let rows = slice.rows(at.total.max(self.active));
-        let filter = self.suspects(SuspectScope::Every, at.after.clone(), rows, liveness);
-        let found = match store.suspects(filter).await {
+        let filter = self.unproven(UnprovenScope::Every, at.after.clone(), rows, liveness);
+        let found = match store.unproven(filter).await {
             Ok(found) => found,
             // A cursor of another release: begin again.
             Err(StoreError::Refused { .. }) if at.after.is_some() => {
@@ -199,14 +199,14 @@ impl Sweeper {
         Ok(is_ours.then_some(found))
     }
 
-    fn suspects(
+    fn unproven(
         &self,
-        scope: SuspectScope,
+        scope: UnprovenScope,
         after: Option<String>,
         limit: u32,
         liveness: &Liveness,
-    ) -> SuspectFilter {
-        SuspectFilter {
+    ) -> UnprovenFilter {
+        UnprovenFilter {
             scope,
             now: liveness.now,
             alive: liveness.alive(),
@@ -216,10 +216,10 @@ impl Sweeper {
         }
     }
 
-    /// Examines suspects, and counts the runs that the store left out as healthy.
-    async fn examine_suspects(
+    /// Examines unproven runs, and counts the runs that the store left out as healthy.
+    async fn examine_unproven(
         &mut self,
-        found: &Suspects,
+        found: &Unproven,
         liveness: &Liveness,
         report: &mut SweepReport,
     ) -> Result<(), EngineError> {

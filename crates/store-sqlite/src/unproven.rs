@@ -1,8 +1,8 @@
-//! Suspects: active runs that the columns of their row and their advance task do not prove to be well.
+//! Unproven runs: active runs that the columns of their row and their advance task do not prove to be well.
 //!
 //! Invariant: the query compares, it never diagnoses. Whatever it cannot prove is returned.
 
-use goldseam_store::{RecordKind, SuspectFilter, SuspectScope, Suspects, Unreadable};
+use goldseam_store::{RecordKind, Unproven, UnprovenFilter, UnprovenScope, Unreadable};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -42,7 +42,7 @@ pub(crate) const WATCHED: &str = concat!(
 );
 
 /// The condition of the index `tasks_unproven`, verbatim.
-macro_rules! unproven {
+macro_rules! unproven_task {
     () => {
         "NOT (state = 'ready' AND kind >= 'advance:' AND kind < 'advance;' AND payload = 'null' \
         AND owner IS NULL AND result IS NULL AND failure IS NULL AND step IS NULL AND lane IS NULL \
@@ -54,7 +54,7 @@ macro_rules! unproven {
         = 'texttextintegerintegerintegerintegerintegerintegerintegerintegerintegerinteger')"
     };
 }
-pub(crate) use unproven;
+pub(crate) use unproven_task;
 
 /// Whether the row `r` and its advance task `t` prove the run to be well: ?3 is the present time, ?4 the live nodes, ?5
 /// the kinds of tasks that they claim.
@@ -70,7 +70,7 @@ macro_rules! proven {
         WHEN t.id IS NULL OR NOT (t.kind = r.needs OR t.kind || '@' = substr(r.needs, 1, length(t.kind) + 1)) THEN 0 \
         WHEN t.state = 'claimed' THEN t.owner IN (SELECT value FROM json_each(?4)) \
         WHEN EXISTS (SELECT 1 FROM tasks INDEXED BY tasks_unproven WHERE tid = t.tid AND ",
-            unproven!(),
+            unproven_task!(),
             ") THEN 0 \
         WHEN r.as_of <> (SELECT max(e.seq) FROM events AS e WHERE e.rid = r.rid) THEN 0 \
         WHEN t.run_at <= ?3 THEN r.needs IN (SELECT value FROM json_each(?5)) \
@@ -91,7 +91,7 @@ macro_rules! task {
 const SELECT: &str =
     "SELECT w.summary, w.task, w.updated_at, w.status, w.as_of, w.id FROM runs AS w WHERE w.rid IN (";
 
-/// Suspects among the active runs after ?1 and up to ?2.
+/// Unproven runs among the active runs after ?1 and up to ?2.
 const EVERY: &str = concat!(
     "SELECT r.rid FROM runs AS r INDEXED BY runs_active",
     task!(),
@@ -100,7 +100,7 @@ const EVERY: &str = concat!(
     " AND r.id > ?1 AND r.id <= ?2 AND NOT ",
     proven!()
 );
-/// Suspects among the runs of the list ?1; ?2 is unused.
+/// Unproven runs among the runs of the list ?1; ?2 is unused.
 const AMONG: &str = concat!(
     "SELECT r.rid FROM json_each(?1) AS n CROSS JOIN runs AS r INDEXED BY runs_active ON r.id = n.value AND r.",
     active!(),
@@ -109,31 +109,31 @@ const AMONG: &str = concat!(
     proven!()
 );
 
-/// Returns the statement that selects suspects of a scope.
-pub(crate) fn statement(scope: SuspectScope) -> String {
+/// Returns the statement that selects the unproven runs of a scope.
+pub(crate) fn statement(scope: UnprovenScope) -> String {
     let inner = match scope {
-        SuspectScope::Every => EVERY,
-        SuspectScope::Watched => AMONG,
+        UnprovenScope::Every => EVERY,
+        UnprovenScope::Watched => AMONG,
     };
     [SELECT, inner, ") ORDER BY w.id"].concat()
 }
 
 /// Reads the next runs. Returns those that are not proven to be well.
-pub(crate) fn suspects(conn: &Connection, filter: &SuspectFilter) -> Result<Suspects, SqliteFault> {
+pub(crate) fn unproven(conn: &Connection, filter: &UnprovenFilter) -> Result<Unproven, SqliteFault> {
     if filter.limit == 0 {
-        return Ok(Suspects::default());
+        return Ok(Unproven::default());
     }
     // One moment: a run that begins to rest between two statements must be seen by one of them.
     let moment = conn.unchecked_transaction()?;
     let found = match filter.scope {
-        SuspectScope::Every => every(conn, filter)?,
-        SuspectScope::Watched => watched(conn, filter)?,
+        UnprovenScope::Every => every(conn, filter)?,
+        UnprovenScope::Watched => watched(conn, filter)?,
     };
     moment.finish()?;
     Ok(found)
 }
 
-fn every(conn: &Connection, filter: &SuspectFilter) -> Result<Suspects, SqliteFault> {
+fn every(conn: &Connection, filter: &UnprovenFilter) -> Result<Unproven, SqliteFault> {
     // The empty text sorts before every id.
     let after = filter.after.as_deref().unwrap_or_default();
     let window = conn.prepare_cached(WINDOW)?.query_row(params![after, filter.limit - 1], |row| row.get(0));
@@ -151,11 +151,11 @@ fn every(conn: &Connection, filter: &SuspectFilter) -> Result<Suspects, SqliteFa
         conn,
         filter,
         (Value::Text(after.to_owned()), Value::Text(end)),
-        Suspects { skipped: read, next, ..Suspects::default() },
+        Unproven { skipped: read, next, ..Unproven::default() },
     )
 }
 
-fn watched(conn: &Connection, filter: &SuspectFilter) -> Result<Suspects, SqliteFault> {
+fn watched(conn: &Connection, filter: &UnprovenFilter) -> Result<Unproven, SqliteFault> {
     let after = filter.after.as_deref().unwrap_or_default();
     let mut ids: Vec<String> = Vec::new();
     let mut statement = conn.prepare_cached(WATCHED)?;
@@ -164,17 +164,17 @@ fn watched(conn: &Connection, filter: &SuspectFilter) -> Result<Suspects, Sqlite
         ids.extend(text_of(row, 0)?);
     }
     let next = ids.last().filter(|_| ids.len() == filter.limit as usize).cloned();
-    let read = Suspects { skipped: ids.len() as u64, next, ..Suspects::default() };
+    let read = Unproven { skipped: ids.len() as u64, next, ..Unproven::default() };
     select(conn, filter, (Value::Text(list(&ids)), Value::Null), read)
 }
 
-/// Adds the suspects of a range, which are not among the skipped runs.
+/// Adds the unproven runs of a range, which are not among the skipped runs.
 fn select(
     conn: &Connection,
-    filter: &SuspectFilter,
+    filter: &UnprovenFilter,
     range: (Value, Value),
-    mut found: Suspects,
-) -> Result<Suspects, SqliteFault> {
+    mut found: Unproven,
+) -> Result<Unproven, SqliteFault> {
     let mut statement = conn.prepare_cached(&statement(filter.scope))?;
     let (alive, kinds) = (list(&filter.alive), list(&filter.kinds));
     let mut rows = statement.query(params![range.0, range.1, filter.now.0, alive, kinds])?;

@@ -1,11 +1,11 @@
-//! What columns prove about a run, and suspects by listing, for stores without such columns.
+//! What columns prove about a run, and unproven runs by listing, for stores without such columns.
 
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, Status, Summary};
 
 use crate::api::Store;
 use crate::error::StoreError;
-use crate::types::{RunFilter, RunOrder, SuspectFilter, Suspects};
+use crate::types::{RunFilter, RunOrder, Unproven, UnprovenFilter};
 
 /// Statuses of runs that are expected to progress.
 pub const ACTIVE: [Status; 5] =
@@ -43,12 +43,12 @@ impl Rest {
     }
 }
 
-/// Returns the next active runs, all of them as suspects.
+/// Returns the next active runs, all of them unproven.
 pub(crate) async fn listed<S: Store + ?Sized>(
     store: &S,
-    filter: SuspectFilter,
-) -> Result<Suspects, StoreError> {
-    let SuspectFilter { after, limit, .. } = filter;
+    filter: UnprovenFilter,
+) -> Result<Unproven, StoreError> {
+    let UnprovenFilter { after, limit, .. } = filter;
     let list = RunFilter {
         statuses: ACTIVE.to_vec(),
         order: RunOrder::Oldest,
@@ -57,5 +57,5 @@ pub(crate) async fn listed<S: Store + ?Sized>(
         ..RunFilter::default()
     };
     let page = store.runs(list).await?;
-    Ok(Suspects { rows: page.items, unreadable: page.unreadable, skipped: 0, next: page.next })
+    Ok(Unproven { rows: page.items, unreadable: page.unreadable, skipped: 0, next: page.next })
 }

@@ -1,8 +1,8 @@
-//! Suspects: active runs that the columns of their row and their advance task do not prove to be well.
+//! Unproven runs: active runs that the columns of their row and their advance task do not prove to be well.
 //!
 //! Invariant: the query compares, it never diagnoses. Whatever it cannot prove is returned.
 
-use goldseam_store::{RecordKind, StoreError, SuspectFilter, SuspectScope, Suspects, Unreadable};
+use goldseam_store::{RecordKind, StoreError, Unproven, UnprovenFilter, UnprovenScope, Unreadable};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::connection::PgConnection;
@@ -43,7 +43,7 @@ macro_rules! needs {
     };
 }
 
-/// Suspects, by the range that follows. Whether the row `r` and its advance task `t` prove the run to be well: $2 is the
+/// Unproven runs, by the range that follows. Whether the row `r` and its advance task `t` prove the run to be well: $2 is the
 /// present time, $3 the live nodes, $4 the kinds of tasks that they claim.
 const SELECT: &str = concat!(
     "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of FROM goldseam.runs AS r \
@@ -77,30 +77,30 @@ const BETWEEN: &str = " AND r.id > $1 AND r.id <= $5 ORDER BY r.id";
 const AMONG: &str = " AND r.id = ANY ($1) ORDER BY r.id";
 
 /// Reads the next runs. Returns those that are not proven to be well.
-pub(crate) async fn suspects(
+pub(crate) async fn unproven(
     connection: &PgConnection,
-    filter: &SuspectFilter,
-) -> Result<Suspects, StoreError> {
+    filter: &UnprovenFilter,
+) -> Result<Unproven, StoreError> {
     if filter.limit == 0 {
-        return Ok(Suspects::default());
+        return Ok(Unproven::default());
     }
     // The empty text sorts before every id.
     let after = filter.after.as_deref().unwrap_or_default();
     let limit = i64::from(filter.limit);
     match filter.scope {
-        SuspectScope::Every => {
+        UnprovenScope::Every => {
             let values = [(&after as _, Type::TEXT), (&limit as _, Type::INT8)];
             let rows = connection.read(WINDOW, &values).await?;
             let window = |row: &tokio_postgres::Row| -> Result<(i64, Option<String>), PgFault> {
                 Ok((column(row, 0)?, column(row, 1)?))
             };
             let window = rows.first().map(window).transpose().map_err(|fault| fault.to_read_error())?;
-            let Some((read, Some(end))) = window else { return Ok(Suspects::default()) };
+            let Some((read, Some(end))) = window else { return Ok(Unproven::default()) };
             let next = (read >= limit).then(|| end.clone());
-            let read = Suspects { skipped: read.unsigned_abs(), next, ..Suspects::default() };
+            let read = Unproven { skipped: read.unsigned_abs(), next, ..Unproven::default() };
             select(connection, filter, (&after, Type::TEXT), Some(&end), read).await
         }
-        SuspectScope::Watched => {
+        UnprovenScope::Watched => {
             let alive = &filter.alive;
             let values = [
                 (&after as _, Type::TEXT),
@@ -112,20 +112,20 @@ pub(crate) async fn suspects(
             let ids: Result<Vec<String>, PgFault> = rows.iter().map(|row| column(row, 0)).collect();
             let ids = ids.map_err(|fault| fault.to_read_error())?;
             let next = ids.last().filter(|_| ids.len() >= filter.limit as usize).cloned();
-            let read = Suspects { skipped: ids.len() as u64, next, ..Suspects::default() };
+            let read = Unproven { skipped: ids.len() as u64, next, ..Unproven::default() };
             select(connection, filter, (&ids, Type::TEXT_ARRAY), None, read).await
         }
     }
 }
 
-/// Adds the suspects of a range, which are not among the skipped runs.
+/// Adds the unproven runs of a range, which are not among the skipped runs.
 async fn select(
     connection: &PgConnection,
-    filter: &SuspectFilter,
+    filter: &UnprovenFilter,
     from: (&(dyn ToSql + Sync), Type),
     end: Option<&String>,
-    mut found: Suspects,
-) -> Result<Suspects, StoreError> {
+    mut found: Unproven,
+) -> Result<Unproven, StoreError> {
     let sql = [SELECT, if end.is_some() { BETWEEN } else { AMONG }].concat();
     let mut values = vec![
         from,

@@ -1,4 +1,4 @@
-//! Suspects: a store may leave out only runs that their row and their advance task prove to be well.
+//! Unproven runs: a store may leave out only runs that their row and their advance task prove to be well.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use goldseam_core::summary::OpenWait;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, NodeId, Path, Seq, Status, Summary, TaskId};
 use goldseam_store::api::{
-    Append, Expect, RecordKind, SuspectFilter, SuspectScope, Suspects, TaskChange, TaskFilter, Unreadable,
+    Append, Expect, RecordKind, TaskChange, TaskFilter, Unproven, UnprovenFilter, UnprovenScope, Unreadable,
 };
 
 use super::Fixture;
@@ -16,12 +16,12 @@ use super::make::{ALL, advance, append, append_with_row, at, create, run, summar
 /// The live node of the cases, with `checkout@1`.
 const NODE: &str = "n-alive";
 
-fn filter(scope: SuspectScope, now: Millis) -> SuspectFilter {
+fn filter(scope: UnprovenScope, now: Millis) -> UnprovenFilter {
     let kinds = vec![Task::advance_kind("checkout", 1), Task::advance_kind("checkout", 0)];
-    SuspectFilter { scope, now, alive: vec![NODE.to_owned()], kinds, after: None, limit: ALL }
+    UnprovenFilter { scope, now, alive: vec![NODE.to_owned()], kinds, after: None, limit: ALL }
 }
 
-fn names(found: &Suspects) -> Vec<String> {
+fn names(found: &Unproven) -> Vec<String> {
     let unreadable = found.unreadable.iter().map(|row| row.key.clone());
     let mut names: Vec<String> =
         found.rows.iter().map(|row| row.summary.run.as_str().to_owned()).chain(unreadable).collect();
@@ -29,9 +29,9 @@ fn names(found: &Suspects) -> Vec<String> {
     names
 }
 
-/// The suspects of a scope at `at(100)`.
-async fn suspects(fixture: &Fixture, scope: SuspectScope) -> Vec<String> {
-    names(&fixture.store.suspects(filter(scope, at(100))).await.unwrap())
+/// The unproven runs of a scope at `at(100)`.
+async fn unproven(fixture: &Fixture, scope: UnprovenScope) -> Vec<String> {
+    names(&fixture.store.unproven(filter(scope, at(100))).await.unwrap())
 }
 
 fn wait(due: Option<Millis>) -> OpenWait {
@@ -77,8 +77,8 @@ pub async fn every_active_run_is_returned_or_counted_once(fixture: &Fixture) {
     for limit in [1, 3, 8, ALL] {
         let (mut counted, mut found, mut after) = (0, Vec::new(), None);
         loop {
-            let wanted = SuspectFilter { after, limit, ..filter(SuspectScope::Every, at(100)) };
-            let page = fixture.store.suspects(wanted).await.unwrap();
+            let wanted = UnprovenFilter { after, limit, ..filter(UnprovenScope::Every, at(100)) };
+            let page = fixture.store.unproven(wanted).await.unwrap();
             counted += page.skipped + page.rows.len() as u64;
             found.extend(names(&page));
             after = page.next;
@@ -90,8 +90,8 @@ pub async fn every_active_run_is_returned_or_counted_once(fixture: &Fixture) {
         assert!(found.contains(&"odd".to_owned()), "pages of {limit}: {found:?}");
         assert!(!found.iter().any(|name| name == "ended" || name == "parked"), "{found:?}");
     }
-    let none = SuspectFilter { limit: 0, ..filter(SuspectScope::Every, at(100)) };
-    assert!(fixture.store.suspects(none).await.unwrap().rows.is_empty());
+    let none = UnprovenFilter { limit: 0, ..filter(UnprovenScope::Every, at(100)) };
+    assert!(fixture.store.unproven(none).await.unwrap().rows.is_empty());
 }
 
 /// A store that proves anything proves these.
@@ -122,19 +122,19 @@ pub async fn runs_that_are_proven_to_be_well_are_left_out(fixture: &Fixture) {
         *task = task.clone().claimed(NODE, at(1));
     })
     .await;
-    for scope in [SuspectScope::Every, SuspectScope::Watched] {
-        assert!(suspects(fixture, scope).await.is_empty(), "{scope:?}");
+    for scope in [UnprovenScope::Every, UnprovenScope::Watched] {
+        assert!(unproven(fixture, scope).await.is_empty(), "{scope:?}");
     }
     // The same runs without a live node.
-    let alone = SuspectFilter { alive: vec![], kinds: vec![], ..filter(SuspectScope::Every, at(100)) };
-    let found = names(&fixture.store.suspects(alone.clone()).await.unwrap());
+    let alone = UnprovenFilter { alive: vec![], kinds: vec![], ..filter(UnprovenScope::Every, at(100)) };
+    let found = names(&fixture.store.unproven(alone.clone()).await.unwrap());
     assert_eq!(found, ["claimed", "owned", "queued"]);
-    let watched = SuspectFilter { scope: SuspectScope::Watched, ..alone };
-    assert_eq!(names(&fixture.store.suspects(watched).await.unwrap()), found, "found by indexes");
+    let watched = UnprovenFilter { scope: UnprovenScope::Watched, ..alone };
+    assert_eq!(names(&fixture.store.unproven(watched).await.unwrap()), found, "found by indexes");
 }
 
-/// Whatever is wrong with the row is a suspect, and every sweep sees it.
-pub async fn an_unusual_row_is_a_suspect(fixture: &Fixture) {
+/// Whatever is wrong with the row is unproven, and every sweep sees it.
+pub async fn an_unusual_row_is_unproven(fixture: &Fixture) {
     add(fixture, "mail", |row, _| row.mail_unread = 1).await;
     add(fixture, "cancel", |row, _| row.cancel = Some("enough".to_owned())).await;
     add(fixture, "incoherent", |row, _| row.status = Status::Waiting).await;
@@ -145,13 +145,13 @@ pub async fn an_unusual_row_is_a_suspect(fixture: &Fixture) {
     })
     .await;
     let expected = ["cancel", "compensating", "incoherent", "lost-owner", "mail", "no-wait"];
-    for scope in [SuspectScope::Every, SuspectScope::Watched] {
-        assert_eq!(suspects(fixture, scope).await, expected, "{scope:?}");
+    for scope in [UnprovenScope::Every, UnprovenScope::Watched] {
+        assert_eq!(unproven(fixture, scope).await, expected, "{scope:?}");
     }
 }
 
-/// A task that does not wake the run in time makes it a suspect.
-pub async fn a_run_without_a_task_that_wakes_it_is_a_suspect(fixture: &Fixture) {
+/// A task that does not wake the run in time makes it unproven.
+pub async fn a_run_without_a_task_that_wakes_it_is_unproven(fixture: &Fixture) {
     add(fixture, "ended-task", |_, task| task.state = TaskState::Completed).await;
     add(fixture, "late-task", |_, task| task.run_at = at(1_001)).await;
     add(fixture, "other-kind", |_, task| task.kind = Task::advance_kind("checkout", 2)).await;
@@ -168,25 +168,25 @@ pub async fn a_run_without_a_task_that_wakes_it_is_a_suspect(fixture: &Fixture) 
     let all = ["ended-task", "lost-claimant", "late-task", "no-task", "other-kind", "removed"];
     let mut all: Vec<&str> = all.to_vec();
     all.sort_unstable();
-    assert_eq!(suspects(fixture, SuspectScope::Every).await, all);
-    let watched = suspects(fixture, SuspectScope::Watched).await;
+    assert_eq!(unproven(fixture, UnprovenScope::Every).await, all);
+    let watched = unproven(fixture, UnprovenScope::Watched).await;
     for name in ["lost-claimant", "no-task"] {
         assert!(watched.contains(&name.to_owned()), "{name}: {watched:?}");
     }
     // Once its timer is due, every sweep sees a run whose task comes too late.
-    let later = fixture.store.suspects(filter(SuspectScope::Watched, at(1_000))).await.unwrap();
+    let later = fixture.store.unproven(filter(UnprovenScope::Watched, at(1_000))).await.unwrap();
     assert!(names(&later).contains(&"late-task".to_owned()), "{:?}", names(&later));
 }
 
-/// A row that is behind its log is a suspect.
-pub async fn a_late_row_is_a_suspect(fixture: &Fixture) {
+/// A row that is behind its log is unproven.
+pub async fn a_late_row_is_unproven(fixture: &Fixture) {
     add(fixture, "late", ordinary).await;
     fixture.append(append("late", 1, &["b"])).await;
-    assert_eq!(suspects(fixture, SuspectScope::Every).await, ["late"]);
+    assert_eq!(unproven(fixture, UnprovenScope::Every).await, ["late"]);
 }
 
 /// A parent whose child has ended may have missed it.
-pub async fn a_parent_of_an_ended_child_is_a_suspect(fixture: &Fixture) {
+pub async fn a_parent_of_an_ended_child_is_unproven(fixture: &Fixture) {
     let waits_for = |child: &'static str| {
         move |row: &mut Summary, task: &mut Task| {
             let children = vec![run(child)];
@@ -197,7 +197,7 @@ pub async fn a_parent_of_an_ended_child_is_a_suspect(fixture: &Fixture) {
     add(fixture, "parent", waits_for("child")).await;
     add(fixture, "child", |row, _| row.parent = Some(run("parent"))).await;
     if fixture.store.watches() {
-        assert!(suspects(fixture, SuspectScope::Every).await.is_empty());
+        assert!(unproven(fixture, UnprovenScope::Every).await.is_empty());
     }
     let ended = Summary {
         status: Status::Completed,
@@ -206,11 +206,11 @@ pub async fn a_parent_of_an_ended_child_is_a_suspect(fixture: &Fixture) {
         ..summary("child", 2)
     };
     fixture.append(Append { row: Some(Box::new(ended)), ..append("child", 1, &["end"]) }).await;
-    assert_eq!(suspects(fixture, SuspectScope::Every).await, ["parent"]);
+    assert_eq!(unproven(fixture, UnprovenScope::Every).await, ["parent"]);
 }
 
 /// A remote step without a live task, or with a silent worker, is seen by every sweep.
-pub async fn a_run_whose_remote_task_is_lost_or_silent_is_a_suspect(fixture: &Fixture) {
+pub async fn a_run_whose_remote_task_is_lost_or_silent_is_unproven(fixture: &Fixture) {
     let step = |name: &str| TaskId::new(format!("s-{:0>32}", name.len())).unwrap();
     for name in ["lost", "queue", "silent"] {
         add(fixture, name, |row, task| {
@@ -232,13 +232,13 @@ pub async fn a_run_whose_remote_task_is_lost_or_silent_is_a_suspect(fixture: &Fi
     let mut expected = vec!["lost".to_owned(), "silent".to_owned()];
     expected.extend(left_out);
     expected.sort();
-    for scope in [SuspectScope::Every, SuspectScope::Watched] {
-        assert_eq!(suspects(fixture, scope).await, expected, "{scope:?}");
+    for scope in [UnprovenScope::Every, UnprovenScope::Watched] {
+        assert_eq!(unproven(fixture, scope).await, expected, "{scope:?}");
     }
 }
 
 /// An unreadable row or task proves nothing.
-pub async fn a_run_with_an_unreadable_row_or_task_is_a_suspect(fixture: &Fixture) {
+pub async fn a_run_with_an_unreadable_row_or_task_is_unproven(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for how in Garble::ALL {
         let (by_row, by_task) = (format!("row-{how:?}"), format!("task-{how:?}"));
@@ -247,7 +247,7 @@ pub async fn a_run_with_an_unreadable_row_or_task_is_a_suspect(fixture: &Fixture
         damage.garble(Target::Row(&run(&by_row)), how).await;
         damage.garble(Target::Task(&own(&by_task)), how).await;
     }
-    let found = suspects(fixture, SuspectScope::Every).await;
+    let found = unproven(fixture, UnprovenScope::Every).await;
     // A row with an unknown status is found as a run without a row.
     let rowless = fixture.store.rowless(None, ALL).await.unwrap();
     for how in Garble::ALL {
