@@ -13,7 +13,7 @@ use crate::ledger::error::EngineError;
 /// Runs per tick that are examined one by one.
 const BATCH: u32 = 1_000;
 /// Runs per read of a store that leaves out runs which are proven to be well.
-const WINDOW: u32 = 10_000;
+const WINDOW: u32 = 25_000;
 /// Watched runs per read of the store.
 const WATCHED: u32 = 2_000;
 
