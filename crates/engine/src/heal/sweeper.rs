@@ -198,6 +198,8 @@ pub struct Sweeper {
     walked: Option<String>,
     /// About how many active runs the store has.
     active: u64,
+    /// Whether the store has more active runs than a slice, so that engines share the walk.
+    shares_walk: bool,
     /// Number of runs that this sweep has examined or skipped.
     counted: u64,
     sightings: HashMap<RunId, Sighting>,
@@ -218,6 +220,7 @@ impl Sweeper {
             stage,
             walked: None,
             active: 0,
+            shares_walk: false,
             counted: 0,
             sightings: HashMap::new(),
             reported: HashSet::new(),

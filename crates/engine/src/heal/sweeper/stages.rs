@@ -1,5 +1,7 @@
 //! The stages of a sweep: runs without rows, then watched runs or all active runs, then the other records.
 
+use std::sync::Arc;
+
 use goldseam_core::{RunId, Status};
 use goldseam_store::{
     Head, Page, Row, RunFilter, RunOrder, StoreError, Unproven, UnprovenFilter, UnprovenScope,
@@ -175,8 +177,17 @@ impl Sweeper {
         slice: &WalkSlice,
         liveness: &Liveness,
     ) -> Result<Option<Unproven>, EngineError> {
-        let store = &self.healer.ledger.store;
-        let (at, lock) = cursor::read(&**store, cursor::rows()).await?;
+        let store = Arc::clone(&self.healer.ledger.store);
+        if !self.shares_walk {
+            let rows = slice.rows(self.active);
+            let found = store.unproven(self.unproven(UnprovenScope::Every, None, rows, liveness)).await?;
+            // A store that fits into one slice needs no shared cursor.
+            if found.next.is_none() {
+                return Ok(Some(found));
+            }
+            self.shares_walk = true;
+        }
+        let (at, lock) = cursor::read(&*store, cursor::rows()).await?;
         if liveness.now < at.next_at {
             return Ok(None);
         }
@@ -186,16 +197,15 @@ impl Sweeper {
             Ok(found) => found,
             // A cursor of another release: begin again.
             Err(StoreError::Refused { .. }) if at.after.is_some() => {
-                cursor::write(&**store, cursor::rows(), &WalkCursor::default(), lock, liveness.now).await?;
+                cursor::write(&*store, cursor::rows(), &WalkCursor::default(), lock, liveness.now).await?;
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),
         };
         let read = found.skipped + (found.rows.len() + found.unreadable.len()) as u64;
         let next = at.advanced(found.next.clone(), read, liveness.now + slice.sweep);
-        // A store that fits into one slice needs no shared cursor.
-        let is_whole = at.after.is_none() && found.next.is_none();
-        let is_ours = is_whole || cursor::write(&**store, cursor::rows(), &next, lock, liveness.now).await?;
+        self.shares_walk = at.after.is_some() || found.next.is_some();
+        let is_ours = cursor::write(&*store, cursor::rows(), &next, lock, liveness.now).await?;
         Ok(is_ours.then_some(found))
     }
 
