@@ -31,11 +31,16 @@ BEGIN
         coalesce(bool_or(w ? 'children'), false),
         coalesce(bool_or(w ?| ARRAY['signals', 'inputs', 'children', 'tasks']), false)
     INTO open, due, tasks, children, awaits FROM jsonb_array_elements(coalesce(s->'waits', '[]')) AS w;
-    rests := p_status IN ('waiting', 'sleeping') AND p_owner IS NULL AND open > 0
-        AND (p_status = 'waiting') = awaits AND coalesce((s->>'mail_unread')::bigint, 0) = 0
-        AND s->'cancel' IS NULL AND s->'jump' IS NULL AND s->'finished_at' IS NULL
-        AND NOT coalesce((s->>'paused')::boolean, false) AND NOT coalesce((s->>'parked')::boolean, false)
-        AND NOT coalesce((s->>'compensating')::boolean, false);
+    IF s->>'finished_at' IS NOT NULL OR coalesce((s->>'paused')::boolean, false)
+        OR coalesce((s->>'parked')::boolean, false)
+        OR p_status <> CASE WHEN coalesce((s->>'compensating')::boolean, false) THEN 'compensating'
+            WHEN awaits THEN 'waiting' WHEN open > 0 THEN 'sleeping' WHEN p_owner IS NOT NULL THEN 'running'
+            ELSE 'queued' END
+    THEN
+        RETURN NULL;
+    END IF;
+    rests := p_status IN ('waiting', 'sleeping') AND p_owner IS NULL
+        AND coalesce((s->>'mail_unread')::bigint, 0) = 0 AND s->>'cancel' IS NULL AND s->>'jump' IS NULL;
     RETURN ARRAY[(s->>'version')::bigint, CASE WHEN rests THEN coalesce(due, 9223372036854775807) END,
         2 * tasks + children::int];
 EXCEPTION WHEN OTHERS THEN
