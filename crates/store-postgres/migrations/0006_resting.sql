@@ -33,9 +33,9 @@ BEGIN
     INTO open, due, tasks, children, awaits FROM jsonb_array_elements(coalesce(s->'waits', '[]')) AS w;
     IF s->>'finished_at' IS NOT NULL OR coalesce((s->>'paused')::boolean, false)
         OR coalesce((s->>'parked')::boolean, false)
-        OR p_status <> CASE WHEN coalesce((s->>'compensating')::boolean, false) THEN 'compensating'
+        OR p_status <> (CASE WHEN coalesce((s->>'compensating')::boolean, false) THEN 'compensating'
             WHEN awaits THEN 'waiting' WHEN open > 0 THEN 'sleeping' WHEN p_owner IS NOT NULL THEN 'running'
-            ELSE 'queued' END
+            ELSE 'queued' END)
     THEN
         RETURN NULL;
     END IF;
