@@ -12,6 +12,7 @@
 
 mod crowd;
 mod disk;
+mod dormant;
 mod front;
 mod growth;
 mod healthy;
@@ -102,6 +103,8 @@ enum Measure {
     Idle,
     /// Appends, claims and a sweep with a growing number of ended runs
     Growth(growth::GrowthArgs),
+    /// `doctor` and an idle engine with 1,000,000 dormant runs, compared with their limits
+    Dormant(dormant::DormantArgs),
     /// Requests per run, per second of an idle node, and per waiting run; fails if they exceed their limits
     Requests,
     /// HTTP server with 1,000 followers and 2,000 requests per second, reads and writes, while runs make progress
@@ -158,6 +161,7 @@ impl Measure {
             Self::Wake => wake::measure(target).await,
             Self::Idle => idle::measure(target).await,
             Self::Growth(far) => growth::measure(target, &far).await,
+            Self::Dormant(args) => dormant::measure(target, &args).await,
             Self::Requests => requests::measure(target).await,
             Self::Front(load) => front::measure(target, &load).await,
             Self::All | Self::Worker(_) => Ok(Vec::new()),

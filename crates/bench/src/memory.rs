@@ -43,7 +43,7 @@ pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Measurement>> {
 }
 
 /// Returns the resident bytes of this process.
-fn resident() -> Fallible<f64> {
+pub(crate) fn resident() -> Fallible<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;
     let kib: f64 = line.split_whitespace().nth(1).ok_or("no figure")?.parse()?;

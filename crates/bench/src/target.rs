@@ -93,6 +93,14 @@ impl Target {
         is_postgres(&self.url)
     }
 
+    /// Returns the URL that was given, for measures of an existing store.
+    pub(crate) fn given(&self) -> &str {
+        match &self.base {
+            Base::Folder | Base::Bucket { .. } => &self.url,
+            Base::Database { url, .. } => url,
+        }
+    }
+
     /// Returns the URL of the server, for measures that read its statistics.
     pub(crate) fn server(&self) -> Fallible<&str> {
         match &self.base {

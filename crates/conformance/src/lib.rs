@@ -31,6 +31,7 @@ pub mod runs;
 pub mod search;
 pub mod tasks;
 pub mod trim;
+pub mod unproven;
 pub mod unreadable;
 pub mod views;
 pub mod watch;
@@ -287,6 +288,14 @@ macro_rules! conformance {
             audit::a_created_task_can_be_a_heal,
             audit::the_audit_is_listed_in_pages,
             audit::the_audit_is_trimmed_by_age,
+            unproven::every_active_run_is_returned_or_counted_once,
+            unproven::runs_that_are_proven_to_be_well_are_left_out,
+            unproven::an_unusual_row_is_unproven,
+            unproven::a_run_without_a_task_that_wakes_it_is_unproven,
+            unproven::a_late_row_is_unproven,
+            unproven::a_parent_of_an_ended_child_is_unproven,
+            unproven::a_run_whose_remote_task_is_lost_or_silent_is_unproven,
+            unproven::a_run_with_an_unreadable_row_or_task_is_unproven,
             feed::the_feed_has_every_event_once,
             feed::the_feed_continues_from_any_place,
             feed::a_reader_of_the_feed_misses_no_racing_append,

@@ -94,11 +94,11 @@ pub use open::{OpenEngine, connect, connect_existing, open_existing_store, open_
 pub mod admin {
     pub use crate::archive::retention;
     pub use crate::open::{
-        check_store, copier, copy_mark, dry_copier, exposed_files, migrate_store, reopen_store,
+        check_store, compact_store, copier, copy_mark, dry_copier, exposed_files, migrate_store, reopen_store,
     };
     pub use crate::store_secrets::hide_known;
     pub use goldseam_admin::copy;
-    pub use goldseam_store::check::{Fact, Migrated, StoreReport};
+    pub use goldseam_store::check::{Compacted, Fact, Migrated, StoreReport};
 }
 
 /// The crates inside Goldseam. **Unstable**: any release may change or remove anything here.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use goldseam_admin::copy::{Copier, CopyOptions, Mark, closed_by_copy, mark_of, reopen};
 use goldseam_core::next_step::{Hint, NextStep, Setting};
 use goldseam_engine::{Builder, Client, Engine, EngineError};
-use goldseam_store::check::{Migrated, StoreReport};
+use goldseam_store::check::{Compacted, Migrated, StoreReport};
 use goldseam_store::{ClosedStore, MemoryStore, Store, StoreError, shown_url};
 #[cfg(feature = "object")]
 use goldseam_store_object::BucketStore;
@@ -162,6 +162,21 @@ pub async fn migrate_store(url: &str) -> Result<Migrated, EngineError> {
         StoreUrl::Postgres(options) => goldseam_store_postgres::check::migrate(*options).await?,
         #[cfg(feature = "object")]
         StoreUrl::Object(options) => goldseam_store_object::migrate(*options).await?,
+    })
+}
+
+/// Gives the space of removed records back. Refuses on SQLite while a node works on the store.
+pub async fn compact_store(url: &str) -> Result<Compacted, EngineError> {
+    Ok(match StoreUrl::parse(url)? {
+        StoreUrl::Sqlite(path, options) => goldseam_store_sqlite::check::compact(&path, &options)?,
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(options) => goldseam_store_postgres::check::compact(*options).await?,
+        #[cfg(feature = "object")]
+        StoreUrl::Object(_) => {
+            let note = "nothing to do: object storage has no unused space; if the bucket keeps old versions of \
+                        objects, a lifecycle rule removes them";
+            Compacted { before: 0, after: 0, note: note.to_owned() }
+        }
     })
 }
 

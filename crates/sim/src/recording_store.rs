@@ -11,8 +11,8 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
     Append, AuditLog, ClaimRequest, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, NodeRecord,
-    NodeSeen, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskFilter, Unreadable,
-    Written,
+    NodeSeen, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, StorePace, TaskFilter, Unproven,
+    UnprovenFilter, Unreadable, Written,
 };
 
 use crate::journal::{CallLoop, Journal};
@@ -150,6 +150,15 @@ impl Store for RecordingStore {
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         self.call("rowless").await;
         self.inner.rowless(after, limit).await
+    }
+
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        self.call("unproven").await;
+        self.inner.unproven(filter).await
+    }
+
+    fn watches(&self) -> bool {
+        self.inner.watches()
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

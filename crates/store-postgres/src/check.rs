@@ -1,9 +1,9 @@
-//! Checks and migrates a schema, for `goldseam store`.
+//! Checks, migrates and compacts a schema, for `goldseam store`.
 
 use std::sync::Arc;
 
 use goldseam_store::StoreError;
-use goldseam_store::check::{Fact, Migrated, StoreReport};
+use goldseam_store::check::{Compacted, Fact, Migrated, StoreReport};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -92,4 +92,36 @@ pub async fn migrate(options: PostgresOptions) -> Result<Migrated, StoreError> {
     let (client, _guard) = open::dedicated(&target).await?;
     let from = migrate::apply(&client, &target).await?;
     Ok(Migrated { from, to: migrate::latest() })
+}
+
+/// The tables that pruning and ended runs leave space in.
+const TABLES: [&str; 6] = ["events", "runs", "run_tags", "tasks", "locks", "nodes"];
+
+/// Makes the space of removed rows usable again, and returns empty pages at the end of each table to the system. Nodes
+/// may work meanwhile.
+pub async fn compact(options: PostgresOptions) -> Result<Compacted, StoreError> {
+    let target = Arc::new(ConnectionTarget::new(options)?);
+    let (client, _guard) = open::dedicated(&target).await?;
+    migrate::refuse_older(&client, &target).await?;
+    let work = async {
+        let bytes = async || -> Result<u64, PgFault> {
+            let about = one(ask(&client, &target, ABOUT, &[(&target.options.schema, Type::TEXT)]).await?)?;
+            Ok(column::<i64>(&about, 2)?.unsigned_abs())
+        };
+        let before = bytes().await?;
+        let run = async |sql: &str| {
+            let sql = target.sql(sql);
+            client.batch_execute(&sql).await.map_err(|error| PgFault::answering(&error))
+        };
+        // A large table takes longer than any call of an engine.
+        run("SET statement_timeout = 0").await?;
+        for table in TABLES {
+            run(&["VACUUM (ANALYZE) goldseam.", table].concat()).await?;
+        }
+        Ok((before, bytes().await?))
+    };
+    let (before, after) = work.await.map_err(|fault: PgFault| fault.to_error("compacting"))?;
+    let note = "freed space is used again by new runs; VACUUM FULL would return all of it to the system, but it locks \
+                out every node while it rewrites a table";
+    Ok(Compacted { before, after, note: note.to_owned() })
 }

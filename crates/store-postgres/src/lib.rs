@@ -52,6 +52,7 @@ mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tls;
+mod unproven;
 pub mod url;
 mod watch;
 mod write_context;

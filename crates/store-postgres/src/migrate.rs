@@ -22,6 +22,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 5, sql: include_str!("../migrations/0005_withdrawn.sql") },
     Migration { number: 6, sql: include_str!("../migrations/0006_search.sql") },
     Migration { number: 7, sql: include_str!("../migrations/0007_audit.sql") },
+    Migration { number: 8, sql: include_str!("../migrations/0008_resting.sql") },
 ];
 
 /// The oldest supported version of Postgres, as `server_version_num`.

@@ -9,8 +9,8 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
     Append, AuditLog, ChangeMark, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord,
-    NodeSeen, OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable,
-    Written,
+    NodeSeen, OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unproven,
+    UnprovenFilter, Unreadable, Written,
 };
 use tokio::runtime::Handle;
 use tokio_postgres::types::Type;
@@ -26,7 +26,7 @@ use crate::tasks::{TaskPut, TaskPuts};
 use crate::url::{self, PostgresOptions};
 use crate::write_context::WriteContext;
 use crate::writer::GroupWriter;
-use crate::{claim, list, locks, read, rows, sql, tasks, watch};
+use crate::{claim, list, locks, read, rows, sql, tasks, unproven, watch};
 
 /// Connections for appends: while one commits a group, the other sends the next.
 const APPEND_CONNECTIONS: usize = 2;
@@ -225,6 +225,14 @@ impl Store for PostgresStore {
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         list::rowless(self.reader(), after, limit).await
+    }
+
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        unproven::unproven(self.reader(), &filter).await
+    }
+
+    fn watches(&self) -> bool {
+        true
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

@@ -24,8 +24,12 @@ use crate::writer::{JobGroup, WaitingJob};
 const PUT: &str = "SELECT lost, clock FROM goldseam.put_tasks($1, $2, $3, $4, $5)";
 const SELECT: &str = "SELECT row_to_json(t)::text FROM goldseam.tasks AS t WHERE true";
 
-const EVERY: &str = "SELECT row_to_json(t)::text, t.id FROM goldseam.tasks AS t WHERE t.id > $1 \
-    ORDER BY t.id LIMIT $2";
+/// Tasks that their columns do not prove readable. Repeats the condition of the index verbatim, so that the server uses
+/// it.
+const UNPROVEN: &str = "SELECT row_to_json(t)::text, t.id FROM goldseam.tasks AS t WHERE t.id > $1 \
+    AND NOT (t.state = 'ready' AND t.kind >= 'advance:' AND t.kind < 'advance;' AND t.payload = 'null' \
+    AND left(t.id, 2) = 't-' AND length(t.id) = 34 \
+    AND coalesce(t.owner, t.result, t.failure, t.step, t.lane, t.audit) IS NULL) ORDER BY t.id LIMIT $2";
 
 /// The columns of a task.
 #[derive(Debug, Serialize, Deserialize)]
@@ -266,7 +270,7 @@ pub(crate) async fn unreadable(
     limit: u32,
 ) -> Result<Page<Unreadable>, StoreError> {
     let most = i64::from(limit);
-    let rows = connection.read(EVERY, &[(&after as _, Type::TEXT), (&most as _, Type::INT8)]).await?;
+    let rows = connection.read(UNPROVEN, &[(&after as _, Type::TEXT), (&most as _, Type::INT8)]).await?;
     let mut page = Page::default();
     for row in &rows {
         let text: &str = column(row, 0).map_err(|fault: PgFault| fault.to_read_error())?;

@@ -1,17 +1,22 @@
-//! Checks and migrates a database, for `goldseam store`.
+//! Checks, migrates and compacts a database, for `goldseam store`.
 
 use std::path::Path;
+use std::time::Duration;
 
-use goldseam_store::check::{Fact, Migrated, StoreReport};
-use goldseam_store::{OpenMode, StoreError};
+use goldseam_store::check::{Compacted, Fact, Migrated, StoreReport};
+use goldseam_store::{OpenMode, Pulse, StoreError};
 use rusqlite::Connection;
 
-use crate::fault::refused;
+use crate::fault::{SqliteErrorKind, SqliteFault, refused};
 use crate::files::{beside, cannot_open, preflight, size};
+use crate::liveness::LivenessLocks;
 use crate::migrate;
+use crate::nodes;
 use crate::open;
 use crate::url::SqliteOptions;
 
+/// How long a rewrite waits for other processes.
+const BUSY_MAX: Duration = Duration::from_secs(10);
 /// Most complaints that are reported.
 const COMPLAINTS_MAX: u32 = 100;
 
@@ -35,6 +40,41 @@ pub fn migrate(path: &Path, options: &SqliteOptions) -> Result<Migrated, StoreEr
     };
     open::writer(path, options, OpenMode::CreateOrMigrate)?;
     Ok(Migrated { from, to: migrate::latest() })
+}
+
+/// Returns unused pages of a database to the file system. Refuses while a node works on it: a rewrite locks out every
+/// writer, and nodes that cannot beat are taken over.
+pub fn compact(path: &Path, options: &SqliteOptions) -> Result<Compacted, StoreError> {
+    must_exist(path)?;
+    preflight(path)?;
+    let conn = open::writer(path, options, OpenMode::RequireCurrent)?;
+    let failed = |error: rusqlite::Error| match SqliteErrorKind::of(&error) {
+        SqliteErrorKind::Busy => in_use(path, "another process uses it"),
+        _ => cannot_open(path, &error),
+    };
+    let nodes = nodes::list(&conn, &LivenessLocks::beside(path)).map_err(SqliteFault::into_read_error)?;
+    if let Some(node) = nodes.iter().find(|node| node.pulse == Pulse::Held) {
+        return Err(in_use(path, &format!("node {} works on it", node.record.name)));
+    }
+    let bytes = || {
+        let of = |path: &Path| size(path).ok().flatten().unwrap_or_default();
+        of(path) + of(&beside(path, "-wal"))
+    };
+    let before = bytes();
+    let rewrite = || -> rusqlite::Result<()> {
+        conn.busy_timeout(BUSY_MAX)?;
+        // The copy of a large database does not fit into memory.
+        conn.pragma_update(None, "temp_store", "file")?;
+        conn.execute_batch("VACUUM; ANALYZE")?;
+        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+    };
+    rewrite().map_err(failed)?;
+    Ok(Compacted { before, after: bytes(), note: "the file was rewritten without unused pages".to_owned() })
+}
+
+fn in_use(path: &Path, why: &str) -> StoreError {
+    let what = format!("cannot compact {}: {why}", path.display());
+    refused("GS0228", what, "stop every engine and server of this store, compact it, then start them again")
 }
 
 fn must_exist(path: &Path) -> Result<(), StoreError> {

@@ -56,6 +56,7 @@ mod store;
 mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod unproven;
 pub mod url;
 mod watch;
 mod writer;

@@ -26,6 +26,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { number: 6, sql: include_str!("../migrations/0006_withdrawn.sql") },
     Migration { number: 7, sql: include_str!("../migrations/0007_search.sql") },
     Migration { number: 8, sql: include_str!("../migrations/0008_audit.sql") },
+    Migration { number: 9, sql: include_str!("../migrations/0009_resting.sql") },
 ];
 
 pub(crate) const REGISTER: &str = "CREATE TABLE goldseam_migrations (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, \

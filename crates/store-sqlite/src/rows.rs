@@ -3,6 +3,7 @@
 //! Invariant: `updated_at` strictly grows with every write of a row. A lost row is a null `summary`.
 
 use goldseam_core::{Millis, RunId, Summary, TaskId};
+use goldseam_store::unproven::Rest;
 use goldseam_store::{Expect, Row, StoreError, Written};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -12,15 +13,16 @@ use crate::sql::{cell, sql_int};
 use crate::writer::JobContext;
 
 const INSERT: &str = "INSERT INTO runs (id, workflow, status, owner, parent, cause, created_at, updated_at, \
-    as_of, task, summary, recovered_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+    as_of, task, summary, recovered_at, needs, rests_on, rests_until) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 const INSERT_BARE: &str = "INSERT INTO runs (id) VALUES (?1)";
 /// Leaves out columns that never change: setting them would rewrite their indexes.
 const UPDATE: &str = "UPDATE runs SET status = ?2, owner = ?3, cause = ?4, \
     updated_at = MAX(updated_at + 1, ?5), as_of = ?6, task = COALESCE(?7, task), summary = ?8, \
-    recovered_at = ?9 WHERE rid = ?1 AND summary IS NOT NULL";
+    recovered_at = ?9, needs = ?10, rests_on = ?11, rests_until = ?12 WHERE rid = ?1 AND summary IS NOT NULL";
 const REPLACE: &str = "UPDATE runs SET workflow = ?2, status = ?3, owner = ?4, parent = ?5, cause = ?6, \
     created_at = ?7, updated_at = MAX(updated_at + 1, ?8), as_of = ?9, task = ?10, summary = ?11, \
-    recovered_at = ?12 WHERE rid = ?1";
+    recovered_at = ?12, needs = ?13, rests_on = ?14, rests_until = ?15 WHERE rid = ?1";
 const SET_TASK: &str = "UPDATE runs SET task = ?2, updated_at = MAX(updated_at + 1, ?3) \
     WHERE rid = ?1 AND summary IS NOT NULL";
 const FIND: &str = "SELECT summary, task, updated_at, status, as_of FROM runs WHERE rid = ?1 \
@@ -33,14 +35,30 @@ const UNTAG: &str = "DELETE FROM run_tags WHERE tag = ?1 AND value = ?2 AND crea
 pub(crate) struct SqliteRowText {
     summary: Box<Summary>,
     text: String,
+    rest: Option<Rest>,
 }
 
 impl SqliteRowText {
     pub(crate) fn new(summary: Box<Summary>) -> Result<Self, StoreError> {
         match serde_json::to_string(&summary) {
-            Ok(text) => Ok(Self { summary, text }),
+            Ok(text) => {
+                let rest = Rest::of(&summary);
+                Ok(Self { summary, text, rest })
+            }
             Err(error) => Err(StoreError::Damaged { detail: format!("cannot encode a row: {error}") }),
         }
+    }
+
+    fn needs(&self) -> Option<&str> {
+        self.rest.as_ref().map(|rest| rest.needs.as_str())
+    }
+
+    fn rests_on(&self) -> Option<i64> {
+        self.rest.as_ref().map(|rest| rest.on)
+    }
+
+    fn rests_until(&self) -> Option<i64> {
+        self.rest.as_ref()?.until.map(|until| until.0)
     }
 
     fn cause(&self) -> Option<&str> {
@@ -73,6 +91,9 @@ pub(crate) fn insert(
         task.map(|id| id.as_str()),
         row.text,
         summary.recovered_at.map(|at| at.0),
+        row.needs(),
+        row.rests_on(),
+        row.rests_until(),
     ])?;
     let rid = work.conn.last_insert_rowid();
     tag(work.conn, rid, summary)?;
@@ -97,6 +118,9 @@ pub(crate) fn update(
         task.map(|id| id.as_str()),
         row.text,
         summary.recovered_at.map(|at| at.0),
+        row.needs(),
+        row.rests_on(),
+        row.rests_until(),
     ])?;
     if updated == 0 { replace(work, rid, row, task) } else { Ok(()) }
 }
@@ -122,6 +146,9 @@ fn replace(
         task.map(|id| id.as_str()),
         row.text,
         summary.recovered_at.map(|at| at.0),
+        row.needs(),
+        row.rests_on(),
+        row.rests_until(),
     ])?;
     tag(work.conn, rid, summary)
 }

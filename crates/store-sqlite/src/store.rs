@@ -9,7 +9,8 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
     Append, AuditLog, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen,
-    OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
+    OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unproven,
+    UnprovenFilter, Unreadable, Written,
 };
 use rusqlite::Connection;
 
@@ -23,7 +24,7 @@ use crate::rows::PutRowJob;
 use crate::url::SqliteOptions;
 use crate::watch::FileWatch;
 use crate::writer::{Setup, SqliteWriter, WriteMode};
-use crate::{claim, list, locks, nodes, open, read, tasks, url};
+use crate::{claim, list, locks, nodes, open, read, tasks, unproven, url};
 
 /// On the caller's thread: an append or a claim of a lone caller must not wait for the writer thread.
 const APPEND: WriteMode = WriteMode { on_caller_thread: true, ..WriteMode::DEFAULT };
@@ -182,6 +183,14 @@ impl Store for SqliteStore {
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         let after = after.cloned();
         self.readers.read(move |conn| list::rowless(conn, after.as_ref(), limit)).await
+    }
+
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        self.readers.read(move |conn| unproven::unproven(conn, &filter)).await
+    }
+
+    fn watches(&self) -> bool {
+        true
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

@@ -13,6 +13,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params, params_fr
 
 use crate::fault::SqliteFault;
 use crate::sql::{id, is_unreadable, json, json_text, maybe_id, reason, sql_int, text_of, undecodable};
+use crate::unproven::unproven_task;
 use crate::writer::JobContext;
 
 const INSERT: &str = "INSERT OR IGNORE INTO tasks (id, pool, kind, queue, lane, priority, key, state, ripe, \
@@ -43,7 +44,9 @@ const EXISTS: &str = "SELECT 1 FROM tasks WHERE id = ?1";
 const SELECT: &str = "SELECT id, kind, queue, lane, priority, key, state, run_at, run, owner, poked, version, \
     fence, deliveries, attempts, attempts_max, started_at, heartbeat_at, silence_max_ms, created_at, \
     changed_at, payload, result, failure, audit, step FROM tasks";
-const EVERY: &str = " WHERE tid > ?1 ORDER BY tid LIMIT ?2";
+/// Tasks that their columns do not prove readable. Repeats the condition of the index verbatim, so that SQLite uses it.
+pub(crate) const UNPROVEN: &str =
+    concat!(" INDEXED BY tasks_unproven WHERE ", unproven_task!(), " AND tid > ?1 ORDER BY tid LIMIT ?2");
 const BY_ID: &str = " WHERE id = ?1";
 const BY_NUMBER: &str = " WHERE tid = ?1";
 const BY_KEY: &str = " WHERE key = ?1 AND state IN ('ready', 'claimed') AND key IS NOT NULL";
@@ -229,9 +232,9 @@ pub(crate) fn list(conn: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, 
     Ok(tasks)
 }
 
-/// Reads the next tasks in order of their numbers. Returns the unreadable ones.
+/// Reads the next tasks that are not provably readable, in order of their numbers. Returns the unreadable ones.
 pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Page<Unreadable>, SqliteFault> {
-    let sql = [SELECT, EVERY].concat();
+    let sql = [SELECT, UNPROVEN].concat();
     let mut statement = conn.prepare_cached(&sql.replacen(" FROM", ", tid FROM", 1))?;
     let mut rows = statement.query(params![after, limit])?;
     let mut page = Page::default();

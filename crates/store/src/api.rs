@@ -15,8 +15,8 @@ use crate::foreign::ForeignStates;
 use crate::pace::StorePace;
 pub use crate::types::{
     Append, ClaimRequest, ClaimedTasks, Expect, GroupQuery, Groups, Head, LockFilter, NodeRecord, NodeSeen,
-    NodeState, Page, Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable,
-    Written,
+    NodeState, Page, Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unproven,
+    UnprovenFilter, UnprovenScope, Unreadable, Written,
 };
 
 /// Storage for logs, rows, tasks, locks and nodes.
@@ -92,6 +92,27 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Returns up to `limit` runs after `after`, in order of id, that have a log and no cached row. Includes rows
     /// that no list of active runs contains because their status is unknown.
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError>;
+
+    /// Reads the next active runs and returns those that need an examination.
+    ///
+    /// A store may leave out a run only if the columns of its row and its advance task prove that no rule applies:
+    ///
+    /// - a live node owns it; or
+    /// - its task is claimed by a live node, or due and of a kind that a live node claims; or
+    /// - it rests: it has no owner, no unread mail and no pending request, its log ends at its row's `as_of`, it waits,
+    ///   its task is ready and due no later than its first timer, none of its children has ended, and the tasks of its
+    ///   remote steps are live.
+    ///
+    /// Everything else is returned, and a page may be empty and still have a next one. The provided method leaves out
+    /// nothing.
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        crate::unproven::listed(self, filter).await
+    }
+
+    /// Returns whether [`UnprovenScope::Watched`] is cheap: found by indexes. If not, it reads every active run.
+    fn watches(&self) -> bool {
+        false
+    }
 
     /// Records that the node is alive; the first beat also takes its liveness lock. Returns the store's clock.
     ///

@@ -1,4 +1,4 @@
-//! Reports of checking and migrating a store.
+//! Reports of checking, migrating and compacting a store.
 
 /// The result of checking a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +55,17 @@ pub struct Migrated {
     pub from: i64,
     /// The schema now.
     pub to: i64,
+}
+
+/// The result of compacting a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compacted {
+    /// Bytes before; 0 if the store does not know.
+    pub before: u64,
+    /// Bytes now.
+    pub after: u64,
+    /// What was done, and what else could be done.
+    pub note: String,
 }
 
 #[cfg(test)]

@@ -47,6 +47,7 @@ pub mod sql_search;
 pub mod sync;
 pub mod traced;
 pub mod types;
+pub mod unproven;
 mod url_redact;
 
 pub use api::Store;
@@ -67,6 +68,6 @@ pub use traced::TracedStore;
 pub use types::{
     Append, ClaimRequest, ClaimedTasks, Expect, GroupQuery, Groups, Head, LockFilter, NodeRecord, NodeSeen,
     NodeState, Page, Pulse, Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Timing,
-    Unreadable, Written,
+    Unproven, UnprovenFilter, UnprovenScope, Unreadable, Written,
 };
 pub use url_redact::{shown_url, url_secrets};

@@ -10,7 +10,8 @@ use goldseam_core::{Hint, Millis, NodeId, RunId, Seq};
 
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, GroupQuery, Groups, Head, LockFilter, NodeRecord, NodeSeen,
-    Page, Record, RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    Page, Record, RecordKind, Row, RunFilter, Store, TaskFilter, Unproven, UnprovenFilter, Unreadable,
+    Written,
 };
 use crate::audit::{AuditEntry, AuditFilter, AuditLog, audit_of};
 use crate::error::StoreError;
@@ -120,6 +121,14 @@ impl Store for ClosedStore {
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         self.inner.rowless(after, limit).await
+    }
+
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        self.inner.unproven(filter).await
+    }
+
+    fn watches(&self) -> bool {
+        self.inner.watches()
     }
 
     async fn beat(&self, _: &NodeRecord) -> Result<Millis, StoreError> {

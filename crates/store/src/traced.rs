@@ -11,7 +11,8 @@ use tracing::{Instrument, Span, debug, debug_span, error, field, warn};
 
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, GroupQuery, Groups, Head, LockFilter, NodeRecord, NodeSeen,
-    Page, Record, RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    Page, Record, RecordKind, Row, RunFilter, Store, TaskFilter, Unproven, UnprovenFilter, Unreadable,
+    Written,
 };
 use crate::audit::AuditLog;
 use crate::error::StoreError;
@@ -171,6 +172,14 @@ impl Store for TracedStore {
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         self.call(span!("rowless"), self.inner.rowless(after, limit)).await
+    }
+
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        self.call(span!("unproven"), self.inner.unproven(filter)).await
+    }
+
+    fn watches(&self) -> bool {
+        self.inner.watches()
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

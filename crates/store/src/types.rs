@@ -317,6 +317,48 @@ pub struct Groups {
     pub unreadable: Vec<Unreadable>,
 }
 
+/// Which runs [`Store::unproven`](crate::Store::unproven) reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnprovenScope {
+    /// Every active run.
+    #[default]
+    Every,
+    /// Active runs that do not rest, whose rest is over, that lack a task, or whose task a lost claimant holds. A
+    /// store that finds them by indexes says so ([`Store::watches`](crate::Store::watches)); the cost then does not
+    /// depend on the number of resting runs.
+    Watched,
+}
+
+/// What a search for unproven runs knows about the present.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UnprovenFilter {
+    /// The runs to read.
+    pub scope: UnprovenScope,
+    /// The present time, by the store's clock.
+    pub now: Millis,
+    /// Ids of live nodes.
+    pub alive: Vec<String>,
+    /// Kinds of advance tasks that live nodes claim ([`Task::advance_kind`]).
+    pub kinds: Vec<String>,
+    /// Only runs after this cursor of an earlier page.
+    pub after: Option<String>,
+    /// Most runs to read.
+    pub limit: u32,
+}
+
+/// A page of unproven runs, which their row and their task do not prove to be well.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Unproven {
+    /// The unproven runs. An unreadable row is in `unreadable` instead.
+    pub rows: Vec<Row>,
+    /// Unproven runs whose rows are unreadable.
+    pub unreadable: Vec<Unreadable>,
+    /// Number of runs that were read and left out.
+    pub skipped: u64,
+    /// Cursor of the next page; none after the last page.
+    pub next: Option<String>,
+}
+
 /// The order of a list of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RunOrder {

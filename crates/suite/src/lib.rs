@@ -8,6 +8,7 @@ pub mod alone;
 pub mod arguments;
 pub mod changing;
 pub mod copying;
+pub mod dormant;
 pub mod ending;
 pub mod foreign;
 pub mod harness;
@@ -89,6 +90,9 @@ macro_rules! healing {
             unreadable::k2_an_event_of_a_newer_release_harms_nothing,
             unreadable::a_damaged_log_is_shown_with_its_damage,
             unreadable::engines_sweep_past_unreadable_records,
+            dormant::regular_sweep_finds_what_is_awake_among_dormant_runs,
+            dormant::shared_walk_reaches_a_lost_task_once,
+            dormant::doctor_finds_everything_among_dormant_runs,
             logs::p1_a_run_that_always_crashes_is_ended,
             logs::p1_parks_by_policy,
             logs::p1_client_uses_the_policy_of_the_node,

@@ -75,6 +75,8 @@ pub struct Candidate {
     pub finished_at: Millis,
     /// Number of events in its log.
     pub events: u64,
+    /// Bytes of its log; none if an older release wrote its row.
+    pub bytes: Option<u64>,
     /// Its finished tasks, which are removed with it.
     tasks: Vec<TaskId>,
 }
@@ -104,6 +106,11 @@ pub struct PruneReport {
 }
 
 impl PruneReport {
+    /// Bytes of the removed logs, without indexes.
+    pub fn freed(&self) -> u64 {
+        self.pruned.iter().map(|run| run.bytes).sum()
+    }
+
     /// Number of events removed.
     pub fn events(&self) -> u64 {
         self.pruned.iter().map(|run| run.events).sum()
@@ -123,6 +130,8 @@ pub struct PrunedRun {
     pub finished_at: Millis,
     /// Number of events archived.
     pub events: u64,
+    /// Bytes of its log.
+    pub bytes: u64,
     /// The location of the archive.
     pub archive: String,
 }

@@ -54,9 +54,9 @@ impl Pruner<'_> {
                 } else if unended.holds(&row) {
                     plan.held += 1;
                 } else {
-                    let Summary { run, workflow, status, as_of, .. } = row;
+                    let Summary { run, workflow, status, as_of, bytes, .. } = row;
                     let (events, tasks) = (as_of.0, Vec::new());
-                    plan.runs.push(Candidate { run, workflow, status, finished_at, events, tasks });
+                    plan.runs.push(Candidate { run, workflow, status, finished_at, events, bytes, tasks });
                 }
             }
             match page.next {

@@ -189,6 +189,7 @@ impl Pruning<'_> {
             status: row.status,
             finished_at: row.finished_at.unwrap_or_default(),
             events: row.as_of.0,
+            bytes: whole.bytes() as u64,
             archive: place.to_owned(),
         }))
     }

@@ -127,6 +127,13 @@ pub struct NewCheckup {
     /// default. Findings beyond the limit are still healed and counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// Examine only the next part of the store, a few thousand runs, and return where the next part begins. If a part
+    /// healed something, examine the store again: a healed finding may have hidden others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub page: bool,
+    /// `next` of the previous page; implies `page`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
 }
 
 /// The result of an examination of the whole store.
@@ -149,9 +156,33 @@ pub struct CheckupDoc {
     /// Number of all findings, including those beyond the limit.
     #[serde(default)]
     pub total: u64,
+    /// Where the next page begins, if pages were requested; absent after the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 impl CheckupDoc {
+    /// Adds a later page. A finding that is known takes the newer fate, but stays healed.
+    pub fn add(&mut self, later: Self) {
+        let beyond = |page: &Self| page.total.saturating_sub(page.findings.len() as u64);
+        let beyond = beyond(self) + beyond(&later);
+        for new in later.findings {
+            let same = |old: &&mut FindingDoc| old.code == new.code && old.subject() == new.subject();
+            let is_over = matches!(new.fate, FateDoc::Moved | FateDoc::Waits);
+            match self.findings.iter_mut().find(same) {
+                Some(old) if old.fate == FateDoc::Healed && is_over => {}
+                Some(old) => *old = new,
+                None => self.findings.push(new),
+            }
+        }
+        self.total = self.findings.len() as u64 + beyond;
+        self.healed = self.findings.iter().filter(|finding| finding.fate == FateDoc::Healed).count() as u64;
+        self.healthy &= later.healthy;
+        self.rows_rewritten += later.rows_rewritten;
+        self.scanned += later.scanned;
+        self.next = later.next;
+    }
+
     /// Sorts and counts the findings, and keeps at most `limit` of the most severe.
     #[must_use]
     pub fn counted(mut self, limit: Option<u32>) -> Self {

@@ -78,6 +78,12 @@ impl NewPrune {
 pub struct PrunePlanDoc {
     /// Runs that ended before this time are selected.
     pub before: Millis,
+    /// Estimate of the bytes of the logs that would be removed, without indexes. Runs of older releases count nothing.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Number of events that would be removed.
+    #[serde(default)]
+    pub events: u64,
     /// Always true: nothing was changed.
     pub dry_run: bool,
     /// Runs that are old enough but have an active parent, child or task.
@@ -116,6 +122,9 @@ pub struct PrunedDoc {
     pub events: u64,
     /// Removed logs that an earlier prune had archived.
     pub finished: u64,
+    /// Bytes of the removed logs, without indexes. `goldseam store compact` gives them back.
+    #[serde(default)]
+    pub freed_bytes: u64,
     /// Runs that are old enough but have an active parent, child or task.
     pub held: u64,
     /// Runs that were not pruned.
@@ -134,6 +143,7 @@ impl PrunedDoc {
         self.bytes += later.bytes;
         self.events += later.events;
         self.finished += later.finished;
+        self.freed_bytes += later.freed_bytes;
         self.held = later.held;
         self.more = later.more;
         self.pruned.extend(later.pruned);

@@ -102,7 +102,10 @@ impl HealingApi for LocalApi {
 
     async fn doctor(&self, _: &Caller, new: NewCheckup, progress: OnProgress<'_>) -> ApiResult<CheckupDoc> {
         let options = DoctorOptions { fix: new.fix, rule: new.rule, deep: new.deep };
-        let mut checkup = self.client.doctor_telling(options, progress).await?;
+        let (mut checkup, next) = match new.page || new.after.is_some() {
+            true => self.client.doctor_part(options, new.after.as_deref()).await?,
+            false => (self.client.doctor_telling(options, progress).await?, None),
+        };
         checkup.findings.retain(|found| {
             found.code == Code::U1
                 || !matches!(&found.subject, Subject::Lock(name) if limit::is_reserved(name))
@@ -115,6 +118,7 @@ impl HealingApi for LocalApi {
             rows_rewritten: checkup.rows_rewritten,
             scanned: checkup.scanned,
             total: 0,
+            next,
         };
         Ok(document.counted(new.limit))
     }

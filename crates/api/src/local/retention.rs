@@ -44,6 +44,8 @@ impl RetentionApi for LocalApi {
         };
         Ok(PrunePlanDoc {
             before: plan.before,
+            bytes: plan.runs.iter().filter_map(|candidate| candidate.bytes).sum(),
+            events: plan.runs.iter().map(|candidate| candidate.events).sum(),
             dry_run: true,
             held: plan.held,
             runs: plan.runs.into_iter().map(item).collect(),
@@ -89,6 +91,7 @@ impl From<PruneReport> for PrunedDoc {
         };
         Self {
             events: report.events(),
+            freed_bytes: report.freed(),
             archives: report.batches,
             bytes: report.bytes,
             finished: report.finished,

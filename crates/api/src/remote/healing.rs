@@ -37,7 +37,63 @@ impl HealingApi for RemoteApi {
         self.send(self.change(caller, "/v1/sweep", &new)?.waiting(EXAMINATION_MAX)).await
     }
 
-    async fn doctor(&self, caller: &Caller, new: NewCheckup, _: OnProgress<'_>) -> ApiResult<CheckupDoc> {
-        self.send(self.change(caller, "/v1/doctor", &new)?.waiting(EXAMINATION_MAX)).await
+    async fn doctor(
+        &self,
+        caller: &Caller,
+        new: NewCheckup,
+        progress: OnProgress<'_>,
+    ) -> ApiResult<CheckupDoc> {
+        if new.page || new.after.is_some() {
+            return self.checkup(caller, &new).await;
+        }
+        let first = NewCheckup { page: true, limit: None, ..new.clone() };
+        let mut all = match self.checkup_pass(caller, &first, progress).await {
+            // Older servers know no pages.
+            Err(problem) if problem.status == 400 || problem.status == 422 => {
+                return self.checkup(caller, &new).await;
+            }
+            all => all?,
+        };
+        let mut healed = all.healed;
+        for _ in 1..PASSES_MAX {
+            if !new.fix || healed == 0 {
+                break;
+            }
+            // A healed finding may have hidden others.
+            let again = self.checkup_pass(caller, &first, progress).await?;
+            healed = again.healed;
+            let scanned = all.scanned.max(again.scanned);
+            all.healthy = true;
+            all.add(again);
+            all.scanned = scanned;
+        }
+        let beyond = all.total.saturating_sub(all.findings.len() as u64);
+        let mut all = all.counted(new.limit);
+        all.total += beyond;
+        Ok(all)
+    }
+}
+
+/// Maximum passes over the store in one examination.
+const PASSES_MAX: u32 = 3;
+
+impl RemoteApi {
+    /// Examines the whole store once, page by page.
+    async fn checkup_pass(
+        &self,
+        caller: &Caller,
+        first: &NewCheckup,
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) -> ApiResult<CheckupDoc> {
+        let mut all = self.checkup(caller, first).await?;
+        while let Some(after) = all.next.take() {
+            progress(all.scanned);
+            all.add(self.checkup(caller, &NewCheckup { after: Some(after), ..first.clone() }).await?);
+        }
+        Ok(all)
+    }
+
+    async fn checkup(&self, caller: &Caller, new: &NewCheckup) -> ApiResult<CheckupDoc> {
+        self.send(self.change(caller, "/v1/doctor", new)?.waiting(EXAMINATION_MAX)).await
     }
 }

@@ -40,7 +40,13 @@ pub(crate) struct DoctorArgs {
 
 pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, CliError> {
     let api = app.api().await?;
-    let new = NewCheckup { fix: args.fix, rule: args.rule, deep: args.deep, limit: args.limit };
+    let new = NewCheckup {
+        fix: args.fix,
+        rule: args.rule,
+        deep: args.deep,
+        limit: args.limit,
+        ..NewCheckup::default()
+    };
     let examined = Examined::start(app);
     let checkup = api.doctor(&actor::caller(None), new, &mut examined.on_progress()).await;
     drop(examined);
@@ -158,6 +164,7 @@ mod tests {
             rows_rewritten: 0,
             scanned: 1,
             total: 0,
+            next: None,
         };
         checkup.counted(limit)
     }

@@ -188,9 +188,11 @@ fn print_plan(app: &App, plan: &PrunePlanDoc) {
             };
             show(app, rows.map(row));
             out::line(format!(
-                "{} would be pruned{}",
+                "{} would be pruned{}; about {} and {} would be removed",
                 text::count(plan.runs.len() as u64, "run"),
-                held(plan.held)
+                held(plan.held),
+                text::count(plan.events, "event"),
+                text::count(plan.bytes, "byte")
             ));
         }
     }
@@ -237,7 +239,11 @@ fn print_pruned(app: &App, result: &PrunedDoc) {
             }
             let runs = text::count(result.pruned.len() as u64, "run");
             let events = text::count(result.events, "event");
-            out::line(format!("{runs} pruned, {events} removed{}", held(result.held)));
+            let bytes = text::count(result.freed_bytes, "byte");
+            out::line(format!("{runs} pruned, {events} ({bytes}) removed{}", held(result.held)));
+            if result.freed_bytes > 0 {
+                out::note("goldseam store compact gives the space back");
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 mod copy;
 
 use clap::Subcommand;
-use goldseam::admin::{Fact, Migrated, StoreReport};
+use goldseam::admin::{Compacted, Fact, Migrated, StoreReport};
 use serde_json::json;
 
 use crate::app::App;
@@ -11,7 +11,7 @@ use crate::color::Hue;
 use crate::error::{CliError, Exit};
 use crate::{out, progress, text};
 
-/// Check, migrate or copy a store
+/// Check, migrate, compact or copy a store
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Read the whole store and report damage; changes nothing
@@ -34,13 +34,27 @@ pub(crate) enum StoreCommand {
         /// The store; defaults to --store
         url: Option<String>,
     },
+    /// Give the space of removed records back
+    ///
+    /// Run it after goldseam prune. SQLite: rewrites the file without unused pages, which needs as much free disk space
+    /// as the store has data, and refuses while an engine or a server works on the store. Postgres: vacuums the tables
+    /// of the store while nodes work; the space is used again by new runs. Object storage has no unused space.
+    #[command(
+        after_help = "Examples:\n  goldseam store compact sqlite:goldseam.db\n  goldseam store compact postgres://app@db/orders --json"
+    )]
+    Compact {
+        /// The store; defaults to --store
+        url: Option<String>,
+    },
     Copy(copy::CopyArgs),
     Reopen(copy::ReopenArgs),
 }
 
 pub(crate) async fn run(app: &App, command: &StoreCommand) -> Result<Exit, CliError> {
     let names_store = match command {
-        StoreCommand::Check { url } | StoreCommand::Migrate { url } => url.is_some(),
+        StoreCommand::Check { url } | StoreCommand::Migrate { url } | StoreCommand::Compact { url } => {
+            url.is_some()
+        }
         StoreCommand::Copy(_) => true,
         StoreCommand::Reopen(args) => args.names_store(),
     };
@@ -50,6 +64,7 @@ pub(crate) async fn run(app: &App, command: &StoreCommand) -> Result<Exit, CliEr
     match command {
         StoreCommand::Check { url } => check(app, url.as_deref().unwrap_or(&app.url)).await,
         StoreCommand::Migrate { url } => migrate(app, url.as_deref().unwrap_or(&app.url)).await,
+        StoreCommand::Compact { url } => compact(app, url.as_deref().unwrap_or(&app.url)).await,
         StoreCommand::Copy(args) => copy::run(app, args).await,
         StoreCommand::Reopen(args) => copy::reopen(app, args).await,
     }
@@ -122,6 +137,25 @@ async fn migrate(app: &App, url: &str) -> Result<Exit, CliError> {
         () if from == to => out::line(format!("{url} already has schema {to}")),
         () if from == 0 => out::line(format!("created {url} with schema {to}")),
         () => out::line(format!("{url}: schema {from} → {to}")),
+    }
+    Ok(Exit::Ok)
+}
+
+async fn compact(app: &App, url: &str) -> Result<Exit, CliError> {
+    let line = progress::line(app, None, "{spinner} compacting  {elapsed}");
+    let compacted = goldseam::admin::compact_store(url).await;
+    line.finish_and_clear();
+    let Compacted { before, after, note } = compacted?;
+    let freed = before.saturating_sub(after);
+    let url = goldseam::shown_url(url);
+    if app.wants_json() {
+        out::json(&json!({ "store": url, "before": before, "after": after, "freed": freed, "note": note }));
+    } else {
+        if before > 0 {
+            let sizes = [before, after, freed].map(text::thousands);
+            out::line(format!("{url}: {} → {} bytes, {} given back", sizes[0], sizes[1], sizes[2]));
+        }
+        out::line(note);
     }
     Ok(Exit::Ok)
 }

@@ -25,8 +25,8 @@ use crate::time::{Millis, Seq};
 
 pub use crate::recovery_policy::{Bounds, Policy};
 pub use blame::{
-    Lived, Pace, control, is_charged, next_attempt, pace, probation, recorded_attempt, seen_of, suspected, used_up,
-    was_executing,
+    Lived, Pace, control, is_charged, next_attempt, pace, probation, recorded_attempt, seen_of, suspected,
+    used_up, was_executing,
 };
 pub use detect::{not_executed, poisoned};
 pub use observed::{damaged, damaged_at_rest, unreadable, wrong_row};

@@ -2,7 +2,7 @@
 
 use goldseam_core::Hint;
 use goldseam_core::recovery::Code;
-use goldseam_store::{RecordKind, Unreadable};
+use goldseam_store::{RecordKind, StoreError, Unreadable};
 
 use crate::client::Client;
 use crate::heal::sweeper::{Fate, Stalled, SweepOptions, SweepReport};
@@ -14,6 +14,9 @@ const PASSES_MAX: u32 = 3;
 
 /// Records per read of the store.
 const RECORDS: u32 = 5_000;
+
+/// The place of the last part of an examination: claims, and records that are not runs.
+const RECORDS_PLACE: &str = "records:";
 
 /// Options of the doctor.
 #[derive(Debug, Clone, Default)]
@@ -98,6 +101,14 @@ impl Checkup {
         self.findings.iter().all(|finding| is_resolved(&finding.fate))
     }
 
+    /// Keeps the findings of one rule, if one is wanted, and counts the healed ones.
+    fn of_rule(mut self, rule: Option<Code>) -> Self {
+        self.findings.retain(|finding| rule.is_none_or(|rule| rule == finding.code));
+        let healed = self.findings.iter().filter(|finding| finding.fate == Fate::Healed);
+        self.healed = healed.count() as u64;
+        self
+    }
+
     /// Adds a finding. A known finding takes the newer fate.
     fn add(&mut self, new: Finding) {
         let same = |old: &&mut Finding| old.code == new.code && old.subject == new.subject;
@@ -107,6 +118,32 @@ impl Checkup {
             None => self.findings.push(new),
         }
     }
+}
+
+fn sweep_options(options: &DoctorOptions) -> SweepOptions {
+    SweepOptions {
+        stale_after: Some(std::time::Duration::ZERO),
+        dry_run: !options.fix,
+        rule: options.rule,
+        parked: true,
+        deep: options.deep,
+        // No rule covers foreign states.
+        foreign: None,
+        from_log: false,
+        walk: 0,
+        slice: None,
+    }
+}
+
+fn unknown_place(place: &str) -> EngineError {
+    EngineError::Store(StoreError::Refused {
+        code: "GS0227",
+        what: format!(
+            "{:?} is not a place in an examination of the store",
+            place.chars().take(40).collect::<String>()
+        ),
+        hint: "pass `next` of the previous page unchanged, or omit it to begin".to_owned(),
+    })
 }
 
 impl Client {
@@ -121,18 +158,7 @@ impl Client {
         options: DoctorOptions,
         tell: &mut (dyn FnMut(u64) + Send),
     ) -> Result<Checkup, EngineError> {
-        let sweep = SweepOptions {
-            stale_after: Some(std::time::Duration::ZERO),
-            dry_run: !options.fix,
-            rule: options.rule,
-            parked: true,
-            deep: options.deep,
-            // No rule covers foreign states.
-            foreign: None,
-            from_log: false,
-            walk: 0,
-        };
-        let mut sweeper = self.sweeper(sweep);
+        let mut sweeper = self.sweeper(sweep_options(&options));
         let mut checkup = Checkup::default();
         for _ in 0..PASSES_MAX {
             let mut report = SweepReport { more: true, ..SweepReport::default() };
@@ -149,10 +175,36 @@ impl Client {
         }
         self.examine_claims(&options, &mut checkup).await?;
         self.examine_records(options.deep, &mut checkup).await?;
-        checkup.findings.retain(|finding| options.rule.is_none_or(|rule| rule == finding.code));
-        let healed = checkup.findings.iter().filter(|finding| finding.fate == Fate::Healed);
-        checkup.healed = healed.count() as u64;
-        Ok(checkup)
+        Ok(checkup.of_rule(options.rule))
+    }
+
+    /// Examines the next part of the store, after the place that the previous part returned; none: the first part.
+    /// Returns the place of the next part; none after the last one.
+    ///
+    /// If a part healed something, examine the store once more: a healed finding may have hidden others.
+    pub async fn doctor_part(
+        &self,
+        options: DoctorOptions,
+        after: Option<&str>,
+    ) -> Result<(Checkup, Option<String>), EngineError> {
+        let mut checkup = Checkup::default();
+        if after == Some(RECORDS_PLACE) {
+            self.examine_claims(&options, &mut checkup).await?;
+            self.examine_records(options.deep, &mut checkup).await?;
+            return Ok((checkup.of_rule(options.rule), None));
+        }
+        let mut sweeper = self.sweeper(sweep_options(&options));
+        if let Some(place) = after
+            && !sweeper.continue_at(place)
+        {
+            return Err(unknown_place(place));
+        }
+        let report = sweeper.tick().await?;
+        let next = if report.more { sweeper.place() } else { RECORDS_PLACE.to_owned() };
+        checkup.scanned = report.scanned;
+        checkup.rows_rewritten = report.rows_rewritten;
+        report.stalled.into_iter().map(finding).for_each(|finding| checkup.add(finding));
+        Ok((checkup.of_rule(options.rule), Some(next)))
     }
 
     /// Rule U1: unreadable tasks, locks, nodes and other records.

@@ -1,34 +1,34 @@
 //! The sweeper: examines all active runs, heals stalled ones by their rules, then examines foreign states.
 //!
-//! Cost grows with the runs that are active and have changed: a run of a live node costs only its place in the list,
-//! and a run that has not changed since it was found healthy is not read again.
+//! Cost grows with the runs that do something: the store leaves out runs that their row and task prove to be well, and
+//! an engine reads the others by indexes. A slow walk, shared by all engines, reads everything else in slices.
 
+pub(crate) mod cursor;
+mod stages;
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::recovery::{Code, Diagnosis, Policy, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{Hash, Millis, RunId, Seq, Status};
-use goldseam_store::{Row, RunFilter, RunOrder};
+use goldseam_core::{Hash, Millis, RunId, Seq};
+use goldseam_store::Row;
 
 use super::foreign::{
     ForeignOptions, ForeignReport, ForeignSightings, ForeignStalled, ForeignSubject, Treatment,
 };
 use super::{Examined, Found, Healed, Healer, Liveness};
+use stages::Stage;
+
 use crate::ledger::error::EngineError;
 
-/// Runs per tick.
-const BATCH: u32 = 1_000;
-/// Runs per read of the store.
+/// Records per read of the store.
 const PAGE: u32 = 200;
-/// Maximum number of healthy runs remembered. Beyond it, the memory is cleared.
-const REMEMBERED_MAX: usize = 1_000_000;
-/// Statuses of runs that are expected to progress.
-const ACTIVE: [Status; 5] =
-    [Status::Queued, Status::Running, Status::Waiting, Status::Sleeping, Status::Compensating];
+/// Maximum number of healthy runs remembered. Beyond it, the memory is cleared. Runs that the store proves to be well
+/// are not remembered.
+const REMEMBERED_MAX: usize = 20_000;
 
 /// Options of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,9 +50,33 @@ pub struct SweepOptions {
     /// clock, instead of by earlier sweeps. For a single sweep, which has no earlier ones. Foreign states are not
     /// judged so.
     pub from_log: bool,
-    /// Number of rows of ended, paused or parked runs that are also compared with their logs, continuing after the
-    /// previous sweep.
+    /// Number of rows that are also compared with their logs, continuing after the previous sweep.
     pub walk: u32,
+    /// Read only what an engine's regular sweep reads: watched runs, known findings and a slice of the rest; none:
+    /// read every active run.
+    pub slice: Option<WalkSlice>,
+}
+
+/// The slice of the walk over all active runs that one sweep reads. All engines of a store share the walk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WalkSlice {
+    /// Time in which the walk should reach every run.
+    pub every: Duration,
+    /// Interval between two sweeps.
+    pub sweep: Duration,
+    /// Fewest runs per slice.
+    pub rows_min: u32,
+    /// Most runs per slice.
+    pub rows_max: u32,
+}
+
+impl WalkSlice {
+    /// The number of runs of a slice, if the store has about `total` active runs.
+    fn rows(&self, total: u64) -> u32 {
+        let share = self.sweep.as_secs_f64() / self.every.as_secs_f64().max(1.0);
+        let rows = (total as f64 * share).ceil().min(f64::from(u32::MAX)) as u32;
+        rows.clamp(self.rows_min.min(self.rows_max), self.rows_max).max(1)
+    }
 }
 
 impl Default for SweepOptions {
@@ -66,6 +90,7 @@ impl Default for SweepOptions {
             foreign: None,
             from_log: false,
             walk: 0,
+            slice: None,
         }
     }
 }
@@ -163,32 +188,23 @@ struct Sighting {
     since: Millis,
 }
 
-/// The progress of a sweep.
-#[derive(Debug)]
-enum Stage {
-    /// Runs whose cached row is lost, after this one.
-    Rowless(Option<RunId>),
-    /// Active runs, from this cursor on.
-    Active(Option<String>),
-    /// Foreign states, from this cursor on.
-    Foreign(Option<String>),
-}
-
-impl Default for Stage {
-    fn default() -> Self {
-        Self::Rowless(None)
-    }
-}
-
 /// Examines all active runs, a batch per tick. Any number of sweepers may run at once.
 #[derive(Debug)]
 pub struct Sweeper {
     healer: Healer,
     options: SweepOptions,
     stage: Stage,
-    /// The cursor of the walk over ended, paused and parked runs.
+    /// The cursor of the walk over logs, if it is not shared.
     walked: Option<String>,
+    /// About how many active runs the store has.
+    active: u64,
+    /// Whether the store has more active runs than a slice, so that engines share the walk.
+    shares_walk: bool,
+    /// Number of runs that this sweep has examined or skipped.
+    counted: u64,
     sightings: HashMap<RunId, Sighting>,
+    /// Runs with a finding in this sweep.
+    reported: HashSet<RunId>,
     /// Healthy runs: hash of the run id, and fingerprint of its row and task at that time.
     healthy: HashMap<u64, u64>,
     foreign_sightings: ForeignSightings,
@@ -203,7 +219,11 @@ impl Sweeper {
             options,
             stage,
             walked: None,
+            active: 0,
+            shares_walk: false,
+            counted: 0,
             sightings: HashMap::new(),
+            reported: HashSet::new(),
             healthy: HashMap::new(),
             foreign_sightings,
         }
@@ -215,6 +235,11 @@ impl Sweeper {
         self.healer.reason = reason;
     }
 
+    /// Reads only a slice from the next sweep on.
+    pub(crate) fn read_slices(&mut self, slice: Option<WalkSlice>) {
+        self.options.slice = slice;
+    }
+
     /// Runs a whole sweep.
     pub async fn sweep(&mut self) -> Result<SweepReport, EngineError> {
         let mut report = self.tick().await?;
@@ -223,65 +248,6 @@ impl Sweeper {
             report.add(later);
         }
         Ok(report)
-    }
-
-    /// Examines the next batch of runs.
-    pub async fn tick(&mut self) -> Result<SweepReport, EngineError> {
-        let liveness = self.healer.liveness().await?;
-        let mut report = SweepReport::default();
-        let mut left = BATCH;
-        while left > 0 {
-            match &self.stage {
-                Stage::Rowless(after) => {
-                    let lost = self.healer.ledger.store.rowless(after.as_ref(), PAGE).await?;
-                    left = left.saturating_sub(u32::try_from(lost.len()).unwrap_or(u32::MAX));
-                    for run in &lost {
-                        self.examine_without_row(run, &liveness, &mut report).await?;
-                    }
-                    // Runs that could not be healed stay in the list and must not hide later ones.
-                    self.stage = match lost.last() {
-                        Some(last) => Stage::Rowless(Some(last.clone())),
-                        None => Stage::Active(None),
-                    };
-                }
-                Stage::Active(after) => {
-                    let page = self.page(after.clone()).await?;
-                    left = left.saturating_sub(PAGE);
-                    self.examine_page(&page, &liveness, &mut report).await?;
-                    if page.next.is_none() {
-                        self.walk(&liveness, &mut report).await?;
-                    }
-                    match page.next {
-                        Some(next) => self.stage = Stage::Active(Some(next)),
-                        None if self.wants_foreign() => self.stage = Stage::Foreign(None),
-                        None => return Ok(self.end_of_sweep(report)),
-                    }
-                }
-                Stage::Foreign(after) => {
-                    left = left.saturating_sub(PAGE);
-                    match self.sweep_foreign(after.clone(), &liveness, &mut report).await? {
-                        Some(next) => self.stage = Stage::Foreign(Some(next)),
-                        None => return Ok(self.end_of_sweep(report)),
-                    }
-                }
-            }
-        }
-        report.more = true;
-        Ok(report)
-    }
-
-    async fn page(&self, after: Option<String>) -> Result<goldseam_store::Page<Row>, EngineError> {
-        let mut statuses = ACTIVE.to_vec();
-        if self.options.parked {
-            // A paused run is a finding if its log is damaged.
-            statuses.extend([Status::Parked, Status::Paused]);
-        }
-        if self.options.deep {
-            statuses.clear();
-        }
-        let filter =
-            RunFilter { statuses, order: RunOrder::Oldest, after, limit: PAGE, ..RunFilter::default() };
-        Ok(self.healer.ledger.store.runs(filter).await?)
     }
 
     fn wants_foreign(&self) -> bool {
@@ -326,6 +292,11 @@ impl Sweeper {
     fn end_of_sweep(&mut self, report: SweepReport) -> SweepReport {
         self.stage = Stage::default();
         self.foreign_sightings.end_of_sweep();
+        self.reported.clear();
+        let counted = std::mem::take(&mut self.counted);
+        if self.options.slice.is_none() {
+            self.active = counted;
+        }
         if self.healthy.len() > REMEMBERED_MAX {
             self.healthy.clear();
         }
@@ -372,9 +343,15 @@ impl Sweeper {
         liveness: &Liveness,
         report: &mut SweepReport,
     ) -> Result<(), EngineError> {
+        if self.reported.contains(run) {
+            return Ok(());
+        }
         let examined = match self.healer.examine(run, liveness).await {
             Ok(examined) => examined,
-            Err(EngineError::Refused { .. }) => return Ok(()),
+            Err(EngineError::Refused { .. }) => {
+                self.sightings.remove(run);
+                return Ok(());
+            }
             Err(error) => return Err(error),
         };
         report.scanned += 1;
@@ -411,6 +388,7 @@ impl Sweeper {
             report.healed += 1;
             self.sightings.remove(run);
         }
+        self.reported.insert(run.clone());
         report.stalled.push(Stalled { found, since, fate });
         Ok(())
     }

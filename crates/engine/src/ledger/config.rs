@@ -9,6 +9,7 @@ use goldseam_core::recovery::Policy;
 use goldseam_core::{Limits, QueueName, WorkflowName, argument};
 use goldseam_store::StorePace;
 
+use crate::heal::sweeper::WalkSlice;
 use crate::ledger::error::EngineError;
 use crate::ledger::foreign::ForeignOptions;
 
@@ -24,6 +25,10 @@ const DAY: u64 = 24 * 3_600;
 
 /// Default number of rows that a sweep compares with their logs.
 const WALK: u32 = 10;
+/// Fewest active runs that a sweep reads for the walk: small stores are read by every sweep.
+const WALK_ROWS_MIN: u32 = 5_000;
+/// Most active runs that a sweep reads for the walk on a store that charges per request.
+const WALK_ROWS_REMOTE: u32 = 2_000;
 
 /// The configuration of an engine. The defaults suit one process on one machine.
 ///
@@ -82,12 +87,17 @@ pub struct Config {
     pub monitor_batch: u32,
     /// Interval between two sweeps of this engine; none: it does not sweep.
     pub sweep: Option<Duration>,
-    /// Number of rows of ended, paused or parked runs that each sweep compares with their logs, which finds wrong
-    /// rows
-    /// eventually. None: 10, or 0 if the store charges per request. One row costs one read of the row and one or more
-    /// of
-    /// the log; on object storage 1 LIST per sweep and, per row, 2 GETs plus one for each batch of its log.
+    /// Fewest rows that each sweep compares with their logs, which finds wrong rows and damaged logs eventually. None:
+    /// 10, or 0 if the store charges per request; a database also reads as many as it needs to reach every run in
+    /// a day, up to 500. One row costs one read of the row and one or more of the log; on object storage 1 LIST per
+    /// sweep and, per row, 2 GETs plus one for each batch of its log.
     pub walk: Option<u32>,
+    /// Time in which the walk over the rows of all active runs should reach every run. All engines of a store share
+    /// the walk. Sweeps find what is due, owned by a lost node or unusual at once, independent of the walk.
+    pub walk_every: Duration,
+    /// Most active runs that a sweep reads for the walk. None: as many as `walk_every` needs, or 2,000 if the store
+    /// charges per request: there each run costs up to 1 LIST and 3 GETs, plus one GET for each batch of its log.
+    pub walk_rows: Option<u32>,
     /// How sweeps of this engine heal foreign states; none: sweeps skip foreign states.
     pub foreign: Option<ForeignOptions>,
     /// How long a claimant that is not a node may be silent, if its task sets no limit.
@@ -182,6 +192,13 @@ impl Config {
         self.walk.unwrap_or(if pace.sweep.is_zero() { WALK } else { 0 })
     }
 
+    /// The slices of the walk over active runs on a store of this pace.
+    pub(crate) fn walk_slice(&self, pace: &StorePace, sweep: Duration) -> WalkSlice {
+        let remote = (!pace.sweep.is_zero()).then_some(WALK_ROWS_REMOTE);
+        let rows_max = self.walk_rows.or(remote).unwrap_or(u32::MAX).max(1);
+        WalkSlice { every: self.walk_every, sweep, rows_min: WALK_ROWS_MIN.min(rows_max), rows_max }
+    }
+
     /// Limits for the healing of claims.
     pub(crate) fn claim_rules(&self) -> ClaimRules {
         ClaimRules { lease: self.claim_lease, deliveries_max: self.deliveries_max }
@@ -195,6 +212,7 @@ impl Config {
             ("poll", self.poll),
             ("monitor", self.monitor),
             ("claim_watch", self.claim_watch),
+            ("walk_every", self.walk_every),
         ];
         if let Some((name, _)) = pauses.iter().find(|(_, span)| span.is_zero()) {
             return Err(EngineError::Config(format!("`{name}` must be greater than zero")));
@@ -275,6 +293,8 @@ impl Default for Config {
             monitor_batch: 20,
             sweep: Some(Duration::from_secs(30)),
             walk: None,
+            walk_every: Duration::from_secs(6 * 3600),
+            walk_rows: None,
             foreign: None,
             claim_lease: rules.lease,
             deliveries_max: rules.deliveries_max,

@@ -9,6 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use goldseam_core::recovery::{Lived, Owner};
+use goldseam_core::task::Task;
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Hint, Millis, NextStep, NodeId, Summary, WorkflowName};
 use goldseam_store::{NodeSeen, NodeState, Pulse, Timing};
@@ -253,6 +254,21 @@ impl Liveness {
         let fits =
             |label: (&str, u32)| label.0 == workflow.as_str() && (version == UNDECIDED || label.1 == version);
         self.working().flat_map(labels).any(fits)
+    }
+
+    /// The ids of live nodes.
+    pub(crate) fn alive(&self) -> Vec<String> {
+        let is_alive = |seen: &&NodeSeen| self.verdict(seen) == Verdict::Alive;
+        self.nodes.iter().filter(is_alive).map(|seen| seen.record.id.as_str().to_owned()).collect()
+    }
+
+    /// The kinds of advance tasks that live nodes claim.
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        let kinds = |(name, version): (&str, u32)| {
+            [Task::advance_kind(name, version), Task::advance_kind(name, UNDECIDED)]
+        };
+        let all: BTreeSet<String> = self.working().flat_map(labels).flat_map(kinds).collect();
+        all.into_iter().collect()
     }
 
     /// The last beat of a node that has this version, live or dead; none if the store has no record of one.

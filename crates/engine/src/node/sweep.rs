@@ -18,7 +18,16 @@ impl Node {
         let Some(every) = self.config.sweep else { return };
         let (stale_after, foreign) = (Some(Duration::ZERO), self.config.foreign.clone());
         let walk = self.config.walks(&self.pace);
-        let options = SweepOptions { stale_after, foreign, walk, ..SweepOptions::default() };
+        // Where each read is a request, even the first sweep reads only a slice.
+        let slice = self.config.walk_slice(&self.pace, every);
+        let is_remote = !self.pace.sweep.is_zero();
+        let options = SweepOptions {
+            stale_after,
+            foreign,
+            walk,
+            slice: is_remote.then(|| slice.clone()),
+            ..SweepOptions::default()
+        };
         let mut sweeper = Sweeper::new(self.healer(Reason::InfrastructureRestart), options);
         let mut found: Vec<Code> = Vec::new();
         while !self.is_closed() && !self.live_runs().is_leaving() {
@@ -38,6 +47,9 @@ impl Node {
                     found.clear();
                     // From now on a finding must hold for a while: another node may be about to heal it.
                     sweeper.heal_after(None, Reason::StaleDetection);
+                    if self.ledger.store.watches() {
+                        sweeper.read_slices(Some(slice.clone()));
+                    }
                 }
                 Err(error) => tracing::warn!(node = %self.id, %error, "sweep failed"),
             }

@@ -30,6 +30,24 @@ async fn operator_sees_nodes_and_findings() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn doctor_examines_the_store_page_by_page() {
+    let server = TestServer::open().await;
+    let whole = server.post("/v1/doctor", &json!({})).await.ok();
+    assert_eq!(whole.get("next"), None, "without pages");
+    let mut page = server.post("/v1/doctor", &json!({ "page": true, "limit": 7 })).await.ok();
+    let mut scanned = page["scanned"].as_u64().unwrap();
+    let mut pages = 1;
+    while let Some(next) = page["next"].as_str().map(str::to_owned) {
+        page = server.post("/v1/doctor", &json!({ "after": next })).await.ok();
+        scanned += page["scanned"].as_u64().unwrap();
+        pages += 1;
+    }
+    assert_eq!((scanned, pages), (whole["scanned"].as_u64().unwrap(), 2), "runs, then other records");
+    let refused = server.post("/v1/doctor", &json!({ "after": "nowhere" })).await;
+    assert!(refused.text.contains("GS0227"), "{}", refused.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn metrics_have_no_run_labels() {
     let server = TestServer::open().await;
     server.start("greet", "secret-name-1", json!("x")).await;

@@ -10,7 +10,7 @@ use goldseam_core::{Millis, NodeId, RunId, Seq, codec};
 use super::point::{self, CallSide};
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    RecordKind, Row, RunFilter, Store, TaskFilter, Unproven, UnprovenFilter, Unreadable, Written,
 };
 use crate::audit::AuditLog;
 use crate::error::StoreError;
@@ -123,6 +123,14 @@ impl Store for CrashPointStore {
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         self.call(StoreMethod::Rowless, &[], self.0.rowless(after, limit)).await
+    }
+
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        self.call(StoreMethod::Unproven, &[], self.0.unproven(filter)).await
+    }
+
+    fn watches(&self) -> bool {
+        self.0.watches()
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

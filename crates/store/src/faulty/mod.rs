@@ -20,7 +20,7 @@ pub use plan::{CallFault, FaultPlan, FaultRates};
 
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
-    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
+    RecordKind, Row, RunFilter, Store, TaskFilter, Unproven, UnprovenFilter, Unreadable, Written,
 };
 use crate::audit::{AuditEntry, AuditFilter, AuditLog, audit_of};
 use crate::error::StoreError;
@@ -46,6 +46,7 @@ pub enum StoreMethod {
     Runs,
     Rowless,
     Unreadable,
+    Unproven,
     Beat,
     Nodes,
     Forget,
@@ -77,6 +78,7 @@ impl StoreMethod {
             Self::Runs => "runs",
             Self::Rowless => "rowless",
             Self::Unreadable => "unreadable",
+            Self::Unproven => "unproven",
             Self::Beat => "beat",
             Self::Nodes => "nodes",
             Self::Forget => "forget",
@@ -405,6 +407,15 @@ impl Store for FaultyStore {
             inner.rowless(after.as_ref(), limit).await
         };
         self.call(StoreMethod::Rowless, after.cloned(), rowless).await
+    }
+
+    async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
+        let unproven = |inner: Arc<dyn Store>, filter| async move { inner.unproven(filter).await };
+        self.call(StoreMethod::Unproven, filter, unproven).await
+    }
+
+    fn watches(&self) -> bool {
+        self.inner.watches()
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
