@@ -42,7 +42,7 @@ pub struct PostgresStore {
     context: Arc<WriteContext>,
     appends: GroupWriter<Appends>,
     puts: GroupWriter<TaskPuts>,
-    write: Arc<PgConnection>,
+    pub(crate) write: Arc<PgConnection>,
     read: [PgConnection; READ_CONNECTIONS],
     /// Counts reads, to distribute them over the connections.
     reads: AtomicUsize,

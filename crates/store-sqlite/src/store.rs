@@ -39,7 +39,7 @@ pub struct SqliteStore {
     path: PathBuf,
     clock: Arc<SteadyClock>,
     watch: Arc<FileWatch>,
-    writer: SqliteWriter,
+    pub(crate) writer: SqliteWriter,
     pub(crate) readers: Readers,
     liveness: Arc<LivenessLocks>,
 }

@@ -40,6 +40,7 @@ fn run(attributes: Attributes) -> Summary {
         attributes,
         parent: None,
         plan: Vec::new(),
+        trace: None,
     });
     let recorded = Recorded {
         seq: Seq(1),

@@ -142,7 +142,7 @@ fn unknown_place(place: &str) -> EngineError {
             "{:?} is not a place in an examination of the store",
             place.chars().take(40).collect::<String>()
         ),
-        hint: "pass `next` of the previous page unchanged, or omit it to begin".to_owned(),
+        hint: "pass `next` of the previous page unchanged, or omit it to begin".into(),
     })
 }
 

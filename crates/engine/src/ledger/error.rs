@@ -241,7 +241,7 @@ impl EngineError {
             Self::Attribute(_) => {
                 Some("put large values into the input or a step; attributes are for search".into())
             }
-            Self::Condition(error) => Some(error.hint.clone()),
+            Self::Condition(error) => Some(error.hint.clone().into()),
             Self::Payload(PayloadError::NotJson(_)) => Some("quote strings: '\"like this\"'".into()),
             Self::Payload(PayloadError::HalfCharacter(_)) => {
                 Some("send the character itself, or both halves of its surrogate pair".into())

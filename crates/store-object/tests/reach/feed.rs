@@ -7,11 +7,12 @@ use goldseam_core::{RunId, Seq};
 use goldseam_fake_s3::{ErrorReply, FakeS3, Logged, Match, RequestFault, RequestKind};
 use goldseam_store::{Append, FeedEvent, Store};
 use goldseam_store_object::url::parse;
-use goldseam_store_object::{BucketOptions, BucketStore, RequestCost};
+use goldseam_store_object::{BucketStore, RequestCost};
 
 /// A store as another process opens it.
 async fn opened(fake: &FakeS3, requests: RequestCost) -> Arc<BucketStore> {
-    let options = BucketOptions { requests, ..parse(&fake.url("p")).unwrap() };
+    let mut options = parse(&fake.url("p")).unwrap();
+    options.requests = requests;
     Arc::new(BucketStore::open(options).await.unwrap())
 }
 
