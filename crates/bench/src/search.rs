@@ -129,6 +129,7 @@ fn run(number: u64, runs: u64) -> Fallible<Append> {
         attributes,
         parent: None,
         plan: Vec::new(),
+        trace: None,
     };
     let at = Millis(NOW - i64::try_from((runs - number) * 100)?);
     let run = RunId::new(format!("run-{number:08}"))?;

@@ -41,7 +41,7 @@ impl Node {
     }
 
     /// Removes old entries of the audit. Returns whether there may be more.
-    async fn trim_audit(&self) -> bool {
+    pub(super) async fn trim_audit(&self) -> bool {
         let (Some(span), Some(audit)) = (self.config.audit_retention, self.ledger.store.audit()) else {
             return false;
         };

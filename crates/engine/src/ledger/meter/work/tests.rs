@@ -248,7 +248,7 @@ fn the_delay_of_a_task_begins_when_it_is_due_or_reclaimed() {
     metrics::with_local_recorder(&book, || {
         let meter = Meter::of(Some("shop".to_owned()));
         meter.task_claimed(&again);
-        let step = TaskStep { path: path("a", None), attempt: 1, key: "k".to_owned() };
+        let step = TaskStep { path: path("a", None), attempt: 1, key: "k".to_owned(), trace: None };
         let run = Some(RunId::new("r").unwrap());
         meter.task_claimed(&Task { step: Some(step), run, ..again.clone() });
     });
