@@ -23,7 +23,7 @@ async fn journey(ctx: Context, _: ()) -> goldseam::Result<()> {
         goldseam::info!(ctx, "middle {name}");
         ctx.signal::<()>(name).await?;
         goldseam::info!(ctx, "end {name}");
-        goldseam::Result::Ok(())
+        Ok::<(), Error>(())
     };
     let (one, two) = tokio::join!(walk(left, "left"), walk(right, "right"));
     one.and(two)?;
@@ -78,7 +78,8 @@ async fn lines_are_written_once_although_the_run_is_reloaded() {
         for signal in ["right", "left", "packed"] {
             send_when_unloaded(&engine, signal).await;
         }
-        run.result::<()>().await.unwrap();
+        let ended = tokio::time::timeout(secs(20), run.result::<()>()).await;
+        assert!(ended.is_ok(), "{:#?}", engine.client().history(run.id()).await.unwrap());
         for line in LINES {
             capture.only(line);
         }
@@ -220,7 +221,7 @@ async fn a_live_arm_is_live_beside_recorded_arms() {
             let own = async {
                 ctx.step("own", || counter.step_or_hang("own", hang)).await?;
                 goldseam::info!(ctx, "own is done");
-                goldseam::Result::Ok(())
+                Ok::<(), Error>(())
             };
             let other = async {
                 car.step("a", || counter.step("a")).await?;

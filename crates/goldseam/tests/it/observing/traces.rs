@@ -66,11 +66,17 @@ async fn trace_of_the_starter_reaches_steps_children_and_remote_steps() {
         let builder = builder.workflow("parent", with_state(&seen, parent));
         let engine = builder.workflow("leaf", with_state(&seen, leaf)).start().await.unwrap();
         let run = engine.start_with("parent", "p", &(), traced()).await.unwrap();
-        reaches(engine.client(), "p", Status::Waiting).await;
         let want =
             || Want { owner: "w".to_owned(), queue: QueueName::new("gpu").unwrap(), kind: None, limit: 1 };
         let queue = engine.client().queue();
-        let task = queue.claim(want()).await.unwrap().pop().unwrap();
+        let claimed = Mutex::new(None);
+        eventually("the remote step is handed out", || async {
+            let task = queue.claim(want()).await.unwrap().pop();
+            *claimed.lock().unwrap() = task;
+            claimed.lock().unwrap().is_some()
+        })
+        .await;
+        let task = claimed.into_inner().unwrap().unwrap();
         queue.complete(&task.id, task.fence, goldseam::Payload::null()).await.unwrap();
         run.result::<()>().await.unwrap();
         let (p, starter) = (run_id("p"), starter());
@@ -100,7 +106,7 @@ async fn trace_of_the_starter_reaches_steps_children_and_remote_steps() {
 async fn repeated_start_with_another_trace_is_the_same_run() {
     let scratch = Scratch::new();
     for builder in builders(&scratch).await {
-        let flow = |ctx: Context, (): ()| async move { Ok(ctx.trace_context()) };
+        let flow = |ctx: Context, (): ()| async move { Ok::<_, Error>(ctx.trace_context()) };
         let engine = builder.workflow("w", flow).start().await.unwrap();
         let run = engine.start_with("w", "r", &(), traced()).await.unwrap();
         run.outcome().await.unwrap();
