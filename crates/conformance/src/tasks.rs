@@ -52,7 +52,12 @@ pub async fn a_task_is_kept_exactly(fixture: &Fixture) {
         priority: i32::MIN,
         key: Some("k: 🏺 %".to_owned()),
         run: Some(run("r")),
-        step: Some(TaskStep { path: Path::new("g/resize:a#2").unwrap(), attempt: 3, key: "ä".to_owned(), trace }),
+        step: Some(TaskStep {
+            path: Path::new("g/resize:a#2").unwrap(),
+            attempt: 3,
+            key: "ä".to_owned(),
+            trace,
+        }),
         payload: payload(r#"{"b":[1,2.50,"\u0000"],"a":null}"#),
         result: Some(payload("\"done\"")),
         failure: Some(Failure::new(Class::Retryable, "no\nluck")),

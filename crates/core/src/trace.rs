@@ -244,8 +244,7 @@ fn checked_state(text: &str) -> Option<String> {
 
 fn is_state_key(key: &str) -> bool {
     let is_part = |part: &str, max: usize| {
-        let allowed =
-            |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/');
+        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/');
         !part.is_empty() && part.len() <= max && part.bytes().all(allowed)
     };
     let begins = key.bytes().next().is_some_and(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9'));

@@ -14,8 +14,8 @@ use goldseam_core::redact::{MARK, Names};
 use goldseam_core::retry::Policy;
 use goldseam_core::state::Applied;
 use goldseam_core::{
-    Failure, Hash, Limits, Millis, Path, Payload, Recorded, Redactor, Retry, Seq, State, Status, TraceContext,
-    WriteId, derive,
+    Failure, Hash, Limits, Millis, Path, Payload, Recorded, Redactor, Retry, Seq, State, Status,
+    TraceContext, WriteId, derive,
 };
 use goldseam_store::{Cursor, shown_url};
 use serde::Serialize;

@@ -73,8 +73,7 @@ pub use durations::{days, hours, mins, secs};
 pub use goldseam_core::form::Form;
 pub use goldseam_core::recovery;
 pub use goldseam_core::{
-    Class, Failure, Limits, Millis, Path, Payload, Redactor, Retry, RunId, Seq, Status, Summary,
-    TraceContext,
+    Class, Failure, Limits, Millis, Path, Payload, Redactor, Retry, RunId, Seq, Status, Summary, TraceContext,
 };
 pub use goldseam_engine::client;
 pub use goldseam_engine::config::Recovery;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use goldseam::{RunId, TraceContext};
 use goldseam::unstable::engine::{Entropy, OsEntropy};
+use goldseam::{RunId, TraceContext};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Response, redirect};
@@ -218,9 +218,10 @@ impl RemoteApi {
         }
         if let Some(trace) = &request.trace {
             builder = builder.header("traceparent", trace.traceparent());
-            builder = trace.tracestate().into_iter().fold(builder, |builder, state| {
-                builder.header("tracestate", state)
-            });
+            builder = trace
+                .tracestate()
+                .into_iter()
+                .fold(builder, |builder, state| builder.header("tracestate", state));
         }
         if let Some(body) = &request.body {
             builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());

@@ -6,8 +6,8 @@ use clap::Args;
 use goldseam::unstable::core::WorkflowName;
 use goldseam::unstable::core::version::UNDECIDED;
 use goldseam::{EngineError, Failure, RunId, TraceContext};
-use goldseam_api::{Api, Caller, Problem};
 use goldseam_api::doc::run::{EndingDoc, NewRun, StartedDoc, WaitQuery};
+use goldseam_api::{Api, Caller, Problem};
 use serde_json::json;
 
 use super::{LiveWorkflows, actor};
@@ -99,8 +99,10 @@ fn trace(given: Option<&str>) -> Result<Option<TraceContext>, CliError> {
     let env = |name: &str| std::env::var(name).ok();
     match given {
         Some(given) => Ok(Some(TraceContext::new(given).map_err(Problem::from)?)),
-        None => Ok(env("TRACEPARENT")
-            .and_then(|parent| TraceContext::read(&parent, env("TRACESTATE").as_deref()))),
+        None => {
+            Ok(env("TRACEPARENT")
+                .and_then(|parent| TraceContext::read(&parent, env("TRACESTATE").as_deref())))
+        }
     }
 }
 

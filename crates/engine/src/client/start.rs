@@ -2,7 +2,9 @@
 
 use goldseam_core::event::{RunQueued, Tags};
 use goldseam_core::version::UNDECIDED;
-use goldseam_core::{Limits, Payload, PayloadError, QueueName, RunId, TagKey, TraceContext, WorkflowName, argument};
+use goldseam_core::{
+    Limits, Payload, PayloadError, QueueName, RunId, TagKey, TraceContext, WorkflowName, argument,
+};
 use serde::Serialize;
 
 use crate::client::{Client, RunHandle};

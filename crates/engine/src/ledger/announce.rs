@@ -112,8 +112,7 @@ fn is_notable(event: &Event) -> bool {
 }
 
 fn is_retried(path: &Path, records: &[Recorded]) -> bool {
-    let retried =
-        |recorded: &Recorded| matches!(&recorded.event, Event::StepRetryScheduled { path: other, .. } if other == path);
+    let retried = |recorded: &Recorded| matches!(&recorded.event, Event::StepRetryScheduled { path: other, .. } if other == path);
     records.iter().any(retried)
 }
 

@@ -167,7 +167,11 @@ pub struct Execution {
     pub generation: BranchId,
     /// The place of the run in the trace of its starter, to pass on to other systems: its parent id is the span of
     /// the run.
-    #[serde(default, deserialize_with = "goldseam_core::trace::lenient", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "goldseam_core::trace::lenient",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub trace: Option<TraceContext>,
     /// When the run was queued.
     pub created_at: Millis,

@@ -1,9 +1,9 @@
 //! The ids of a run's trace and spans.
 
+use goldseam::RunId;
 use goldseam::unstable::core::branch::Branches;
 use goldseam::unstable::core::trace::{TraceContext, key_of, of_history};
 use goldseam::unstable::core::{BranchId, Recorded};
-use goldseam::RunId;
 use goldseam_api::credentials::hex;
 use goldseam_api::view::timeline::OperationDoc;
 use sha2::{Digest, Sha256};

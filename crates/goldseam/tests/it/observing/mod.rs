@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use goldseam::prelude::*;
-use goldseam::{Failure, Status};
 use goldseam::unstable::store::MemoryStore;
+use goldseam::{Failure, Status};
 use tracing::Level;
 
 use crate::support::{Counter, Scratch, eventually, ok, reaches, run_id, with_state};
@@ -161,7 +161,10 @@ async fn lifecycle_of_runs_is_logged_at_its_level() {
         let first = (retried[0].field("path"), retried[0].field("attempt"), retried[0].field("error"));
         assert_eq!((retried[0].level, first), (Level::DEBUG, ("pay", "2", "busy")));
         let late = capture.only("step timed out");
-        assert_eq!((late.field("path"), late.field("attempt"), late.field("reason")), ("pay", "2", "timeout"));
+        assert_eq!(
+            (late.field("path"), late.field("attempt"), late.field("reason")),
+            ("pay", "2", "timeout")
+        );
         assert!(lines("step failed").is_empty(), "{:?}", lines("step failed"));
         engine.shutdown().await;
     }
@@ -190,7 +193,8 @@ async fn recovery_and_park_are_logged_with_their_reason() {
     assert_eq!(fields, ["r", "O2", "infrastructure_restart", "1"]);
     second.shutdown().await;
     // Other code: the log has a step that the code does not request.
-    let other = scratch.engine("w", |ctx: Context, (): ()| async move { ctx.step("two", || ok(())).await }).await;
+    let other =
+        scratch.engine("w", |ctx: Context, (): ()| async move { ctx.step("two", || ok(())).await }).await;
     other.handle(run_id("r")).signal("go", &()).await.unwrap();
     reaches(other.client(), "r", Status::Parked).await;
     let parked = capture.only("run parked");

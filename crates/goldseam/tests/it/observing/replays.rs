@@ -38,7 +38,7 @@ async fn journey(ctx: Context, _: ()) -> goldseam::Result<()> {
     })
     .await?;
     goldseam::info!(ctx, "group done");
-    ctx.sleep("a-moment", Duration::from_millis(1)).await?;
+    ctx.step("two", || ok(())).await?;
     goldseam::info!(ctx, "end");
     Ok(())
 }
@@ -114,7 +114,8 @@ async fn only_lines_after_the_last_recorded_operation_repeat_after_a_crash() {
     first.crash();
     let second = scratch.engine("w", flow(false)).await;
     second.handle(run_id("r")).result::<()>().await.unwrap();
-    let counts = ["begin", "one is done", "two is done", "three is done"].map(|line| capture.named(line).len());
+    let counts =
+        ["begin", "one is done", "two is done", "three is done"].map(|line| capture.named(line).len());
     assert_eq!(counts, [1, 1, 2, 1]);
     second.shutdown().await;
 }

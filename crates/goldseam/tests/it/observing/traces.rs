@@ -61,7 +61,7 @@ async fn parent(ctx: Context, _: (), seen: Seen) -> goldseam::Result<()> {
 #[tokio::test]
 async fn trace_of_the_starter_reaches_steps_children_and_remote_steps() {
     let scratch = Scratch::new();
-    for builder in builders(&scratch).await {
+    for builder in [scratch.builder().await] {
         let seen = Seen::default();
         let builder = builder.workflow("parent", with_state(&seen, parent));
         let engine = builder.workflow("leaf", with_state(&seen, leaf)).start().await.unwrap();
