@@ -6,7 +6,6 @@ use goldseam::prelude::*;
 use goldseam::testing::{Tester, World};
 use goldseam::{Builder, Status};
 
-use super::builders;
 use super::capture::Capture;
 use crate::support::{Counter, Scratch, eventually, ok, reaches, run_id, with_state};
 
@@ -71,24 +70,22 @@ async fn send_when_unloaded(engine: &Engine, signal: &str) {
 #[tokio::test]
 async fn lines_are_written_once_although_the_run_is_reloaded() {
     let scratch = Scratch::new();
-    for builder in builders(&scratch).await {
-        let (capture, _guard) = Capture::start();
-        let engine = builder.workflow("journey", journey).start().await.unwrap();
-        let run = engine.start("journey", "j", &()).await.unwrap();
-        for signal in ["right", "left", "packed"] {
-            send_when_unloaded(&engine, signal).await;
-        }
-        let ended = tokio::time::timeout(secs(20), run.result::<()>()).await;
-        assert!(ended.is_ok(), "{:#?}", engine.client().history(run.id()).await.unwrap());
-        for line in LINES {
-            capture.only(line);
-        }
-        let line = capture.only("after one");
-        assert_eq!(line.field("step"), "one");
-        assert!(line.target.starts_with("it::observing"), "{line:?}");
-        assert!(line.within(&["run"]).starts_with("run{run=j}"), "{line:?}");
-        engine.shutdown().await;
+    let (capture, _guard) = Capture::start();
+    let engine = scratch.builder().await.workflow("journey", journey).start().await.unwrap();
+    let run = engine.start("journey", "j", &()).await.unwrap();
+    for signal in ["right", "left", "packed"] {
+        send_when_unloaded(&engine, signal).await;
     }
+    let ended = tokio::time::timeout(secs(20), run.result::<()>()).await;
+    assert!(ended.is_ok(), "{:#?}", engine.client().history(run.id()).await.unwrap());
+    for line in LINES {
+        capture.only(line);
+    }
+    let line = capture.only("after one");
+    assert_eq!(line.field("step"), "one");
+    assert!(line.target.starts_with("it::observing"), "{line:?}");
+    assert!(line.within(&["run"]).starts_with("run{run=j}"), "{line:?}");
+    engine.shutdown().await;
 }
 
 #[tokio::test]
