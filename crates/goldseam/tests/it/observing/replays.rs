@@ -6,7 +6,6 @@ use goldseam::prelude::*;
 use goldseam::testing::{Tester, World};
 use goldseam::{Builder, Status};
 
-use super::builders;
 use super::capture::Capture;
 use crate::support::{Counter, Scratch, eventually, ok, reaches, run_id, with_state};
 
@@ -23,7 +22,7 @@ async fn journey(ctx: Context, _: ()) -> goldseam::Result<()> {
         goldseam::info!(ctx, "middle {name}");
         ctx.signal::<()>(name).await?;
         goldseam::info!(ctx, "end {name}");
-        goldseam::Result::Ok(())
+        Ok::<(), Error>(())
     };
     let (one, two) = tokio::join!(walk(left, "left"), walk(right, "right"));
     one.and(two)?;
@@ -38,7 +37,7 @@ async fn journey(ctx: Context, _: ()) -> goldseam::Result<()> {
     })
     .await?;
     goldseam::info!(ctx, "group done");
-    ctx.sleep("a-moment", Duration::from_millis(1)).await?;
+    ctx.step("two", || ok(())).await?;
     goldseam::info!(ctx, "end");
     Ok(())
 }
@@ -71,23 +70,22 @@ async fn send_when_unloaded(engine: &Engine, signal: &str) {
 #[tokio::test]
 async fn lines_are_written_once_although_the_run_is_reloaded() {
     let scratch = Scratch::new();
-    for builder in builders(&scratch).await {
-        let (capture, _guard) = Capture::start();
-        let engine = builder.workflow("journey", journey).start().await.unwrap();
-        let run = engine.start("journey", "j", &()).await.unwrap();
-        for signal in ["right", "left", "packed"] {
-            send_when_unloaded(&engine, signal).await;
-        }
-        run.result::<()>().await.unwrap();
-        for line in LINES {
-            capture.only(line);
-        }
-        let line = capture.only("after one");
-        assert_eq!(line.field("step"), "one");
-        assert!(line.target.starts_with("it::observing"), "{line:?}");
-        assert!(line.within(&["run"]).starts_with("run{run=j}"), "{line:?}");
-        engine.shutdown().await;
+    let (capture, _guard) = Capture::start();
+    let engine = scratch.builder().await.workflow("journey", journey).start().await.unwrap();
+    let run = engine.start("journey", "j", &()).await.unwrap();
+    for signal in ["right", "left", "packed"] {
+        send_when_unloaded(&engine, signal).await;
     }
+    let ended = tokio::time::timeout(secs(20), run.result::<()>()).await;
+    assert!(ended.is_ok(), "{:#?}", engine.client().history(run.id()).await.unwrap());
+    for line in LINES {
+        capture.only(line);
+    }
+    let line = capture.only("after one");
+    assert_eq!(line.field("step"), "one");
+    assert!(line.target.starts_with("it::observing"), "{line:?}");
+    assert!(line.within(&["run"]).starts_with("run{run=j}"), "{line:?}");
+    engine.shutdown().await;
 }
 
 #[tokio::test]
@@ -221,7 +219,7 @@ async fn a_live_arm_is_live_beside_recorded_arms() {
             let own = async {
                 ctx.step("own", || counter.step_or_hang("own", hang)).await?;
                 goldseam::info!(ctx, "own is done");
-                goldseam::Result::Ok(())
+                Ok::<(), Error>(())
             };
             let other = async {
                 car.step("a", || counter.step("a")).await?;

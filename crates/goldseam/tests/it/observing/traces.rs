@@ -61,46 +61,49 @@ async fn parent(ctx: Context, _: (), seen: Seen) -> goldseam::Result<()> {
 #[tokio::test]
 async fn trace_of_the_starter_reaches_steps_children_and_remote_steps() {
     let scratch = Scratch::new();
-    for builder in builders(&scratch).await {
-        let seen = Seen::default();
-        let builder = builder.workflow("parent", with_state(&seen, parent));
-        let engine = builder.workflow("leaf", with_state(&seen, leaf)).start().await.unwrap();
-        let run = engine.start_with("parent", "p", &(), traced()).await.unwrap();
-        reaches(engine.client(), "p", Status::Waiting).await;
-        let want =
-            || Want { owner: "w".to_owned(), queue: QueueName::new("gpu").unwrap(), kind: None, limit: 1 };
-        let queue = engine.client().queue();
-        let task = queue.claim(want()).await.unwrap().pop().unwrap();
-        queue.complete(&task.id, task.fence, goldseam::Payload::null()).await.unwrap();
-        run.result::<()>().await.unwrap();
-        let (p, starter) = (run_id("p"), starter());
-        assert_eq!(at(&seen, "run"), [starter.within_run(&p)]);
-        let step = at(&seen, "step").pop().unwrap();
-        let places: Vec<String> = seen.lock().unwrap().iter().map(|(place, _)| place.clone()).collect();
-        assert_eq!(step, starter.within(&places[1]), "the span follows from the idempotency key");
-        assert_eq!(step.tracestate(), Some("vendor=1"));
-        let step = task.step.unwrap();
-        assert_eq!(step.trace, Some(starter.within(&step.key)));
-        let child = at(&seen, "child").pop().unwrap();
-        let history = engine.client().history(&p).await.unwrap();
-        let id = history.iter().find_map(|recorded| match &recorded.event {
-            Event::ChildStarted(started) => Some(started.run.clone()),
-            _ => None,
-        });
-        let id = id.unwrap();
-        let queued = engine.client().state(&id).await.unwrap().queued;
-        assert_eq!(queued.trace, Some(starter.within_run(&p)), "the child's parent is the span of the run");
-        assert_eq!(child, starter.within_run(&id));
-        assert_eq!(at(&seen, "child step")[0].trace_id(), starter.trace_id());
-        engine.shutdown().await;
-    }
+    let seen = Seen::default();
+    let builder = scratch.builder().await.workflow("parent", with_state(&seen, parent));
+    let engine = builder.workflow("leaf", with_state(&seen, leaf)).start().await.unwrap();
+    let run = engine.start_with("parent", "p", &(), traced()).await.unwrap();
+    let want = || Want { owner: "w".to_owned(), queue: QueueName::new("gpu").unwrap(), kind: None, limit: 1 };
+    let queue = engine.client().queue();
+    let claimed = Mutex::new(None);
+    eventually("the remote step is handed out", || async {
+        let task = queue.claim(want()).await.unwrap().pop();
+        *claimed.lock().unwrap() = task;
+        claimed.lock().unwrap().is_some()
+    })
+    .await;
+    let task = claimed.into_inner().unwrap().unwrap();
+    queue.complete(&task.id, task.fence, goldseam::Payload::null()).await.unwrap();
+    run.result::<()>().await.unwrap();
+    let (p, starter) = (run_id("p"), starter());
+    assert_eq!(at(&seen, "run"), [starter.within_run(&p)]);
+    let step = at(&seen, "step").pop().unwrap();
+    let places: Vec<String> = seen.lock().unwrap().iter().map(|(place, _)| place.clone()).collect();
+    assert_eq!(step, starter.within(&places[1]), "the span follows from the idempotency key");
+    assert_eq!(step.tracestate(), Some("vendor=1"));
+    let step = task.step.unwrap();
+    assert_eq!(step.trace, Some(starter.within(&step.key)));
+    let child = at(&seen, "child").pop().unwrap();
+    let history = engine.client().history(&p).await.unwrap();
+    let id = history.iter().find_map(|recorded| match &recorded.event {
+        Event::ChildStarted(started) => Some(started.run.clone()),
+        _ => None,
+    });
+    let id = id.unwrap();
+    let queued = engine.client().state(&id).await.unwrap().queued;
+    assert_eq!(queued.trace, Some(starter.within_run(&p)), "the child's parent is the span of the run");
+    assert_eq!(child, starter.within_run(&id));
+    assert_eq!(at(&seen, "child step")[0].trace_id(), starter.trace_id());
+    engine.shutdown().await;
 }
 
 #[tokio::test]
 async fn repeated_start_with_another_trace_is_the_same_run() {
     let scratch = Scratch::new();
     for builder in builders(&scratch).await {
-        let flow = |ctx: Context, (): ()| async move { Ok(ctx.trace_context()) };
+        let flow = |ctx: Context, (): ()| async move { Ok::<_, Error>(ctx.trace_context()) };
         let engine = builder.workflow("w", flow).start().await.unwrap();
         let run = engine.start_with("w", "r", &(), traced()).await.unwrap();
         run.outcome().await.unwrap();
