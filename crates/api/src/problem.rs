@@ -5,6 +5,7 @@ use std::fmt;
 use goldseam::EngineError;
 use goldseam::unstable::core::decide::Refusal;
 use goldseam::unstable::core::lock::LockRefusal;
+use goldseam::unstable::core::operation::SpecError;
 use goldseam::unstable::core::task::TaskRefusal;
 use goldseam::unstable::core::{ArgumentError, IdError, PayloadError};
 use goldseam::unstable::engine::remote::RemoteRefusal;
@@ -146,6 +147,8 @@ fn status_of(error: &EngineError) -> u16 {
         | EngineError::Argument(_)
         | EngineError::Payload(_)
         | EngineError::NoSuchVersion { .. } => 400,
+        EngineError::Operation(SpecError { code: "GS0149", .. }) => 404,
+        EngineError::Operation(_) | EngineError::Condition(_) => 400,
         EngineError::NoSuchTask(_) => 404,
         EngineError::Remote(refusal) => match refusal {
             RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,
@@ -232,6 +235,12 @@ impl From<IdError> for Problem {
 
 impl From<ArgumentError> for Problem {
     fn from(error: ArgumentError) -> Self {
+        EngineError::from(error).into()
+    }
+}
+
+impl From<SpecError> for Problem {
+    fn from(error: SpecError) -> Self {
         EngineError::from(error).into()
     }
 }

@@ -29,6 +29,7 @@ use crate::ledger::secrets::{Secret, Secrets};
 use crate::ledger::spawn::spawn;
 use crate::ledger::workflow_error::Error;
 use crate::node::{Node, NodeSetup};
+use crate::operation;
 use crate::preflight::{Preflight, PreflightReport, PreflightRunner};
 use crate::run::context::Context;
 use crate::run::live_runs::LiveRuns;
@@ -131,7 +132,7 @@ impl Builder {
         O: Serialize + 'static,
         E: Into<Error>,
     {
-        match WorkflowName::new(name) {
+        match WorkflowName::new(name).and_then(operation::open_name) {
             Ok(workflow) if version == UNDECIDED => {
                 self.refuse(EngineError::NoSuchVersion { workflow });
             }
@@ -393,7 +394,7 @@ impl Engine {
         Builder {
             store,
             config: Config::default(),
-            registry: Registry::default(),
+            registry: operation::built_in(),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(OsEntropy),
             secrets: Secrets::default(),

@@ -3,6 +3,7 @@
 mod actor;
 pub(crate) mod answer;
 pub(crate) mod branches;
+pub(crate) mod bulk;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -11,12 +12,14 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod drill;
 pub(crate) mod explain;
+pub(crate) mod failures;
 pub(crate) mod history;
 pub(crate) mod jump;
 pub(crate) mod key;
 pub(crate) mod lock;
 pub(crate) mod ls;
 pub(crate) mod migrate;
+pub(crate) mod operation;
 mod pages;
 pub(crate) mod pass;
 pub(crate) mod pause;
@@ -84,6 +87,8 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<Exit, CliError
         CliCommand::Why(args) => why::run(app, args).await,
         CliCommand::Doctor(args) => doctor::run(app, args).await,
         CliCommand::Recoveries(args) => recoveries::run(app, args).await,
+        CliCommand::Failures(args) => failures::run(app, args).await,
+        CliCommand::Operation(command) => operation::run(app, command).await,
         CliCommand::Sweeper(args) => sweeper::run(app, args).await,
         CliCommand::Signal(args) => signal::run(app, args).await,
         CliCommand::Answer(args) => answer::run(app, args).await,
@@ -120,10 +125,20 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<Exit, CliError
 
 /// Whether the command handles signals itself and ends successfully on Ctrl-C.
 pub(crate) fn handles_signals(command: &CliCommand) -> bool {
-    matches!(
-        command,
-        CliCommand::Sweeper(_) | CliCommand::Serve(_) | CliCommand::Dev(_) | CliCommand::DemoWorker(_)
-    )
+    let bulk = match command {
+        CliCommand::Sweeper(_) | CliCommand::Serve(_) | CliCommand::Dev(_) | CliCommand::DemoWorker(_) => {
+            return true;
+        }
+        CliCommand::Operation(command) => return command.follows(),
+        CliCommand::Retry(args) => &args.bulk,
+        CliCommand::Resume(args) => &args.bulk,
+        CliCommand::Cancel(args) => &args.bulk,
+        CliCommand::Pause(args) => &args.bulk,
+        CliCommand::Recover(args) => &args.bulk,
+        CliCommand::Signal(args) => &args.bulk,
+        _ => return false,
+    };
+    bulk.follows()
 }
 
 /// Handlers for SIGINT and SIGTERM.

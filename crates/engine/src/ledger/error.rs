@@ -4,6 +4,7 @@
 use goldseam_core::attribute::AttributeError;
 use goldseam_core::decide::Refusal;
 use goldseam_core::lock::LockRefusal;
+use goldseam_core::operation::SpecError;
 use goldseam_core::recovery::Code;
 use goldseam_core::search::ConditionError;
 use goldseam_core::task::TaskRefusal;
@@ -25,6 +26,9 @@ pub enum EngineError {
     /// A text is empty or has control characters, or a number is 0.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
+    /// A bulk operation cannot begin, or does not exist.
+    #[error(transparent)]
+    Operation(#[from] SpecError),
     /// An attribute exceeds a limit, or has a value that is not allowed.
     #[error(transparent)]
     Attribute(#[from] AttributeError),
@@ -198,6 +202,7 @@ impl EngineError {
         match self {
             Self::Id(_) => "GS0101",
             Self::Argument(_) => "GS0138",
+            Self::Operation(error) => error.code,
             Self::Attribute(_) => AttributeError::CODE,
             Self::Condition(error) => error.code(),
             Self::Payload(_) | Self::NotThatType { .. } => "GS0102",
@@ -236,6 +241,7 @@ impl EngineError {
         match self {
             Self::Id(_) => Some("use letters, digits, `.`, `_` and `-`, at most 128 characters".into()),
             Self::Argument(error) => Some(error.flaw.hint().into()),
+            Self::Operation(error) => Some(error.hint.into()),
             Self::Attribute(_) => Some("put large values into the input or a step; attributes are for search".into()),
             Self::Condition(error) => Some(error.hint.clone()),
             Self::Payload(PayloadError::NotJson(_)) => Some("quote strings: '\"like this\"'".into()),

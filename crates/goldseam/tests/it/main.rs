@@ -14,6 +14,7 @@ mod examples;
 mod grants;
 mod history_size;
 mod object;
+mod operations;
 mod peers;
 mod place;
 mod postgres;
