@@ -32,6 +32,9 @@ use crate::doc::heal::{
 use crate::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
 use crate::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease, ReleasedDoc};
 use crate::doc::node::{NodeDoc, WorkflowDoc};
+use crate::doc::operation::{
+    FailuresDoc, FailuresQuery, NewOperation, OperationDoc, OperationsQuery, PreviewDoc,
+};
 use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
 use crate::doc::retention::{NewPrune, PrunePlanDoc, PruneQuery, PrunedDoc};
 use crate::doc::run::{
@@ -72,6 +75,7 @@ pub trait Api:
     + TasksApi
     + LocksApi
     + RetentionApi
+    + OperationsApi
     + NodesApi
     + KeysApi
     + PassesApi
@@ -89,6 +93,7 @@ impl<T> Api for T where
         + TasksApi
         + LocksApi
         + RetentionApi
+        + OperationsApi
         + NodesApi
         + KeysApi
         + PassesApi
@@ -257,6 +262,28 @@ pub trait RetentionApi: Send + Sync {
     ///
     /// [`LocalApi::with_archive`]: crate::LocalApi::with_archive
     async fn prune(&self, caller: &Caller, new: NewPrune, progress: OnPruned<'_>) -> ApiResult<PrunedDoc>;
+}
+
+/// Bulk operations, and groups of failures.
+#[async_trait]
+pub trait OperationsApi: Send + Sync {
+    /// Begins an operation. Any engine of this release executes it.
+    async fn begin_operation(&self, caller: &Caller, new: NewOperation) -> ApiResult<OperationDoc>;
+    /// Returns what an operation would do now. Changes nothing.
+    async fn preview_operation(&self, new: NewOperation) -> ApiResult<PreviewDoc>;
+    /// Lists operations, the latest first.
+    async fn operations(&self, query: OperationsQuery) -> ApiResult<PageDoc<OperationDoc>>;
+    /// Returns one operation.
+    async fn operation(&self, id: &RunId) -> ApiResult<OperationDoc>;
+    /// Pauses an operation between two batches.
+    async fn pause_operation(&self, caller: &Caller, id: &RunId, reason: NewNote) -> ApiResult<OperationDoc>;
+    /// Resumes a paused operation.
+    async fn resume_operation(&self, caller: &Caller, id: &RunId, reason: NewNote)
+    -> ApiResult<OperationDoc>;
+    /// Stops an operation. What it has done stays done.
+    async fn stop_operation(&self, caller: &Caller, id: &RunId, reason: NewNote) -> ApiResult<OperationDoc>;
+    /// Groups failed and parked runs by the fingerprint of their cause.
+    async fn failures(&self, query: FailuresQuery) -> ApiResult<FailuresDoc>;
 }
 
 /// Nodes, their workflows, and changes of the store.

@@ -31,7 +31,7 @@ pub mod timestamp;
 pub mod view;
 
 pub use api::{
-    Api, ApiResult, CommandsApi, Following, HealingApi, KeysApi, LocksApi, NodesApi, PassesApi, RetentionApi,
+    Api, ApiResult, CommandsApi, Following, HealingApi, KeysApi, LocksApi, NodesApi, OperationsApi, PassesApi, RetentionApi,
     RunsApi, TasksApi, WorkersApi,
 };
 pub use caller::Caller;

@@ -6,6 +6,7 @@ use goldseam::EngineError;
 use goldseam::unstable::core::decide::Refusal;
 use goldseam::unstable::core::lock::LockRefusal;
 use goldseam::unstable::core::next_step::{Hint, NextStep};
+use goldseam::unstable::core::operation::SpecError;
 use goldseam::unstable::core::task::TaskRefusal;
 use goldseam::unstable::core::trace::TraceError;
 use goldseam::unstable::core::{ArgumentError, IdError, PayloadError};
@@ -163,6 +164,8 @@ fn status_of(error: &EngineError) -> u16 {
         | EngineError::Argument(_)
         | EngineError::Payload(_)
         | EngineError::NoSuchVersion { .. } => 400,
+        EngineError::Operation(SpecError { code: "GS0149", .. }) => 404,
+        EngineError::Operation(_) | EngineError::Condition(_) => 400,
         EngineError::NoSuchTask(_) => 404,
         EngineError::Remote(refusal) => match refusal {
             RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,
@@ -264,6 +267,12 @@ impl From<ArgumentError> for Problem {
 impl From<TraceError> for Problem {
     fn from(error: TraceError) -> Self {
         Self::bad_request(error.to_string()).code(TraceError::CODE).hint(TraceError::HINT)
+    }
+}
+
+impl From<SpecError> for Problem {
+    fn from(error: SpecError) -> Self {
+        EngineError::from(error).into()
     }
 }
 

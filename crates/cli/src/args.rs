@@ -45,6 +45,9 @@ pub(crate) enum CliCommand {
     Workflows(commands::workflows::WorkflowsArgs),
     Doctor(commands::doctor::DoctorArgs),
     Recoveries(commands::recoveries::RecoveriesArgs),
+    Failures(commands::failures::FailuresArgs),
+    #[command(subcommand)]
+    Operation(commands::operation::OperationCommand),
     Sweeper(commands::sweeper::SweeperArgs),
     Signal(commands::signal::SignalArgs),
     Answer(commands::answer::AnswerArgs),

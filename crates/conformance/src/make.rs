@@ -99,6 +99,7 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         mail_unread: 0,
         steps: 0,
         step: None,
+        failed_step: None,
         trouble: None,
         terminated: false,
         pruned: None,

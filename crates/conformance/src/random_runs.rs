@@ -441,7 +441,7 @@ impl<'a> RandomRun<'a> {
         let healer = Healer { node: Some(node(9)), reason: Reason::StaleDetection };
         let at = self.end();
         let evidence = "x".to_owned();
-        self.act(&Command::Heal(Heal { rule, evidence, remedy, at, healer })).await
+        self.act(&Command::Heal(Heal { rule, evidence, remedy, at, healer, note: None })).await
     }
 
     fn note(&self) -> Note {

@@ -66,7 +66,12 @@ fn rich() -> Summary {
         cancel: Some("because".to_owned()),
         waits: vec![wait],
         mail_ids: vec!["m1".to_owned()],
-        trouble: Some(Trouble { cause: "c".into(), message: "m\n".into(), code: Some("P1".into()) }),
+        trouble: Some(Trouble {
+            cause: "c".into(),
+            message: "m\n".into(),
+            code: Some("P1".into()),
+            step: None,
+        }),
         ..summary("r", 1)
     }
 }
@@ -121,7 +126,7 @@ pub async fn a_row_with_any_text_is_written_again(fixture: &Fixture) {
     fixture.append(append_with_row("r", 0)).await;
     let message = "null \0, half a pair \\ud800, \u{1} and \u{10ffff}".to_owned();
     let mut row = fixture.row("r").await;
-    row.summary.trouble = Some(Trouble { cause: "c0ffee".to_owned(), message, code: None });
+    row.summary.trouble = Some(Trouble { cause: "c0ffee".to_owned(), message, code: None, step: None });
     for _ in 0..3 {
         let expect = Expect::Version(fixture.row("r").await.version());
         assert_eq!(fixture.store.put_row(row.clone(), expect).await.unwrap(), Written::Done);

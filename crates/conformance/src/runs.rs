@@ -28,7 +28,8 @@ fn tag(key: &str, value: &str) -> (TagKey, String) {
 }
 
 async fn mixed_runs(fixture: &Fixture) {
-    let trouble = |cause: &str| Some(Trouble { cause: cause.into(), message: "m".into(), code: None });
+    let trouble =
+        |cause: &str| Some(Trouble { cause: cause.into(), message: "m".into(), code: None, step: None });
     let queued = |name, millis| Summary { created_at: at(millis), ..summary(name, 1) };
     add(fixture, queued("a", 1)).await;
     add(fixture, Summary { status: Status::Running, owner: NodeId::new("n1").ok(), ..queued("b", 2) }).await;
@@ -179,7 +180,7 @@ pub async fn recovered_runs_come_latest_first(fixture: &Fixture) {
 
 /// Recovered runs are selected by the same fields as others.
 pub async fn recovered_runs_are_filtered_too(fixture: &Fixture) {
-    let trouble = Some(Trouble { cause: "panic".into(), message: "m".into(), code: None });
+    let trouble = Some(Trouble { cause: "panic".into(), message: "m".into(), code: None, step: None });
     let old = |name, moment: i64| Summary {
         created_at: at(moment),
         recovered_at: Some(at(100 - moment)),

@@ -59,6 +59,7 @@ fn random_run(random: &mut SplitMix, number: u64) -> Summary {
         cause: pick(random, &["timeout", "panic"]).to_owned(),
         message: pick(random, &["took 5 s", "boom"]).to_owned(),
         code: random.one_in(2).then(|| "E1".to_owned()),
+        step: None,
     });
     let created_at = at(i64::try_from(random.below(20)).unwrap());
     let tags = if random.one_in(2) {

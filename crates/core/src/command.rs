@@ -126,9 +126,9 @@ impl Command {
             Self::Jump(jump) => Some(&jump.note.id),
             Self::Migrate(migrate) => Some(&migrate.note.id),
             Self::DropCancel(command) => command.outside_id(),
+            Self::Heal(heal) => heal.note.as_ref().map(|note| note.id.as_str()),
             Self::Start { .. }
             | Self::Claim(_)
-            | Self::Heal(_)
             | Self::ChildEnded { .. }
             | Self::StepEnded(_)
             | Self::HandBack(_)
@@ -225,6 +225,9 @@ pub struct Heal {
     pub at: Seq,
     /// The healer and the reason.
     pub healer: Healer,
+    /// The request that the remedy carries out, if an operator asked for it under an id. The log records it in the same
+    /// append, so a repeat has no effect.
+    pub note: Option<Note>,
 }
 
 /// A move to another version.

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hash::Hash;
-
 /// What a failure means for the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -87,27 +85,11 @@ impl Failure {
     pub fn bounded(self) -> Self {
         Self { code: self.code, ..Self::new(self.class, self.message) }
     }
-
-    /// Returns a short hash that groups similar failures. Digits are ignored, so ids and times do not split a group.
-    pub fn cause(&self) -> String {
-        let shape: String = self.message.chars().filter(|c| !c.is_ascii_digit()).collect();
-        Hash::of_parts(&[self.code.as_deref().unwrap_or(""), &shape]).to_string()[..6].to_owned()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn failures_that_differ_only_in_numbers_share_a_cause() {
-        let one = Failure::terminal("order 17: card declined");
-        let two = Failure::terminal("order 18: card declined");
-        assert_eq!(one.cause(), two.cause());
-        assert_ne!(one.cause(), Failure::terminal("no such order").cause());
-        assert_ne!(one.cause(), one.clone().with_code("card").cause());
-        assert_eq!(one.cause().len(), 6);
-    }
 
     #[test]
     fn classes_have_one_word_each() {

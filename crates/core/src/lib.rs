@@ -20,7 +20,7 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | values | [`argument`], [`id`], [`path`], [`time`], [`moment`] (times as text), [`hash`], [`limits`], [`payload`], [`error`] |
+//! | values | [`argument`], [`id`], [`path`], [`time`], [`moment`] (times as text), [`hash`], [`limits`], [`payload`], [`error`], [`fingerprint`] |
 //! | words | [`version`], [`whole`], [`status`], [`reserved`] |
 //! | policies and forms | [`retry`], [`recovery_policy`], [`form`] with [`shape`] |
 //! | records | [`attribute`], [`branch`], [`corrupt`], [`trace`], [`event`] with [`summary`] (a tombstone holds a summary), [`search`] (conditions over summaries), [`audit`], [`task`], [`lock`] |
@@ -31,6 +31,7 @@
 //! | commands | [`command`], [`redact`] (keeps secrets out of texts) |
 //! | `decide` | [`mod@decide`]: state, command → events or a refusal; [`seal`]: their place in the log |
 //! | tasks | [`plan`]: decision → changes of tasks that go with its append; [`delivery`]: reports to parents |
+//! | operations | [`operation`]: one verb on many runs, and the judgement of a canary |
 //!
 //! Beside the layers, `schema` describes the documents for the HTTP interface (feature `schema`).
 
@@ -46,6 +47,7 @@ pub mod delivery;
 
 pub mod error;
 pub mod event;
+pub mod fingerprint;
 pub mod form;
 pub mod hash;
 pub mod id;
@@ -53,6 +55,7 @@ pub mod limits;
 pub mod lock;
 pub mod moment;
 pub mod next_step;
+pub mod operation;
 pub mod path;
 pub mod payload;
 pub mod plan;

@@ -16,6 +16,8 @@ pub enum Named {
     Kind,
     /// The id that identifies a repeated signal or answer.
     Command,
+    /// A workflow.
+    Workflow,
 }
 
 /// Reserved prefixes, each with the use that it is reserved for; `None`: every use.
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn every_use_has_its_own_reserved_names() {
-        let all = [Named::Id, Named::Task, Named::Queue, Named::Kind, Named::Command];
+        let all = [Named::Id, Named::Task, Named::Queue, Named::Kind, Named::Command, Named::Workflow];
         for what in all {
             assert_eq!(prefix(what, "goldseam.x"), Some("goldseam."), "{what:?}");
             assert_eq!(prefix(what, "orders"), None, "{what:?}");

@@ -3,6 +3,7 @@
 //! Invariant: a summary is a fold of the log up to `as_of` and nothing else. A late summary is updated by folding
 //! later events, and a lost one is rebuilt by folding from the start.
 
+mod failing;
 mod ids;
 mod parts;
 mod reads;
@@ -26,9 +27,6 @@ pub use ids::command_id;
 pub(crate) use ids::{child_command, is_run_wide};
 pub use parts::{OpenInput, OpenWait, Pruned, Trouble};
 pub use requests::{Asked, PendingJump};
-
-/// Number of command ids kept to recognise a repeated command without reading the history.
-const MAIL_IDS_MAX: usize = 32;
 
 /// The cached row of a run, up to `as_of`.
 ///
@@ -164,6 +162,9 @@ pub struct Summary {
     /// The present or the last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Path>,
+    /// The step whose attempt failed last, and that has not completed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_step: Option<Path>,
     /// How it ended, or why it is parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Trouble>,
@@ -266,19 +267,11 @@ impl Summary {
             mail_unread: 0,
             steps: 0,
             step: None,
+            failed_step: None,
             trouble: None,
             terminated: false,
             pruned: None,
         }
-    }
-
-    /// Returns whether the run has taken a command with this id; `None` if only the history records it.
-    pub fn has_seen(&self, id: &str) -> Option<bool> {
-        if self.mail_ids.iter().any(|seen| seen == id) {
-            return Some(true);
-        }
-        let complete = usize::try_from(self.mail_count).is_ok_and(|count| count == self.mail_ids.len());
-        complete.then_some(false)
     }
 
     /// Returns what a worker needs to execute the run: `order@2`, or `order` while the version is undecided.
@@ -369,6 +362,7 @@ impl Summary {
         self.under_way.clear();
         self.steps = 0;
         self.step = None;
+        self.failed_step = None;
     }
 
     /// Removes the waits for remote steps that were handed out so far.
@@ -457,10 +451,11 @@ impl Summary {
             Event::RunParked { code, reason } => {
                 self.owner = None;
                 self.parked = true;
-                self.trouble = Some(Trouble::of(&Failure::terminal(reason.clone()).with_code(code.clone())));
+                let failure = Failure::terminal(reason.clone()).with_code(code.clone());
+                self.trouble = Some(Trouble::of(&self.run, None, &failure));
             }
             Event::RunCompleted { .. } => self.end(Status::Completed, at, None),
-            Event::RunFailed { failure } => self.end(Status::Failed, at, Some(Trouble::of(failure))),
+            Event::RunFailed { failure } => self.end(Status::Failed, at, Some(self.trouble_of(failure))),
             Event::RunCancelled { terminated, .. } => {
                 self.end(Status::Cancelled, at, None);
                 self.terminated = terminated.is_some();
@@ -479,9 +474,10 @@ impl Summary {
             Event::StepCompleted(step) => {
                 self.at_step(&step.path);
                 self.steps += u32::from(!step.group);
+                self.failed_step.take_if(|failed| *failed == step.path);
             }
-            Event::StepFailed(step) => self.at_step(&step.path),
-            Event::StepTimeout { path, .. } => self.at_step(path),
+            Event::StepFailed(step) => self.failed_at(&step.path),
+            Event::StepTimeout { path, .. } => self.failed_at(path),
             Event::StepRetryScheduled { path, due, .. } => {
                 self.close(path);
                 self.waits.push(OpenWait::until(path, at, *due));
@@ -539,7 +535,7 @@ impl Summary {
                 self.alone &= recorded.epoch.is_some();
                 self.step = Some(path.clone());
                 if let Some(failure) = failure {
-                    self.trouble = Some(Trouble::of(failure));
+                    self.trouble = Some(self.trouble_of(failure));
                 }
             }
             Event::CompensationCompleted { path } | Event::CompensationFailed { path, .. } => {
@@ -580,14 +576,6 @@ impl Summary {
         for ended in self.waits.extract_if(.., |wait| wait.path == *path).collect::<Vec<_>>() {
             let wanted = |path: &Path| self.waits.iter().any(|wait| wait.inputs.contains(path));
             self.inputs.retain(|input| !ended.inputs.contains(&input.path) || wanted(&input.path));
-        }
-    }
-
-    fn see(&mut self, id: String) {
-        self.mail_count += 1;
-        self.mail_ids.push(id);
-        if self.mail_ids.len() > MAIL_IDS_MAX {
-            self.mail_ids.remove(0);
         }
     }
 }

@@ -325,7 +325,7 @@ impl Log {
     /// Returns a remedy for the present log end.
     pub(crate) fn heal(&self, rule: Code, evidence: &str, remedy: Remedy) -> Command {
         let healer = Healer { node: Some(node("n-9")), reason: Reason::StaleDetection };
-        Command::Heal(Heal { rule, evidence: evidence.into(), remedy, at: self.end(), healer })
+        Command::Heal(Heal { rule, evidence: evidence.into(), remedy, at: self.end(), healer, note: None })
     }
 
     pub(crate) fn completed(self, step: &str) -> Self {

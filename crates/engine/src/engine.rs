@@ -32,6 +32,7 @@ use crate::ledger::secrets::{Secret, Secrets};
 use crate::ledger::spawn::spawn;
 use crate::ledger::workflow_error::Error;
 use crate::node::{Node, NodeSetup};
+use crate::operation;
 use crate::preflight::{Preflight, PreflightReport, PreflightRunner};
 use crate::run::context::Context;
 use crate::run::live_runs::LiveRuns;
@@ -134,7 +135,7 @@ impl Builder {
         O: Serialize + 'static,
         E: Into<Error>,
     {
-        match WorkflowName::new(name) {
+        match WorkflowName::new(name).and_then(operation::open_name) {
             Ok(workflow) if version == UNDECIDED => {
                 self.refuse(EngineError::NoSuchVersion { workflow });
             }
@@ -380,7 +381,7 @@ impl Engine {
         Builder {
             store,
             config: Config::default(),
-            registry: Registry::default(),
+            registry: operation::built_in(),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(OsEntropy),
             secrets: Secrets::default(),

@@ -11,6 +11,7 @@
 //! | [`heal`] | repairs of runs, claims and locks: the healer, the sweeper, the monitor |
 //! | [`node`] | a process that executes runs: claims, beats, takeover from dead nodes, dispatch |
 //! | [`client`] | operations on runs, tasks and locks that need no node: start, signal, list, follow, why, doctor |
+//! | [`operation`] | one verb on many runs: the built-in workflow, and what clients ask about it |
 //! | [`engine`] | a client and a node in one process |
 //! | [`remote`] | workers in other processes that execute workflows over HTTP |
 //! | [`preflight`] | the code of this process, tried against stored histories |
@@ -22,6 +23,7 @@ pub mod engine;
 pub mod heal;
 pub mod ledger;
 pub mod node;
+pub mod operation;
 pub mod preflight;
 pub mod remote;
 pub mod run;

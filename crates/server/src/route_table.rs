@@ -124,6 +124,14 @@ pub(crate) const ROUTES: &[Route] = &[
     get("/v1/nodes", "list_nodes", READ).data(),
     get("/v1/workflows", "list_workflows", READ).data(),
     get("/v1/changes", "await_changes", READ).data().waits(Waits::UntilKeyEnds),
+    get("/v1/operations", "list_operations", READ),
+    post("/v1/operations", "begin_operation", OPERATE).idempotent(),
+    post("/v1/operations/preview", "preview_operation", READ),
+    get("/v1/operations/{run}", "get_operation", READ),
+    post("/v1/operations/{run}/pause", "pause_operation", OPERATE).idempotent(),
+    post("/v1/operations/{run}/resume", "resume_operation", OPERATE).idempotent(),
+    post("/v1/operations/{run}/stop", "stop_operation", OPERATE).idempotent(),
+    get("/v1/failures", "list_failures", READ),
     get("/v1/prune", "plan_prune", READ).data(),
     post("/v1/prune", "prune", ADMIN).data(),
     get("/v1/keys", "list_keys", ADMIN).data(),
@@ -218,6 +226,9 @@ mod tests {
     #[test]
     fn exactly_the_views_are_redacted() {
         let views = [
+            "GET /v1/failures",
+            "GET /v1/operations",
+            "GET /v1/operations/{run}",
             "GET /v1/recoveries",
             "GET /v1/runs",
             "GET /v1/runs/{run}",
@@ -226,6 +237,11 @@ mod tests {
             "GET /v1/runs/{run}/history",
             "GET /v1/runs/{run}/why",
             "POST /v1/doctor",
+            "POST /v1/operations",
+            "POST /v1/operations/preview",
+            "POST /v1/operations/{run}/pause",
+            "POST /v1/operations/{run}/resume",
+            "POST /v1/operations/{run}/stop",
             "POST /v1/runs",
             "POST /v1/runs/{run}/recover",
             "POST /v1/runs/{run}/resume",
@@ -274,8 +290,12 @@ mod tests {
             let of_run = route.path.strip_prefix("/v1/runs/{run}/").is_some_and(|what| what != "passes");
             let of_task =
                 route.path.strip_prefix("/v1/tasks/{task}/").is_some_and(|what| what != "heartbeat");
-            let other = matches!(route.path, "/v1/runs" | "/v1/tasks" | "/v1/locks/{lock}/acquire");
-            route.method == Method::POST && (of_run || of_task || other)
+            let of_operation = route.path.starts_with("/v1/operations/{run}/");
+            let other = matches!(
+                route.path,
+                "/v1/runs" | "/v1/tasks" | "/v1/operations" | "/v1/locks/{lock}/acquire"
+            );
+            route.method == Method::POST && (of_run || of_task || of_operation || other)
         };
         let listed = names(ROUTES.iter().filter(|route| route.is_idempotent));
         assert_eq!(listed, names(ROUTES.iter().filter(takes_key)));

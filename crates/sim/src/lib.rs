@@ -12,9 +12,10 @@
 //! | [`cluster`] | nodes that start, crash, freeze and restart |
 //! | [`clients`] | clients that start, signal, cancel and jump over a faulty connection |
 //! | [`worker`] | a worker that executes remote steps and sometimes abandons one |
+//! | [`operator`] | an operator who acts on many runs at once |
 //! | [`lock_holder`], [`follower`] | programs that share a lock; followers of runs |
 //! | [`swarm`] | one seed: a phase with faults, a phase without, then the checks |
-//! | [`check`] | the invariants I1–I17, I19, I21 and I22, one function each |
+//! | [`check`] | the invariants I1–I17, I19 and I21–I23, one function each |
 //! | [`nth`], [`scenario`] | the Nth call fails, for every N, in a set of scenarios |
 //! | [`failed_seeds`] | seeds that failed once and are replayed by the tests |
 
@@ -27,6 +28,7 @@ pub mod follower;
 pub mod journal;
 pub mod lock_holder;
 pub mod nth;
+pub mod operator;
 pub mod preflight;
 pub mod random;
 pub mod recording_store;

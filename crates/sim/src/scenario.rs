@@ -7,6 +7,7 @@ use goldseam_engine::Client;
 use goldseam_engine::client::Jump;
 
 use crate::clients::{by, payload};
+use crate::operator::signalling;
 use crate::worker::Worker;
 
 /// A scenario.
@@ -39,6 +40,8 @@ pub enum ClientRole {
     Jump,
     /// Execute its remote steps.
     Work,
+    /// Send the signals that the run waits for, by operations.
+    Operate,
 }
 
 /// All scenarios.
@@ -54,6 +57,7 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario("cancel", "undoing", 1, ClientRole::Cancel, Status::Cancelled),
     scenario("once", "once", 1, ClientRole::Watch, Status::Completed),
     scenario("remote", "remote", 1, ClientRole::Work, Status::Completed),
+    scenario("operation", "signals", 1, ClientRole::Operate, Status::Completed),
 ];
 
 const fn scenario(
@@ -82,6 +86,12 @@ impl Scenario {
                 worker.turn(client).await;
             }
             ClientRole::Signal if waits => self.signal(client, run, summary).await,
+            ClientRole::Operate if waits => {
+                let step = summary.step.as_ref().map_or("", Path::as_str).replace('#', "-");
+                if let Ok(id) = RunId::new(format!("op-{step}")) {
+                    drop(client.begin_operation(&id, signalling(&format!("id = \"{run}\""))).await);
+                }
+            }
             ClientRole::Answer => {
                 if let Some(open) = summary.inputs.first() {
                     let answer = payload(&serde_json::json!("yes"));
@@ -97,7 +107,11 @@ impl Scenario {
                 }
             }
             ClientRole::Jump if waits => self.signal(client, run, summary).await,
-            ClientRole::Signal | ClientRole::Cancel | ClientRole::Jump | ClientRole::Work => {}
+            ClientRole::Signal
+            | ClientRole::Cancel
+            | ClientRole::Jump
+            | ClientRole::Work
+            | ClientRole::Operate => {}
         }
     }
 

@@ -14,6 +14,7 @@ use crate::cluster::{SILENCE_MAX, SimCluster};
 use crate::follower::RunFollower;
 use crate::journal::{JournalFacts, Trace};
 use crate::lock_holder::LockHolder;
+use crate::operator::{BulkOperator, is_bulk};
 use crate::random::Random;
 use crate::worker::{Care, Worker};
 use crate::workflows::POISON;
@@ -77,6 +78,10 @@ async fn simulate(seed: u64, trace: Trace) -> SeedOutcome {
     let runs = 6 + random.below(14);
     let holders = holders(&cluster, seed);
     let followers = followers(&cluster, seed, runs);
+    let operator = is_bulk(seed).then(|| {
+        let operator = BulkOperator { client: cluster.client.clone(), random: Random::new(seed ^ 0x0b1c) };
+        tokio::spawn(operator.keep_operating())
+    });
     let hint_loss = seed.is_multiple_of(3).then(|| Random::new(!seed));
     let killer = is_loop(seed).then(|| Random::new(seed ^ 0xdead));
     let garbling = seed.is_multiple_of(4).then(|| Random::new(!seed ^ 0x6a4b));
@@ -92,7 +97,7 @@ async fn simulate(seed: u64, trace: Trace) -> SeedOutcome {
         garbling,
     };
     phase.run(runs).await;
-    holders.iter().for_each(tokio::task::JoinHandle::abort);
+    holders.iter().chain(&operator).for_each(tokio::task::JoinHandle::abort);
     let unsettled = settle(&mut cluster, runs, &mut random).await;
     let quiet_writes = quiet(&cluster).await;
     worker.abort();

@@ -9,6 +9,7 @@ pub mod heal;
 pub mod key;
 pub mod lock;
 pub mod node;
+pub mod operation;
 pub mod pass;
 pub mod retention;
 pub mod run;

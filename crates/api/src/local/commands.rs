@@ -36,6 +36,7 @@ impl CommandsApi for LocalApi {
             (None, None) => self.client.new_id(),
         };
         limit::open(Named::Id, run.as_str())?;
+        limit::open(Named::Workflow, workflow.as_str())?;
         new.queue.as_ref().map(|queue| limit::open_queue(&QueueName::new(queue)?)).transpose()?;
         let mut options = StartOptions::default().priority(new.priority).trace(caller.trace.clone());
         options = new.queue.iter().fold(options, |options, queue| options.queue(queue));

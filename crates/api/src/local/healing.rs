@@ -60,7 +60,8 @@ impl HealingApi for LocalApi {
                 recovery
             }
             None => {
-                let recovery = self.client.recover(run, RecoverOptions { rule, dry_run, compensate }).await?;
+                let options = RecoverOptions { rule, dry_run, compensate, by: None };
+                let recovery = self.client.recover(run, options).await?;
                 if recovery.has_healed() && (has_reason || keyed) {
                     self.client.annotate(run, by(note)).await?;
                 }

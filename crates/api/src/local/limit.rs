@@ -55,6 +55,7 @@ pub(super) fn open(what: Named, name: &str) -> Result<(), Problem> {
         Named::Queue => "queues",
         Named::Kind => "kinds",
         Named::Command => "ids",
+        Named::Workflow => "workflows",
     };
     let name: String = name.chars().take(SHOWN_CHARS_MAX).collect();
     Err(Problem::new(403, format!("{name}: {what} that begin with {prefix} are reserved for the engine"))

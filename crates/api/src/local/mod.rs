@@ -8,6 +8,7 @@ mod keys;
 mod limit;
 mod locks;
 mod nodes;
+mod operations;
 mod passes;
 mod retention;
 mod runs;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use goldseam::recovery::Owner;
+use goldseam::unstable::core::reserved::{Named, prefix};
 use goldseam::unstable::core::task::TaskState;
 use goldseam::unstable::core::{NodeId, WorkflowName};
 use goldseam::unstable::store::{NodeSeen, NodeState, Pulse, TaskFilter};
@@ -74,8 +75,13 @@ fn node(seen: NodeSeen, why: Option<String>, running: Option<u32>) -> NodeDoc {
         started_at: seen.record.started_at,
         state: state.to_owned(),
         why,
-        workflows: seen.record.workflows,
+        workflows: seen.record.workflows.into_iter().filter(|label| is_open(label)).collect(),
     }
+}
+
+/// Whether a label names a workflow of users. The built-in ones are part of every engine.
+fn is_open(label: &str) -> bool {
+    prefix(Named::Workflow, label).is_none()
 }
 
 #[async_trait]
@@ -101,7 +107,7 @@ impl NodesApi for LocalApi {
         let mut found: BTreeMap<WorkflowName, (u32, BTreeSet<u32>)> = BTreeMap::new();
         for seen in self.client.healer().liveness().await?.working() {
             let mut names = BTreeSet::new();
-            for label in &seen.record.workflows {
+            for label in seen.record.workflows.iter().filter(|label| is_open(label)) {
                 let Some((name, version)) = label.rsplit_once('@') else { continue };
                 let Ok(name) = WorkflowName::new(name) else { continue };
                 let (nodes, versions) = found.entry(name.clone()).or_default();

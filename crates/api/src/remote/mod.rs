@@ -10,6 +10,7 @@ mod http;
 mod keys;
 mod locks;
 mod nodes;
+mod operations;
 mod passes;
 mod retention;
 mod runs;

@@ -3,6 +3,7 @@
 mod actor;
 pub(crate) mod answer;
 pub(crate) mod branches;
+pub(crate) mod bulk;
 pub(crate) mod cancel;
 pub(crate) mod complete;
 pub(crate) mod completions;
@@ -12,6 +13,7 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod drill;
 pub(crate) mod explain;
+pub(crate) mod failures;
 pub(crate) mod history;
 pub(crate) mod jump;
 pub(crate) mod key;
@@ -19,6 +21,7 @@ pub(crate) mod lock;
 pub(crate) mod ls;
 pub(crate) mod migrate;
 pub(crate) mod nodes;
+pub(crate) mod operation;
 mod pages;
 pub(crate) mod pass;
 pub(crate) mod pause;
@@ -95,6 +98,8 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<Exit, CliError
         CliCommand::Workflows(args) => workflows::run(app, &args).await,
         CliCommand::Doctor(args) => doctor::run(app, args).await,
         CliCommand::Recoveries(args) => recoveries::run(app, args).await,
+        CliCommand::Failures(args) => failures::run(app, args).await,
+        CliCommand::Operation(command) => operation::run(app, command).await,
         CliCommand::Sweeper(args) => sweeper::run(app, args).await,
         CliCommand::Signal(args) => signal::run(app, args).await,
         CliCommand::Answer(args) => answer::run(app, args).await,
@@ -132,10 +137,20 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<Exit, CliError
 
 /// Whether the command handles signals itself and ends successfully on Ctrl-C.
 pub(crate) fn handles_signals(command: &CliCommand) -> bool {
-    matches!(
-        command,
-        CliCommand::Sweeper(_) | CliCommand::Serve(_) | CliCommand::Dev(_) | CliCommand::DemoWorker(_)
-    )
+    let bulk = match command {
+        CliCommand::Sweeper(_) | CliCommand::Serve(_) | CliCommand::Dev(_) | CliCommand::DemoWorker(_) => {
+            return true;
+        }
+        CliCommand::Operation(command) => return command.follows(),
+        CliCommand::Retry(args) => &args.bulk,
+        CliCommand::Resume(args) => &args.bulk,
+        CliCommand::Cancel(args) => &args.bulk,
+        CliCommand::Pause(args) => &args.bulk,
+        CliCommand::Recover(args) => &args.bulk,
+        CliCommand::Signal(args) => &args.bulk,
+        _ => return false,
+    };
+    bulk.follows()
 }
 
 /// Handlers for SIGINT and SIGTERM.

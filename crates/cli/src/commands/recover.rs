@@ -2,17 +2,19 @@
 
 use clap::Args;
 use goldseam::recovery::Code;
+use goldseam::unstable::core::operation::Verb;
 use goldseam::{RunId, Status};
 use goldseam_api::Api;
 use goldseam_api::doc::change::{NewRecovery, RecoveryDoc};
 use goldseam_api::doc::run::WaitQuery;
 
 use super::actor::Actor;
+use super::bulk::{Bulk, BulkArgs, BulkTarget};
 use crate::app::App;
 use crate::error::{CliError, Exit};
 use crate::out;
 
-/// Diagnose a run and heal it
+/// Diagnose runs and heal them
 ///
 /// Applies the first rule that matches, or the rule from --rule. A remedy that cuts the log opens a new branch: nothing
 /// is deleted, and --undo returns to the other side of the seam. Exits with 9 if the run needs an operator or was
@@ -23,25 +25,33 @@ use crate::out;
 )]
 pub(crate) struct RecoverArgs {
     /// The run
-    run: String,
+    run: Option<String>,
     /// Apply only this rule: its name, as in worker-lost, or its code, as in O2
-    #[arg(long, value_name = "RULE", conflicts_with = "undo")]
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["undo", "where"])]
     rule: Option<Code>,
     /// Only report what would be done
     #[arg(long, conflicts_with = "undo")]
     dry_run: bool,
     /// First compensate completed steps that a cut would leave standing
-    #[arg(long, conflicts_with_all = ["undo", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["undo", "dry_run", "where"])]
     compensate: bool,
     /// Return to the other side of the latest seam, on a new branch
-    #[arg(long)]
+    #[arg(long, conflicts_with = "where")]
     undo: bool,
+    #[command(flatten)]
+    pub(crate) bulk: BulkArgs,
     #[command(flatten)]
     actor: Actor,
 }
 
 pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, CliError> {
-    let run = RunId::new(&args.run)?;
+    let run = match args.bulk.target(Verb::Recover, args.run.as_deref())? {
+        BulkTarget::Run(run) => run,
+        BulkTarget::Many(condition) => {
+            let bulk = Bulk::new(Verb::Recover, condition, args.bulk, args.dry_run);
+            return bulk.run(app, args.actor).await;
+        }
+    };
     let api = app.api().await?;
     let caller = args.actor.caller();
     if args.undo {

@@ -4,34 +4,49 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::StreamExt as _;
+use goldseam::unstable::core::operation::Verb;
 use goldseam::{RunId, Seq};
 use goldseam_api::Api;
 use goldseam_api::doc::change::ResumedDoc;
 use goldseam_api::doc::event::NewsDoc;
 
 use super::actor::Actor;
+use super::bulk::{Bulk, BulkArgs, BulkTarget};
 use crate::app::App;
 use crate::error::{CliError, Exit};
 
 /// How long the command watches a run that may park again.
 const WATCHED: Duration = Duration::from_secs(2);
 
-/// Resume a paused or parked run
+/// Resume paused or parked runs
 ///
 /// The run continues where it stopped; its timers keep their remaining time. If a rule applies to it, it is recovered
 /// first. If the run was parked for a reason that may still hold, the command watches it for two seconds; if it parks
 /// again, the command says so and exits with 9.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  goldseam resume ord-7")]
+#[command(
+    after_help = "Examples:\n  goldseam resume ord-7\n  goldseam resume --where 'status = parked and code = V1' --canary 1,all --reason 'deployed the fix' --yes"
+)]
 pub(crate) struct ResumeArgs {
     /// The run
-    run: String,
+    run: Option<String>,
+    /// Only show what would be done to the selected runs
+    #[arg(long, requires = "where")]
+    dry_run: bool,
+    #[command(flatten)]
+    pub(crate) bulk: BulkArgs,
     #[command(flatten)]
     actor: Actor,
 }
 
 pub(crate) async fn run(app: &App, args: ResumeArgs) -> Result<Exit, CliError> {
-    let run = RunId::new(&args.run)?;
+    let run = match args.bulk.target(Verb::Resume, args.run.as_deref())? {
+        BulkTarget::Run(run) => run,
+        BulkTarget::Many(condition) => {
+            let bulk = Bulk::new(Verb::Resume, condition, args.bulk, args.dry_run);
+            return bulk.run(app, args.actor).await;
+        }
+    };
     let api = app.api().await?;
     let resumed = api.resume(&args.actor.caller(), &run, args.actor.reason()).await?;
     let text = match &resumed.recovery.rule {

@@ -214,6 +214,12 @@ impl RunPage {
         lines
     }
 
+    /// The fingerprint of the failure, and the command that lists runs with the same one.
+    fn cause(&self) -> String {
+        let cause = self.summary().trouble.as_ref().map_or("", |trouble| &trouble.cause);
+        format!("{cause}   → goldseam ls --cause {cause}")
+    }
+
     /// How the run ended, and the next command.
     fn ending(&self) -> Vec<(&'static str, String)> {
         let summary = self.summary();
@@ -227,7 +233,7 @@ impl RunPage {
             }
             (None, Some(failure)) if summary.status == Status::Failed => vec![
                 ("failure", text::one_line(&failure.to_string())),
-                ("cause", format!("{}   → goldseam ls --cause {}", failure.cause(), failure.cause())),
+                ("cause", self.cause()),
                 (
                     "fix",
                     match &summary.pruned {

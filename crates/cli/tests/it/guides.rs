@@ -64,6 +64,13 @@ fn guide_when_something_stalls_matches() {
     assert!(walk(&place, STALLS) >= 20);
 }
 
+const MANY_RUNS: &str = include_str!("../../../../docs/guides/acting-on-many.md");
+
+#[test]
+fn guide_acting_on_many_matches() {
+    assert_eq!(walk(&prepared(), MANY_RUNS), 6);
+}
+
 const SERVING: &str = include_str!("../../../../docs/guides/serving-a-store.md");
 
 #[test]

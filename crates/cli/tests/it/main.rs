@@ -19,6 +19,7 @@ mod files;
 mod guides;
 mod healing;
 mod help;
+mod operations;
 mod output;
 mod prune;
 mod queue;

@@ -14,12 +14,24 @@ use crate::time::{Millis, Seq};
 pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision, Refusal> {
     let state = view.state()?;
     let summary = &state.summary;
+    if heal.note.as_ref().is_some_and(|note| state.has_seen(&note.id)) {
+        return Ok(Decision::default());
+    }
     if summary.status.is_terminal() {
         return Err(Refusal::Finished { status: summary.status });
     }
     if summary.as_of != heal.at {
         return Err(Refusal::NothingToDo { why: "the run changed after it was examined" });
     }
+    let decision = remedy(&view, state, heal, now)?;
+    Ok(match &heal.note {
+        Some(note) => decision.after(now, Event::NoteAdded(note.clone())),
+        None => decision,
+    })
+}
+
+fn remedy(view: &View<'_>, state: &State, heal: &Heal, now: Millis) -> Result<Decision, Refusal> {
+    let summary = &state.summary;
     let recovered = |cut: Option<(BranchId, Seq)>| Event::RunRecovered(said(state, heal, now, cut));
     Ok(match &heal.remedy {
         Remedy::Branch { cutoff } => {

@@ -134,7 +134,7 @@ impl Case {
     fn heal(&self, at: usize) -> Command {
         let Diagnosis { rule, evidence, remedy } = self.diagnoses().swap_remove(at);
         let healer = Healer { node: Some(node("n-9")), reason: Reason::StaleDetection };
-        Command::Heal(Heal { rule, evidence, remedy, at: self.log.end(), healer })
+        Command::Heal(Heal { rule, evidence, remedy, at: self.log.end(), healer, note: None })
     }
 }
 

@@ -15,7 +15,10 @@ impl Command {
         let edit = |text: &mut String| redactor.edit(text);
         match self {
             Self::Claim(claim) => claim.lost.iter_mut().for_each(|lost| edit(&mut lost.evidence)),
-            Self::Heal(heal) => edit(&mut heal.evidence),
+            Self::Heal(heal) => {
+                edit(&mut heal.evidence);
+                heal.note.iter_mut().for_each(|note| redact_note(note, redactor));
+            }
             Self::Answer { by, .. } => by.iter_mut().for_each(edit),
             Self::Cancel(note)
             | Self::CancelUnmanned { note, .. }

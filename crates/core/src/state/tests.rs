@@ -3,6 +3,7 @@
 use crate::command::{Command, Owned};
 use crate::corrupt::Corrupt;
 use crate::event::{Event, JumpRequested, Release};
+use crate::fingerprint::Symptom;
 use crate::form::Form;
 use crate::hash::Hash;
 use crate::seal::{changes_row, place, seal};
@@ -117,7 +118,8 @@ fn how_it_ended_is_kept() {
     let log = Log::running().owned(vec![Owned::Fail(failure.clone())]);
     assert_eq!(log.state().outcome, Some(Outcome::Failed(failure.clone())));
     let trouble = log.state().summary.trouble.clone().unwrap();
-    assert_eq!((trouble.cause, trouble.code), (failure.cause(), failure.code));
+    let symptom = Symptom { run: log.run.as_str(), step: None, code: Some("stock"), message: "no stock" };
+    assert_eq!((trouble.cause, trouble.code), (symptom.fingerprint(), failure.code));
     assert_eq!(Log::running().finishes().state().outcome, Some(Outcome::Completed(json("\"bye\""))));
 }
 

@@ -1,7 +1,30 @@
 //! Ids of commands, which identify a repeated command.
 
+use super::Summary;
 use crate::event::{Event, RequestWithdrawn};
 use crate::id::RunId;
+
+/// Number of command ids kept to recognise a repeated command without reading the history.
+const MAIL_IDS_MAX: usize = 32;
+
+impl Summary {
+    /// Returns whether the run has taken a command with this id; `None` if only the history records it.
+    pub fn has_seen(&self, id: &str) -> Option<bool> {
+        if self.mail_ids.iter().any(|seen| seen == id) {
+            return Some(true);
+        }
+        let complete = usize::try_from(self.mail_count).is_ok_and(|count| count == self.mail_ids.len());
+        complete.then_some(false)
+    }
+
+    pub(super) fn see(&mut self, id: String) {
+        self.mail_count += 1;
+        self.mail_ids.push(id);
+        if self.mail_ids.len() > MAIL_IDS_MAX {
+            self.mail_ids.remove(0);
+        }
+    }
+}
 
 /// Returns the id that identifies a repeated external command, on any branch.
 pub fn command_id(event: &Event) -> Option<String> {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
 use crate::event::InputRequested;
+use crate::fingerprint::Symptom;
 use crate::form::Form;
 use crate::id::{RunId, SignalName, TaskId};
 use crate::path::Path;
@@ -97,22 +98,34 @@ impl OpenInput {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Trouble {
-    /// Groups failures of the same kind.
+    /// The fingerprint, which groups failures of the same kind. An older release computes another one.
     pub cause: String,
     /// What happened, shortened.
     pub message: String,
     /// Code of the rule or error, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// The step that failed, if a step did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Path>,
 }
 
 impl Trouble {
-    pub(super) fn of(failure: &Failure) -> Self {
+    pub(super) fn of(run: &RunId, step: Option<&Path>, failure: &Failure) -> Self {
+        let Failure { message, code, .. } = failure;
+        let symptom =
+            Symptom { run: run.as_str(), step: step.map(Path::as_str), code: code.as_deref(), message };
         Self {
-            cause: failure.cause(),
-            message: failure.message.chars().take(MESSAGE_CHARS_MAX).collect(),
-            code: failure.code.clone(),
+            cause: symptom.fingerprint(),
+            message: message.chars().take(MESSAGE_CHARS_MAX).collect(),
+            code: code.clone(),
+            step: step.cloned(),
         }
+    }
+
+    /// Returns this trouble without what a release that computes another fingerprint records differently.
+    pub(super) fn without_fingerprint(&self) -> Self {
+        Self { cause: String::new(), step: None, ..self.clone() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Summary;
+use super::{Summary, Trouble};
 use crate::event::{JumpRequested, Request};
 use crate::path::Path;
 use crate::time::Millis;
@@ -68,7 +68,9 @@ impl Summary {
     pub fn agrees_with(&self, derived: &Self) -> bool {
         let unknown = self.bytes.is_none()
             || self.cancel_asked.is_none() && derived.cancel_asked.is_some()
-            || self.jump.is_none() && derived.jump.is_some();
+            || self.jump.is_none() && derived.jump.is_some()
+            || self.failed_step.is_none() && derived.failed_step.is_some()
+            || self.trouble != derived.trouble;
         if !unknown {
             return self == derived;
         }
@@ -76,6 +78,11 @@ impl Summary {
         known.bytes = self.bytes.and(known.bytes);
         known.cancel_asked = self.cancel_asked.as_ref().and(known.cancel_asked);
         known.jump = self.jump.as_ref().and(known.jump);
+        known.failed_step = self.failed_step.as_ref().and(known.failed_step);
+        let plain = |trouble: &Option<Trouble>| trouble.as_ref().map(Trouble::without_fingerprint);
+        if plain(&self.trouble) == plain(&known.trouble) {
+            known.trouble.clone_from(&self.trouble);
+        }
         *self == known
     }
 }

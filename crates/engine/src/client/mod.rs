@@ -277,7 +277,7 @@ impl Client {
     pub async fn list(&self, filter: RunFilter) -> Result<Page<Row>, EngineError> {
         filter.tag.as_ref().map_or(Ok(()), |(_, value)| argument::text("the value of a tag", value))?;
         filter.cause.as_ref().map_or(Ok(()), |cause| argument::text("the cause", cause))?;
-        Ok(self.ledger.store.runs(filter).await?)
+        self.without_operations(filter).await
     }
 
     /// Reads the whole log of a run.

@@ -22,6 +22,9 @@ pub struct RecoverOptions {
     pub dry_run: bool,
     /// Before the cut, compensate completed steps that it would leave standing.
     pub compensate: bool,
+    /// The request, if its id must be in the log: a remedy that appends records it in the same append, and a repeat
+    /// changes nothing.
+    pub by: Option<By>,
 }
 
 /// The result of a requested recovery.
@@ -198,7 +201,9 @@ impl Client {
             recovery.healed = Some(Healed::Done { end, branch: None, stale: None });
             recovery.standing.clear();
         } else {
-            recovery.healed = Some(healer.heal(run, found.at, &found.diagnosis).await?);
+            let note = options.by.clone().map(|by| self.note(by));
+            let healed = healer.heal_for(note.as_ref(), run, found.at, &found.diagnosis).await?;
+            recovery.healed = Some(healed);
         }
         if lacks_stable_event(&found) {
             return Err(no_stable_event(run, &found, status));

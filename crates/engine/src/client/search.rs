@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use goldseam_core::operation::is_operation;
 use goldseam_core::search::{Condition, Group, GroupBy};
 use goldseam_store::{GroupQuery, Groups, Page, Row, RunFilter, RunOrder};
 
 use crate::client::Client;
 use crate::ledger::error::EngineError;
+use crate::operation;
 
 /// Most groups that a search returns.
 const GROUPS_MAX: u32 = 1_000;
@@ -54,9 +56,39 @@ impl Client {
         Search { client: self.clone(), filter, limit: 100 }
     }
 
-    /// Counts and groups the runs of a query.
-    pub async fn groups(&self, query: GroupQuery) -> Result<Groups, EngineError> {
+    /// Counts and groups the runs of a query. Operations are not counted unless the filter names their workflow.
+    pub async fn groups(&self, mut query: GroupQuery) -> Result<Groups, EngineError> {
+        if query.filter.workflow.is_none() && self.has_operations().await? {
+            let others = operation::no_operation();
+            query.filter.condition = Some(Arc::new(match query.filter.condition {
+                Some(condition) => (*condition).clone().and(others),
+                None => others,
+            }));
+        }
         Ok(self.store().groups(query).await?)
+    }
+
+    /// Lists runs. Operations have lists of their own, and are hidden unless the filter names their workflow.
+    pub(super) async fn without_operations(&self, mut filter: RunFilter) -> Result<Page<Row>, EngineError> {
+        let hides = filter.workflow.is_none();
+        loop {
+            let mut page = self.store().runs(filter.clone()).await?;
+            page.items.retain(|row| !hides || !is_operation(&row.summary.workflow));
+            if !page.items.is_empty() || page.next.is_none() || !page.unreadable.is_empty() {
+                return Ok(page);
+            }
+            filter.after = page.next;
+        }
+    }
+
+    /// Whether the store may have operations. A store that reads every row for an answer is not asked.
+    async fn has_operations(&self) -> Result<bool, EngineError> {
+        if !self.store().pace().sweep.is_zero() {
+            return Ok(true);
+        }
+        let filter = RunFilter { workflow: Some(operation::workflow()), limit: 1, ..RunFilter::default() };
+        let page = self.store().runs(filter).await?;
+        Ok(!page.items.is_empty() || !page.unreadable.is_empty() || page.next.is_some())
     }
 }
 

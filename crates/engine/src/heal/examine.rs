@@ -337,8 +337,12 @@ fn is_parking(event: &Event) -> bool {
 
 /// The row of a run whose log is unreadable: parked, with the reason.
 fn parked_row(row: Summary, reason: &str, as_of: Seq, head: Hash) -> Summary {
-    let trouble =
-        Trouble { cause: Code::K1.to_string(), message: reason.to_owned(), code: Some(Code::K1.to_string()) };
+    let trouble = Trouble {
+        cause: Code::K1.to_string(),
+        message: reason.to_owned(),
+        code: Some(Code::K1.to_string()),
+        step: None,
+    };
     Summary {
         status: Status::Parked,
         parked: true,
@@ -424,7 +428,8 @@ mod tests {
         let head = Hash::of_parts(&["head"]);
         let parked = parked_row(before.clone(), "a gap", Seq(7), head);
         let text = Code::K1.to_string();
-        let trouble = Trouble { cause: text.clone(), message: "a gap".to_owned(), code: Some(text) };
+        let trouble =
+            Trouble { cause: text.clone(), message: "a gap".to_owned(), code: Some(text), step: None };
         let expected = Summary {
             status: Status::Parked,
             parked: true,

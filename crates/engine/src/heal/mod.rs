@@ -94,8 +94,20 @@ impl Healer {
 
     /// Applies the remedy of a diagnosis made at the end `at` of the run's log.
     pub async fn heal(&self, run: &RunId, at: Seq, diagnosis: &Diagnosis) -> Result<Healed, EngineError> {
+        self.heal_for(None, run, at, diagnosis).await
+    }
+
+    /// Applies a remedy that carries out a request. The log records the request's id with the remedy, so a repeat
+    /// changes nothing.
+    pub(crate) async fn heal_for(
+        &self,
+        note: Option<&Note>,
+        run: &RunId,
+        at: Seq,
+        diagnosis: &Diagnosis,
+    ) -> Result<Healed, EngineError> {
         let begun = self.ledger.clock.elapsed();
-        let healed = self.carry_out(run, at, diagnosis).await;
+        let healed = self.carry_out(note, run, at, diagnosis).await;
         match &healed {
             Ok(Healed::Done { stale, .. }) => {
                 self.count(run, diagnosis, *stale, begun).await;
@@ -133,7 +145,13 @@ impl Healer {
         }
     }
 
-    async fn carry_out(&self, run: &RunId, at: Seq, diagnosis: &Diagnosis) -> Result<Healed, EngineError> {
+    async fn carry_out(
+        &self,
+        note: Option<&Note>,
+        run: &RunId,
+        at: Seq,
+        diagnosis: &Diagnosis,
+    ) -> Result<Healed, EngineError> {
         match &diagnosis.remedy {
             Remedy::Tell { .. } => return Ok(Healed::NeedsOperator),
             Remedy::Reclaim => return self.reclaim(run, &diagnosis.evidence).await,
@@ -151,6 +169,7 @@ impl Healer {
             remedy: diagnosis.remedy.clone(),
             at,
             healer: self.identity(),
+            note: note.cloned(),
         };
         match self.ledger.commit(run, &Command::Heal(heal)).await {
             Ok(committed) => {

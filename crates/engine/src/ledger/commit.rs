@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     /// Whether a command with this id was taken before `base`. Events that cannot be decoded are skipped.
-    async fn was_taken(&self, run: &RunId, id: &str, base: Seq) -> Result<bool, EngineError> {
+    pub(crate) async fn was_taken(&self, run: &RunId, id: &str, base: Seq) -> Result<bool, EngineError> {
         let mut after = Seq::ZERO;
         while after.next() < base {
             let page = self.store.read(run, after, PAGE).await?;

@@ -6,6 +6,7 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::event::Request;
 use goldseam_core::lock::LockRefusal;
 use goldseam_core::next_step::Setting;
+use goldseam_core::operation::SpecError;
 use goldseam_core::recovery::Code;
 use goldseam_core::search::ConditionError;
 use goldseam_core::task::TaskRefusal;
@@ -27,6 +28,9 @@ pub enum EngineError {
     /// A text is empty or has control characters, or a number is 0.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
+    /// A bulk operation cannot begin, or does not exist.
+    #[error(transparent)]
+    Operation(#[from] SpecError),
     /// An attribute exceeds a limit, or has a value that is not allowed.
     #[error(transparent)]
     Attribute(#[from] AttributeError),
@@ -200,6 +204,7 @@ impl EngineError {
         match self {
             Self::Id(_) => "GS0101",
             Self::Argument(_) => "GS0138",
+            Self::Operation(error) => error.code,
             Self::Attribute(_) => AttributeError::CODE,
             Self::Condition(error) => error.code(),
             Self::Payload(_) | Self::NotThatType { .. } => "GS0102",
@@ -242,6 +247,7 @@ impl EngineError {
                 Some("put large values into the input or a step; attributes are for search".into())
             }
             Self::Condition(error) => Some(error.hint.clone().into()),
+            Self::Operation(error) => Some(error.hint.into()),
             Self::Payload(PayloadError::NotJson(_)) => Some("quote strings: '\"like this\"'".into()),
             Self::Payload(PayloadError::HalfCharacter(_)) => {
                 Some("send the character itself, or both halves of its surrogate pair".into())

@@ -7,10 +7,11 @@ use std::time::Duration;
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
 use goldseam_core::delivery;
+use goldseam_core::operation;
 use goldseam_core::recovery::{Code, Reason, at_claim, damaged, poisoned};
 use goldseam_core::task::Task;
 use goldseam_core::version::UNDECIDED;
-use goldseam_core::{Command, Corrupt, Event, Millis, NodeId, RunId, Seq, Summary};
+use goldseam_core::{Command, Corrupt, Event, Millis, NodeId, QueueName, RunId, Seq, Summary};
 use goldseam_store::{ClaimRequest, Expect, Written};
 use tokio::time::timeout;
 
@@ -62,8 +63,12 @@ enum Taken {
 impl Node {
     fn pools(&self) -> Vec<String> {
         let mut pools = vec![delivery::pool()];
-        for queue in &self.config.queues {
-            for (name, versions) in self.registry.versions() {
+        let built_in = QueueName::new(operation::QUEUE).ok();
+        for queue in self.config.queues.iter().chain(&built_in) {
+            let is_built_in = Some(queue) == built_in.as_ref();
+            let versions = self.registry.versions();
+            for (name, versions) in versions.filter(|(name, _)| operation::is_operation(name) == is_built_in)
+            {
                 // Tasks without a version: undecided, or written by a release whose tasks had none.
                 for version in versions.chain([UNDECIDED]) {
                     pools.push(Task::pool_of(queue, Some(&Task::advance_kind(name.as_str(), version))));

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use goldseam_core::reserved::{Named, prefix};
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Event, Fence, NodeId, Recorded, Refusal, RunId, Seq, WorkflowName};
 
@@ -512,6 +513,9 @@ fn registry_of(register: &Register) -> Result<Registry, EngineError> {
                 malformed(format!("{label} must be name@version, with a version of at least 1")).into()
             );
         };
+        if prefix(Named::Workflow, name).is_some() {
+            return Err(RemoteRefusal::Forbidden(format!("{name} is reserved for the engine")).into());
+        }
         registry.add_remote(WorkflowName::new(name)?, version);
     }
     for (workflow, steps) in &register.plans {

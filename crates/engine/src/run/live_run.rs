@@ -231,7 +231,7 @@ impl LiveRun {
         lock(&self.inner)
     }
 
-    pub(crate) fn live_runs(&self) -> &LiveRuns {
+    pub(crate) fn live_runs(&self) -> &Arc<LiveRuns> {
         &self.live_runs
     }
 

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use goldseam_core::reserved::{Named, prefix};
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Payload, StepName, WorkflowName};
 use serde::Serialize;
@@ -119,7 +120,8 @@ impl Registry {
 
     /// The refusal of a workflow that is not registered.
     pub(crate) fn unknown(&self, name: &str) -> EngineError {
-        let known = self.names().map(|name| name.as_str().to_owned()).collect();
+        let is_open = |name: &&WorkflowName| prefix(Named::Workflow, name.as_str()).is_none();
+        let known = self.names().filter(is_open).map(|name| name.as_str().to_owned()).collect();
         EngineError::UnknownWorkflow { name: name.to_owned(), known }
     }
 

@@ -15,6 +15,7 @@ mod grants;
 mod history_size;
 mod object;
 mod observing;
+mod operations;
 mod peers;
 mod place;
 mod postgres;

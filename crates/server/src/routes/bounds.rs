@@ -5,6 +5,7 @@
 use goldseam::Limits;
 use goldseam::unstable::core::id::ID_BYTES_MAX;
 use goldseam::unstable::core::path::PATH_BYTES_MAX;
+use goldseam::unstable::core::search::LENGTH_MAX;
 use goldseam::unstable::engine::remote::{APPEND_ID_BYTES_MAX, DOINGS_MAX, NAMES_MAX, WANTED_MAX};
 use goldseam_api::credentials::keys::{NAME_CHARS_MAX, QUEUES_MAX};
 use goldseam_api::credentials::passes::VALID_MAX;
@@ -76,6 +77,9 @@ fn body_limits() -> Vec<Bound> {
         ("NewKey", "scopes", json!({ "minItems": 1 })),
         ("NewKey", "queues", json!({ "minItems": 1, "maxItems": QUEUES_MAX })),
         ("NewPass", "valid_for_ms", up_to(valid_ms)),
+        ("NewOperation", "where", json!({ "minLength": 1, "maxLength": LENGTH_MAX })),
+        ("NewOperation", "signal", id()),
+        ("NewOperation", "canary_timeout_ms", from_1()),
         ("NewPrune", "workflow", id()),
         ("NewPrune", "limit", up_to(PRUNE_MAX)),
         ("RegisterWorker", "workflows", json!({ "minItems": 1, "maxItems": NAMES_MAX })),

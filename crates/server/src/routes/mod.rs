@@ -7,6 +7,7 @@ mod health;
 mod keys;
 mod locks;
 mod openapi;
+mod operations;
 mod passes;
 mod questions;
 mod retention;
@@ -65,6 +66,7 @@ fn described() -> OpenApiRouter<Arc<ServerState>> {
         .merge(locks::routes())
         .merge(healing::routes())
         .merge(retention::routes())
+        .merge(operations::routes())
         .merge(keys::routes())
         .merge(workers::routes());
     common::add_to(router.get_openapi_mut());

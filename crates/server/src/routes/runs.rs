@@ -89,7 +89,11 @@ async fn groups(
 
 /// Refuses a condition on a redacted name, and returns false for one with a redacted value: a result would confirm
 /// guesses.
-fn may_search(app: &ServerState, condition: Option<&str>, names: &[&str]) -> Result<bool, Problem> {
+pub(super) fn may_search(
+    app: &ServerState,
+    condition: Option<&str>,
+    names: &[&str],
+) -> Result<bool, Problem> {
     let condition = match condition {
         Some(text) => Some(Condition::parse(text, Millis(0)).map_err(EngineError::from)?),
         None => None,

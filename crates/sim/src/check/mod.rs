@@ -6,6 +6,7 @@ mod data;
 mod ending;
 mod log;
 mod mail;
+mod operations;
 mod outside;
 mod pace;
 mod run;
@@ -22,6 +23,7 @@ pub use log::{
     i02_no_lost_event, i03_order, i05_fencing, i06_single_terminal, i07_status_is_fold, i08_replay,
 };
 pub use mail::{i11_signal, i12_timer, i13_saga, i14_idempotent_start, i16_read_your_ack};
+pub use operations::i23_operations;
 pub use outside::{i05_one_holder, i17_stream};
 pub use pace::{i15_pace, longest_gap};
 pub use run::{
@@ -33,7 +35,7 @@ pub use versions::i22_versions;
 
 /// Runs all checks, in order.
 pub fn check_all(evidence: &SimEvidence) -> Vec<Violation> {
-    let checks: [fn(&SimEvidence) -> Vec<Violation>; 24] = [
+    let checks: [fn(&SimEvidence) -> Vec<Violation>; 25] = [
         i01_no_lost_workflow,
         i02_no_lost_event,
         i03_order,
@@ -58,6 +60,7 @@ pub fn check_all(evidence: &SimEvidence) -> Vec<Violation> {
         i19_records_are_whole,
         i21_endings,
         i22_versions,
+        i23_operations,
     ];
     checks.iter().flat_map(|check| check(evidence)).collect()
 }

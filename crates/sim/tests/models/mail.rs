@@ -324,7 +324,14 @@ fn heal(state: &State, at: u8) -> Option<Proposal> {
     let rule = found.rule;
     let evidence = found.evidence;
     let remedy = found.remedy;
-    Some(Proposal::Ask(Command::Heal(Heal { rule, evidence, remedy, at: Seq(at.into()), healer })))
+    Some(Proposal::Ask(Command::Heal(Heal {
+        rule,
+        evidence,
+        remedy,
+        at: Seq(at.into()),
+        healer,
+        note: None,
+    })))
 }
 
 /// Returns the mail that a branch and its lineage consumed, up to a position.

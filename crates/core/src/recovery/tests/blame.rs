@@ -226,7 +226,7 @@ fn stopped(log: &Log, bounds: Bounds) -> Command {
     let remedy = used_up(summary, bounds);
     let healer = Healer { node: Some(node("n-9")), reason: Reason::InfrastructureRestart };
     let evidence = seen_of(summary);
-    Command::Heal(Heal { rule: Code::P1, evidence, remedy, at: log.end(), healer })
+    Command::Heal(Heal { rule: Code::P1, evidence, remedy, at: log.end(), healer, note: None })
 }
 
 #[test]

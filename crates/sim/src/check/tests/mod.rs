@@ -236,3 +236,12 @@ fn caught(check: fn(&SimEvidence) -> Vec<Violation>, bad: &SimEvidence) {
     assert_eq!(check(&good()), [], "the good history must pass");
     assert!(!check(bad).is_empty(), "the bad history must be caught");
 }
+
+#[test]
+fn i23_catches_an_operation_that_acts_twice() {
+    let note = |id: &str| Event::NoteAdded(Note { id: id.into(), by: None, reason: String::new() });
+    let twice = Maker::started().event(note("goldseam.operation:op1")).event(note("goldseam.operation:op1"));
+    caught(i23_operations, &twice.evidence());
+    let two = Maker::started().event(note("goldseam.operation:op1")).event(note("goldseam.operation:op2"));
+    assert_eq!(i23_operations(&two.evidence()), []);
+}
