@@ -153,7 +153,12 @@ fn run(number: u64, runs: u64) -> Fallible<Append> {
 fn shape(row: &mut Summary, draw: u64) -> Fallible<()> {
     let at = row.created_at;
     let trouble = |message: &str| {
-        Some(Trouble { cause: format!("cause-{}", draw % 4), message: message.to_owned(), code: None, step: None })
+        Some(Trouble {
+            cause: format!("cause-{}", draw % 4),
+            message: message.to_owned(),
+            code: None,
+            step: None,
+        })
     };
     row.status = match draw {
         0..=9 => Status::Failed,
