@@ -15,7 +15,7 @@ use goldseam_core::{
 use goldseam_store::{Append, TaskChange};
 
 pub use super::Ledger;
-use super::announce::About;
+use super::announce::Announcement;
 use super::clock::pause;
 use super::error::EngineError;
 pub use super::read::{Snapshot, is_tombstone};
@@ -171,7 +171,7 @@ impl Source for CommandWrite<'_> {
         };
         let old = Old { task: seen.task(), updated_at: seen.updated_at() };
         let planned = plan_tasks(&decision, &sealed, &row, old, (None, now));
-        let about = About::of(&sealed, &row);
+        let about = Announcement::of(&sealed, &row);
         let mut tasks = self.with.extra.clone();
         tasks.extend(planned.tasks);
         let after = seen.summary().map_or(Seq::ZERO, |summary| summary.as_of);

@@ -11,7 +11,7 @@ use goldseam_core::{Seq, TaskId};
 use goldseam_store::{Append, StoreError};
 
 use super::Ledger;
-use super::announce::About;
+use super::announce::Announcement;
 use super::error::EngineError;
 use super::retry::RetryWindow;
 
@@ -24,7 +24,7 @@ pub(crate) struct Prepared {
     /// The new advance task, if the append creates one.
     pub(crate) task: Option<TaskId>,
     /// What to log once it has landed.
-    pub(crate) about: Option<About>,
+    pub(crate) about: Option<Announcement>,
 }
 
 /// The result of a preparation.
