@@ -316,6 +316,17 @@ impl Event {
         self.is_terminal() || matches!(self, Self::RunPruned(_))
     }
 
+    /// Returns the trace context that the run was started with, if the event contains it.
+    pub fn trace(&self) -> Option<&crate::trace::TraceContext> {
+        match self {
+            Self::RunQueued(queued) => queued.trace.as_ref(),
+            Self::BranchOpened(opened) => {
+                opened.carried.as_ref().and_then(|carried| carried.run.trace.as_ref())
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the operation that the event concerns, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {

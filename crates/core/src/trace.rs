@@ -7,7 +7,6 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::branch::BranchId;
-use crate::event::{Event, Recorded};
 use crate::hash::Hash;
 use crate::id::RunId;
 
@@ -140,15 +139,6 @@ impl TraceContext {
             self.tracestate = None;
         }
     }
-}
-
-/// Returns the trace context that a run was started with.
-pub fn of_history(history: &[Recorded]) -> Option<&TraceContext> {
-    history.iter().find_map(|recorded| match &recorded.event {
-        Event::RunQueued(queued) => queued.trace.as_ref(),
-        Event::BranchOpened(opened) => opened.carried.as_ref().and_then(|carried| carried.run.trace.as_ref()),
-        _ => None,
-    })
 }
 
 /// Returns the idempotency key of an operation, from which the id of its span follows. The key of a compensation has

@@ -9,13 +9,13 @@ use tracing::{debug, info, warn};
 
 /// The run of an append with notable events.
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct Announcement {
     run: RunId,
     workflow: WorkflowName,
     version: u32,
 }
 
-impl About {
+impl Announcement {
     /// Returns the run of an append if it has notable events.
     pub(crate) fn of(sealed: &Sealed, summary: &Summary) -> Option<Self> {
         let notable = sealed.records.iter().any(|recorded| is_notable(&recorded.event));

@@ -15,7 +15,7 @@ use goldseam_core::{
 use goldseam_store::{Append, TaskChange};
 
 pub use super::Ledger;
-use super::announce::About;
+use super::announce::Announcement;
 use super::clock::pause;
 use super::error::EngineError;
 pub use super::read::{Snapshot, is_tombstone};
@@ -173,7 +173,7 @@ impl Source for CommandWrite<'_> {
         };
         let old = Old { task: seen.task(), updated_at: seen.updated_at() };
         let planned = plan_tasks(&decision, &sealed, &row, old, (None, now));
-        let about = About::of(&sealed, &row);
+        let about = Announcement::of(&sealed, &row);
         let work = ledger.meter.work(row.workflow.as_str());
         let mut tasks = self.with.extra.clone();
         tasks.extend(planned.tasks);

@@ -12,7 +12,7 @@ use goldseam_core::{Seq, TaskId};
 use goldseam_store::{Append, StoreError};
 
 use super::Ledger;
-use super::announce::About;
+use super::announce::Announcement;
 use super::error::EngineError;
 use super::meter::WorkMeter;
 use super::retry::RetryWindow;
@@ -26,7 +26,7 @@ pub(crate) struct Prepared {
     /// The new advance task, if the append creates one.
     pub(crate) task: Option<TaskId>,
     /// What to log once it has landed.
-    pub(crate) about: Option<About>,
+    pub(crate) about: Option<Announcement>,
     /// The metrics of the run's workflow.
     pub(crate) work: Arc<WorkMeter>,
 }

@@ -12,7 +12,7 @@ use goldseam_core::state::Applied;
 use goldseam_core::{Command, Owned, Recorded, Seq, Why, WriteId, decide};
 use goldseam_store::{Append, Record, TaskChange};
 
-use crate::ledger::announce::About;
+use crate::ledger::announce::Announcement;
 use crate::ledger::error::EngineError;
 use crate::ledger::retry::RetryWindow;
 use crate::ledger::{Next, Prepared, Source, Tried};
@@ -111,7 +111,7 @@ impl<'a> OwnerWrite<'a> {
             row: row.map(Box::new),
             tasks,
         };
-        let about = About::of(&sealed, summary);
+        let about = Announcement::of(&sealed, summary);
         let work = Arc::clone(&live.work);
         let prepared = Prepared { sealed, decision, task: planned.advance, about, work };
         Ok(Next::Append(Box::new(append), Box::new(prepared)))

@@ -26,7 +26,7 @@ use crate::ledger::sync::lock;
 use crate::ledger::workflow_error::Result;
 use crate::run::driver::panicked;
 use crate::run::live_run::LiveRun;
-use crate::run::spans::Scope;
+use crate::run::spans::OperationScope;
 
 /// Minimum interval between two writes of heartbeat details.
 const DETAILS_EVERY: Duration = Duration::from_secs(1);
@@ -145,7 +145,7 @@ pub(crate) async fn run<'a, T>(
     (span, body): (&Span, Body<'_, 'a, T>),
 ) -> (Outcome<T>, Option<TaskId>) {
     let mut record = Details::new(live, &started.path, attempt.beats);
-    let scope = Scope::attempt(live, span, attempt.number, Arc::clone(&attempt.key));
+    let scope = OperationScope::attempt(live, span, attempt.number, Arc::clone(&attempt.key));
     let outcome = outcome(live, started, &attempt, limits, (&mut record, scope, body)).await;
     match outcome {
         Outcome::Done(_) => record.forget(),
@@ -159,7 +159,7 @@ async fn outcome<'a, T>(
     started: &StepStarted,
     attempt: &Attempt,
     limits: AttemptLimits,
-    (record, scope, body): (&mut Details<'_>, Scope, Body<'_, 'a, T>),
+    (record, scope, body): (&mut Details<'_>, OperationScope, Body<'_, 'a, T>),
 ) -> Outcome<T> {
     let failed = |failure| Outcome::Failed(live.ledger.secrets.out_of(failure));
     if attempt.beats && attempt.number > 1 {

@@ -14,7 +14,7 @@ use crate::ledger::clock::pause;
 use crate::ledger::workflow_error::Result;
 use crate::run::driver::panicked;
 use crate::run::live_run::{Inner, LiveRun, Mode, Stop};
-use crate::run::spans::{self, Scope};
+use crate::run::spans::{self, OperationScope};
 
 /// Attempts at one compensation before the run parks.
 const UNDO_ATTEMPTS: u32 = 5;
@@ -176,7 +176,7 @@ async fn undo_one(live: &Arc<LiveRun>, path: &Path) -> std::result::Result<(), F
         let _busy = live.busy();
         #[cfg(feature = "testing")]
         live.begins_undo(path);
-        let scope = Scope::attempt(live, &span, attempt, Arc::clone(&key));
+        let scope = OperationScope::attempt(live, &span, attempt, Arc::clone(&key));
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| scope.call(|| undo(path, &output))));
         let failure = match made {
             Ok(Ok(undoing)) => match AssertUnwindSafe(scope.wrap(undoing)).catch_unwind().await {

@@ -14,12 +14,12 @@ use tracing::{Instrument as _, Span, info_span};
 use crate::run::live_run::LiveRun;
 
 tokio::task_local! {
-    static CURRENT: Current;
+    static CURRENT: CurrentOperation;
 }
 
 /// The step or compensation whose code is executing.
 #[derive(Clone)]
-struct Current {
+struct CurrentOperation {
     live: Arc<LiveRun>,
     key: Arc<str>,
 }
@@ -69,16 +69,16 @@ pub(crate) fn child(path: &Path, child: &RunId) -> Span {
 }
 
 /// The surroundings of user code that executes for an operation.
-pub(crate) struct Scope {
+pub(crate) struct OperationScope {
     span: Span,
-    current: Current,
+    current: CurrentOperation,
 }
 
-impl Scope {
+impl OperationScope {
     /// The scope of an attempt of a step or compensation with this idempotency key.
     pub(crate) fn attempt(live: &Arc<LiveRun>, operation: &Span, attempt: u32, key: Arc<str>) -> Self {
         let span = operation.in_scope(|| info_span!(target: "goldseam", "attempt", attempt));
-        Self { span, current: Current { live: Arc::clone(live), key } }
+        Self { span, current: CurrentOperation { live: Arc::clone(live), key } }
     }
 
     /// Calls the function that returns the future of the attempt.
@@ -104,7 +104,7 @@ pub(crate) fn undo_key(live: &LiveRun, path: &Path) -> Arc<str> {
 
 /// Returns the key of the operation of this run whose code is executing, if one is.
 fn current_key(live: &Arc<LiveRun>) -> Option<Arc<str>> {
-    let key = |current: &Current| Arc::ptr_eq(&current.live, live).then(|| Arc::clone(&current.key));
+    let key = |current: &CurrentOperation| Arc::ptr_eq(&current.live, live).then(|| Arc::clone(&current.key));
     CURRENT.try_with(key).ok().flatten()
 }
 

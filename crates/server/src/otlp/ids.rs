@@ -2,7 +2,7 @@
 
 use goldseam::RunId;
 use goldseam::unstable::core::branch::Branches;
-use goldseam::unstable::core::trace::{TraceContext, key_of, of_history};
+use goldseam::unstable::core::trace::{TraceContext, key_of};
 use goldseam::unstable::core::{BranchId, Recorded};
 use goldseam_api::credentials::hex;
 use goldseam_api::view::timeline::OperationDoc;
@@ -23,7 +23,7 @@ pub(super) struct SpanIds {
 
 impl SpanIds {
     pub(super) fn of(namespace: &str, run: &RunId, history: &[Recorded]) -> Self {
-        let (trace, root, joined) = match of_history(history) {
+        let (trace, root, joined) = match history.iter().find_map(|recorded| recorded.event.trace()) {
             Some(joined) => (joined.trace_id().to_owned(), joined.run_span(run), Some(joined.clone())),
             None => {
                 let trace = hex(&Sha256::digest(format!("{namespace}/{run}"))[..16]);

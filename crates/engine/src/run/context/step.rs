@@ -19,7 +19,7 @@ use crate::ledger::workflow_error::{Error, Result};
 use crate::run::attempt::{self, AttemptLimits, Outcome};
 use crate::run::live_run::{Spot, UndoFn};
 use crate::run::shapes;
-use crate::run::spans::{self, Scope};
+use crate::run::spans::{self, OperationScope};
 
 pub use crate::run::attempt::Attempt;
 
@@ -398,7 +398,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             Some(probe) => {
                 let _busy = live.busy();
                 let key = idempotency_key(&live.lock().state, &spot.path);
-                let scope = Scope::attempt(live, span, step.attempts, key.into());
+                let scope = OperationScope::attempt(live, span, step.attempts, key.into());
                 let probing = scope.call(probe);
                 scope.wrap(probing).await?
             }

@@ -14,7 +14,7 @@ type Fields = BTreeMap<String, String>;
 
 /// A log line.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
+pub(super) struct LogLine {
     pub(super) level: Level,
     pub(super) target: String,
     pub(super) message: String,
@@ -24,7 +24,7 @@ pub(super) struct Line {
     pub(super) spans: Vec<(&'static str, Fields)>,
 }
 
-impl Line {
+impl LogLine {
     /// The spans as text, such as `run{run=r} step{path=a}`, with the given fields only.
     pub(super) fn within(&self, wanted: &[&str]) -> String {
         let span = |(name, fields): &(&'static str, Fields)| {
@@ -41,7 +41,7 @@ impl Line {
 
 /// All lines of this thread.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Capture(Arc<Mutex<Vec<Line>>>);
+pub(super) struct Capture(Arc<Mutex<Vec<LogLine>>>);
 
 impl Capture {
     /// Captures the lines of this thread until the guard is dropped.
@@ -51,17 +51,17 @@ impl Capture {
         (capture, tracing::subscriber::set_default(all))
     }
 
-    pub(super) fn lines(&self) -> Vec<Line> {
+    pub(super) fn lines(&self) -> Vec<LogLine> {
         self.0.lock().unwrap().clone()
     }
 
     /// The lines with this message.
-    pub(super) fn named(&self, message: &str) -> Vec<Line> {
+    pub(super) fn named(&self, message: &str) -> Vec<LogLine> {
         self.lines().into_iter().filter(|line| line.message == message).collect()
     }
 
     #[track_caller]
-    pub(super) fn only(&self, message: &str) -> Line {
+    pub(super) fn only(&self, message: &str) -> LogLine {
         let found = self.named(message);
         assert_eq!(found.len(), 1, "{message}: {found:?}");
         found[0].clone()
@@ -69,9 +69,9 @@ impl Capture {
 }
 
 #[derive(Default)]
-struct Collect(Fields);
+struct FieldCollector(Fields);
 
-impl Visit for Collect {
+impl Visit for FieldCollector {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.0.insert(field.name().to_owned(), format!("{value:?}"));
     }
@@ -83,27 +83,27 @@ impl Visit for Collect {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Capture {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut found = Collect::default();
+        let mut found = FieldCollector::default();
         attributes.record(&mut found);
         context.span(id).unwrap().extensions_mut().insert(found.0);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        let mut found = Collect::default();
+        let mut found = FieldCollector::default();
         values.record(&mut found);
         let span = context.span(id).unwrap();
         span.extensions_mut().get_mut::<Fields>().unwrap().extend(found.0);
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut found = Collect::default();
+        let mut found = FieldCollector::default();
         event.record(&mut found);
         let scope = context.event_scope(event).into_iter().flat_map(|scope| scope.from_root());
         let spans = scope.map(|span| {
             let fields = span.extensions().get::<Fields>().cloned().unwrap_or_default();
             (span.metadata().name(), fields)
         });
-        let line = Line {
+        let line = LogLine {
             level: *event.metadata().level(),
             target: event.metadata().target().to_owned(),
             message: found.0.remove("message").unwrap_or_default(),

@@ -17,7 +17,7 @@ use capture::Capture;
 
 const ALL: [&str; 8] = ["run", "workflow", "version", "branch", "path", "attempt", "parent", "child"];
 
-/// Builders of engines on the memory store, whose clock stands still, and on SQLite.
+/// Builders of engines on the memory store, whose clock does not advance, and on SQLite.
 async fn builders(scratch: &Scratch) -> [goldseam::Builder; 2] {
     [Engine::on(Arc::new(MemoryStore::default())), scratch.builder().await]
 }
