@@ -227,6 +227,7 @@ mod tests {
     fn exactly_the_views_are_redacted() {
         let views = [
             "GET /v1/failures",
+            "GET /v1/groups",
             "GET /v1/operations",
             "GET /v1/operations/{run}",
             "GET /v1/recoveries",

@@ -27,7 +27,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["recoveries"], "--stats"),
     (&["failures"], "--since <SPAN>"),
     (&["operation"], "goldseam history ID shows its log"),
-    (&["operation", "watch"], "Ctrl-C never stops it"),
+    (&["operation", "watch"], "Ctrl-C never stops"),
     (&["sweeper"], "--foreign-queue <QUEUE>"),
     (&["cancel"], "--reason <REASON>"),
     (&["terminate"], "Try goldseam cancel first"),

@@ -22,6 +22,7 @@ const TAGS: &[(&str, &str)] = &[
     ("passes", "Links and callbacks that answer one question or send one signal."),
     ("questions", "Questions of runs to people."),
     ("retention", "Archival and removal of old runs."),
+    ("operations", "One verb on many runs, and groups of failures."),
     ("runs", "Start, inspect and operate runs."),
     ("server", "Health, metrics and descriptions of the server."),
     ("streams", "Events of logs as they are appended."),
