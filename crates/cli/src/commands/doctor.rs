@@ -42,7 +42,8 @@ pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, CliError> {
     let api = app.api().await?;
     let new = NewCheckup { fix: args.fix, rule: args.rule, deep: args.deep, limit: args.limit };
     let examined = Examined::start(app);
-    let checkup = api.doctor(&actor::caller(None), new, &mut examined.on_progress()).await;
+    let (caller, mut on_progress) = (actor::caller(None), examined.on_progress());
+    let checkup = examined.during(api.doctor(&caller, new, &mut on_progress)).await;
     drop(examined);
     let mut checkup = checkup?;
     if checkup.counts.is_empty() {
