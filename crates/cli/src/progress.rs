@@ -29,13 +29,13 @@ pub(crate) fn line(app: &App, length: Option<u64>, template: &str) -> ProgressBa
 
 /// Counts examined runs and reports the count.
 #[derive(Debug)]
-pub(crate) struct Examined {
+pub(crate) struct ExaminationProgress {
     count: Arc<AtomicU64>,
     line: ProgressBar,
     is_plain: bool,
 }
 
-impl Examined {
+impl ExaminationProgress {
     /// Starts a count. Without a terminal on stderr, it is reported in plain lines; with -q or JSON, not at all.
     pub(crate) fn start(app: &App) -> Self {
         let is_plain = !std::io::stderr().is_terminal() && !app.wants_json() && !app.quiet;
@@ -70,7 +70,7 @@ impl Examined {
     }
 }
 
-impl Drop for Examined {
+impl Drop for ExaminationProgress {
     fn drop(&mut self) {
         self.line.finish_and_clear();
     }

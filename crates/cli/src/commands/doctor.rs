@@ -10,7 +10,7 @@ use super::actor;
 use crate::app::App;
 use crate::color::Hue;
 use crate::error::{CliError, Exit};
-use crate::progress::Examined;
+use crate::progress::ExaminationProgress;
 use crate::{finding, out, text};
 
 /// Examine the whole store with every rule, and report or heal findings
@@ -41,7 +41,7 @@ pub(crate) struct DoctorArgs {
 pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, CliError> {
     let api = app.api().await?;
     let new = NewCheckup { fix: args.fix, rule: args.rule, deep: args.deep, limit: args.limit };
-    let examined = Examined::start(app);
+    let examined = ExaminationProgress::start(app);
     let (caller, mut on_progress) = (actor::caller(None), examined.on_progress());
     let checkup = examined.during(api.doctor(&caller, new, &mut on_progress)).await;
     drop(examined);
