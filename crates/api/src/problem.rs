@@ -165,7 +165,7 @@ fn status_of(error: &EngineError) -> u16 {
         | EngineError::Payload(_)
         | EngineError::NoSuchVersion { .. } => 400,
         EngineError::Operation(SpecError { code: "GS0149", .. }) => 404,
-        EngineError::Operation(_) | EngineError::Condition(_) => 400,
+        EngineError::Operation(_) | EngineError::Condition(_) | EngineError::Attribute(_) => 400,
         EngineError::NoSuchTask(_) => 404,
         EngineError::Remote(refusal) => match refusal {
             RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,

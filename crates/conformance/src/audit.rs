@@ -131,7 +131,7 @@ pub async fn the_audit_is_listed_in_pages(fixture: &Fixture) {
     heal_lock(fixture, "e", 20).await;
     let whole = list(audit, all()).await;
     let times: Vec<i64> = whole.iter().map(|entry| entry.at.0).collect();
-    assert_eq!(times, [30, 20, 20, 20, 10]);
+    assert_eq!(times, [30, 20, 20, 20, 10].map(|millis| at(millis).0));
     for limit in 1..=5 {
         let mut filter = AuditFilter { limit, ..AuditFilter::default() };
         let mut seen = Vec::new();

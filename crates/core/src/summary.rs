@@ -409,8 +409,7 @@ impl Summary {
             | Event::ProgressEmitted { .. }
             | Event::ChangeMarked { .. } => {}
             Event::AttributesChanged(changed) => {
-                self.attributes.retain(|name, _| !changed.removed.contains(name));
-                self.attributes.extend(changed.set.iter().map(|(name, value)| (name.clone(), value.clone())));
+                changed.apply_to(&mut self.attributes);
             }
             Event::RunStarted => self.started = true,
             Event::RunClaimed(claim) => {

@@ -365,15 +365,15 @@ pub async fn every_heal_of_a_task_is_in_the_feed(fixture: &Fixture) {
 /// Runs and records are one list, newest first, in pages of any size.
 pub async fn the_feed_pages_over_runs_and_records(fixture: &Fixture) {
     let harness = Harness::on(fixture);
-    harness.at_the_question("r").await;
     let locks = harness.client.locks();
     for name in ["a", "b"] {
+        harness.at_the_question(name).await;
         locks.acquire(&goldseam_core::LockName::new(name).unwrap(), "ada", Duration::ZERO).await.unwrap();
         let free =
             || async { harness.client.claims().detect_and_recover_stale().await.unwrap().locks_cleaned == 1 };
         eventually("it is stale", free).await;
-        harness.lie("r", |row| row.status = Status::Running).await;
-        harness.client.resume(&id("r"), By::default()).await.unwrap();
+        harness.lie(name, |row| row.status = Status::Running).await;
+        harness.client.resume(&id(name), By::default()).await.unwrap();
     }
     let whole = harness.client.recoveries(None, 100).await.unwrap();
     let rules: Vec<&str> = whole.iter().map(|healing| healing.recovered.rule.as_str()).collect();

@@ -148,7 +148,7 @@ fn recovered(event: &RunRecovered) -> String {
         (Some(old), Some(new), Some(cutoff)) => format!("{old} → {new} after event {cutoff}, "),
         _ => String::new(),
     };
-    format!("{by}{cut}rule {}: {}", event.rule, event.evidence)
+    format!("{by}{cut}rule {}: {}", super::text::rule(&event.rule), event.evidence)
 }
 
 /// Describes a termination and what it left standing.

@@ -42,5 +42,5 @@ fn a_drill_on_a_given_store_changes_nothing_else() {
     let rules = place.run(&["recoveries", "--stats", "--json"]).json();
     let rules: Vec<&str> =
         rules["items"].as_array().unwrap().iter().map(|item| item["rule"].as_str().unwrap()).collect();
-    assert_eq!(rules, ["A2", "O1", "O2"]);
+    assert_eq!(rules, ["A2", "L1", "O1", "O2"]);
 }

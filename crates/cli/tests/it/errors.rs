@@ -155,6 +155,12 @@ fn an_older_schema_is_refused_until_it_is_migrated() {
     db.execute_batch(
         "DROP VIEW workflow_events; DROP VIEW job_runs; DROP VIEW workflow_runs; DROP VIEW workflow_run_steps; \
          DROP VIEW workflow_execution_history; \
+         DROP TRIGGER run_attributes_insert; DROP TRIGGER run_attributes_update; DROP TABLE run_attributes; \
+         DROP INDEX runs_workflow; DROP TRIGGER tasks_audit_insert; DROP TRIGGER tasks_audit_update; \
+         DROP TRIGGER locks_audit_insert; DROP TRIGGER locks_audit_update; DROP TABLE audit; \
+         DROP TRIGGER runs_edited; DROP INDEX runs_active; DROP INDEX runs_watched; DROP INDEX runs_rest_ends; \
+         DROP INDEX tasks_advance; DROP INDEX tasks_unproven; ALTER TABLE runs DROP COLUMN needs; \
+         ALTER TABLE runs DROP COLUMN rests_on; ALTER TABLE runs DROP COLUMN rests_until; \
          DROP INDEX runs_rowless; DROP INDEX runs_recovered; ALTER TABLE runs DROP COLUMN recovered_at; \
          DROP INDEX tasks_silent; DROP INDEX tasks_quiet; DROP INDEX locks_node; ALTER TABLE tasks DROP COLUMN step; \
          DELETE FROM goldseam_migrations WHERE number > 1; PRAGMA user_version = 1",

@@ -214,7 +214,7 @@ fn signals_restore_the_screen() {
 #[test]
 fn usage_lines_omit_options_from_the_environment() {
     let place = Place::with_store("sqlite:named.db".to_owned());
-    for args in [&["show"][..], &["signal", "run"], &["ls", "--nonsense"]] {
+    for args in [&["show"][..], &["answer", "run"], &["ls", "--nonsense"]] {
         let ran =
             Ran::of(&place.command(args).env("GOLDSEAM_SERVER", "http://127.0.0.1:1").output().unwrap());
         assert_eq!(ran.code, 2, "{}", ran.err);

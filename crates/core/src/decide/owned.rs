@@ -417,6 +417,7 @@ impl Batch<'_> {
                     summary.recovered_at = Some(*at);
                 }
                 Event::ChildStarted(child) => children.push(child.run.clone()),
+                Event::AttributesChanged(changed) => changed.apply_to(&mut summary.attributes),
                 _ => {}
             }
         }

@@ -75,6 +75,12 @@ impl AttributesChanged {
         }
         self.set.iter().try_for_each(|(name, value)| value.check(name))
     }
+
+    /// Applies the change to the attributes of a run.
+    pub fn apply_to(&self, attributes: &mut Attributes) {
+        attributes.retain(|name, _| !self.removed.contains(name));
+        attributes.extend(self.set.iter().map(|(name, value)| (name.clone(), value.clone())));
+    }
 }
 
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {

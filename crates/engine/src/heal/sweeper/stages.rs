@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use goldseam_core::{RunId, Status};
+use goldseam_store::unproven::ACTIVE;
 use goldseam_store::{
     Head, Page, Row, RunFilter, RunOrder, StoreError, Unproven, UnprovenFilter, UnprovenScope,
 };
@@ -16,6 +17,9 @@ use crate::ledger::error::EngineError;
 const BATCH: u32 = 1_000;
 /// Runs per read of a store that leaves out runs which are proven to be well.
 const WINDOW: u32 = 25_000;
+/// A complete sweep examines the runs that a store proves to be well, too, and reads their logs, if they are not more
+/// than this: damage to a log is not in its row. Beyond it, the walk and a deep sweep read them.
+const PROVEN_READ_MAX: u64 = 2_000;
 /// Watched runs per read of the store.
 const WATCHED: u32 = 2_000;
 
@@ -165,10 +169,35 @@ impl Sweeper {
         }
         let limit = if self.healer.ledger.store.watches() { WINDOW } else { PAGE };
         let filter = self.unproven(UnprovenScope::Every, after, limit, liveness);
+        let is_first = filter.after.is_none();
         let found = self.healer.ledger.store.unproven(filter).await?;
+        if is_first && found.next.is_none() && (1..=PROVEN_READ_MAX).contains(&found.skipped) {
+            return self.sweep_every_active(liveness, report).await;
+        }
         self.counted += found.skipped + (found.rows.len() + found.unreadable.len()) as u64;
         self.examine_unproven(&found, liveness, report).await?;
         Ok(found.next.map_or_else(|| self.after_active(), |next| Stage::Active(Some(next))))
+    }
+
+    /// Examines every active run of a small store, those that are proven to be well as well.
+    async fn sweep_every_active(
+        &mut self,
+        liveness: &Liveness,
+        report: &mut SweepReport,
+    ) -> Result<Stage, EngineError> {
+        let mut after = None;
+        loop {
+            let statuses = ACTIVE.to_vec();
+            let order = RunOrder::Oldest;
+            let filter = RunFilter { statuses, order, after, limit: PAGE, ..RunFilter::default() };
+            let page = self.healer.ledger.store.runs(filter).await?;
+            self.counted += (page.items.len() + page.unreadable.len()) as u64;
+            self.examine_page(&page, liveness, report).await?;
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(self.after_active()),
+            }
+        }
     }
 
     /// Reads the next slice of the shared walk; none if another engine reads it, or if it is not due yet.

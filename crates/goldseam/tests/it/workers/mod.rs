@@ -45,7 +45,11 @@ async fn summary_of(server: &Place, run: &str) -> Value {
 /// Returns the records of the workers.
 async fn worker_nodes(server: &Place) -> Vec<goldseam::unstable::store::NodeRecord> {
     let nodes = server.client.store().nodes().await.unwrap();
-    nodes.into_iter().map(|seen| seen.record).filter(|node| !node.workflows.is_empty()).collect()
+    // The server's own node has the workflow of operations.
+    let is_worker = |node: &goldseam::unstable::store::NodeRecord| {
+        node.workflows.iter().any(|workflow| !workflow.starts_with("goldseam."))
+    };
+    nodes.into_iter().map(|seen| seen.record).filter(is_worker).collect()
 }
 
 fn order_ops() -> Vec<Op> {
