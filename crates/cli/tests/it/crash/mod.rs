@@ -43,7 +43,7 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("C14", &["beat:up:before:3", "beat:up:after:3"]),
-    ("C15", &["runs:after:1", "append:run.recovered:before:1", "append:run.recovered:after:1"]),
+    ("C15", &["unproven:after:1", "append:run.recovered:before:1", "append:run.recovered:after:1"]),
     ("C16", &["append:run.recovered:before:2", "append:run.recovered:after:2"]),
     (
         "C17",
