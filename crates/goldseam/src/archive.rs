@@ -82,8 +82,9 @@ fn cannot(path: &Path, error: &io::Error) -> StoreError {
 pub mod retention {
     pub use super::{open_archive, read_archived};
     pub use goldseam_admin::retention::{
-        ArchivedRun, BatchFlaw, Candidate, PrunePlan, PruneProgress, PruneReport, PrunedRun, Pruner,
-        Retention, verify,
+        ArchivedRun, BatchFlaw, Candidate, KEEP_MIN, PolicyError, PrunePlan, PruneProgress, PruneReport,
+        PrunedRun, Pruner, Retainer, Retention, RetentionOutcome, RetentionPass, RetentionPolicies,
+        RetentionPolicy, verify,
     };
     pub use goldseam_store::Archive;
 }
