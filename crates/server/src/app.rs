@@ -217,7 +217,8 @@ fn open_namespaces(
     let mut namespaces = BTreeMap::new();
     for (name, engine) in engines {
         let archive = config.archive_of(&name);
-        let archive = archive.map(|archive| open_archive(&archive)).transpose()?.map(Arc::<dyn Archive>::from);
+        let archive =
+            archive.map(|archive| open_archive(&archive)).transpose()?.map(Arc::<dyn Archive>::from);
         if let Some(archive) = &archive {
             let (client, policies) = (engine.client().clone(), config.retention.clone());
             engine.attach(Retainer::new(client, Arc::clone(archive), policies).run());

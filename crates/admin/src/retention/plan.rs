@@ -218,7 +218,11 @@ impl Pruner<'_> {
     }
 
     /// Adds the tasks of one run, or of all.
-    async fn add_tasks_of(&self, to: &mut CandidateTasks<'_>, run: Option<&RunId>) -> Result<(), EngineError> {
+    async fn add_tasks_of(
+        &self,
+        to: &mut CandidateTasks<'_>,
+        run: Option<&RunId>,
+    ) -> Result<(), EngineError> {
         let mut filter = TaskFilter { run: run.cloned(), limit: PAGE, ..TaskFilter::default() };
         while !to.free.is_empty() {
             let page = self.client.store().tasks(filter.clone()).await?;

@@ -177,8 +177,10 @@ impl FromStr for RetentionPolicy {
             Some((workflow, outcome)) => (Some(workflow.trim()), outcome.trim()),
             None => (None, runs.trim()),
         };
-        let workflow =
-            workflow.map(WorkflowName::new).transpose().map_err(|error: IdError| refused(error.to_string()))?;
+        let workflow = workflow
+            .map(WorkflowName::new)
+            .transpose()
+            .map_err(|error: IdError| refused(error.to_string()))?;
         let found = RetentionOutcome::ALL.into_iter().find(|known| known.status().as_str() == outcome);
         let outcome = found.ok_or_else(|| {
             refused(format!("the outcome {outcome:?} is not completed, failed or cancelled"))

@@ -13,7 +13,7 @@ use goldseam_store::{Archive, RunFilter, RunOrder};
 
 use super::plan::DueRun;
 use super::policy::RetentionPolicies;
-use super::walk::{TakenWalk, Walk};
+use super::walk::{RetentionWalk, TakenWalk};
 use super::{PrunePlan, PruneReport, Pruner};
 
 /// The author in the tombstones of runs that a policy prunes.
@@ -35,21 +35,8 @@ const INDEXED: PassLimits = PassLimits { every: Duration::from_secs(60), runs: 2
 /// Limits in a bucket, where each row is a request and relatives are found by a list of all active runs.
 const BUCKET: PassLimits = PassLimits { every: Duration::from_secs(600), runs: 500, pages: 1 };
 
-/// Prunes the runs that retention policies no longer keep. Attach it to an engine:
-///
-/// ```
-/// use goldseam::admin::retention::{RetentionPolicies, Retainer, open_archive};
-/// use goldseam::prelude::*;
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
-/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
-/// # let place = format!("{}/archive", dir.path().display());
-/// let engine = Engine::open(&url).await?.start().await?;
-/// let policies: RetentionPolicies = "completed=7d, failed=90d, order:failed=forever".parse()?;
-/// let retainer = Retainer::new(engine.client().clone(), open_archive(&place)?.into(), policies);
-/// engine.attach(retainer.run());
-/// engine.shutdown().await;
-/// # Ok(()) }
-/// ```
+/// Prunes the runs that retention policies no longer keep. Attach its [`run`](Retainer::run) to an engine with
+/// [`Engine::attach`](goldseam_engine::Engine::attach).
 #[derive(Debug)]
 pub struct Retainer {
     client: Client,
@@ -145,7 +132,7 @@ impl Retainer {
     }
 
     /// Reads the next rows and plans what to prune.
-    async fn slice(&self, walk: &Walk, now: Millis, before: Millis) -> Result<Slice, EngineError> {
+    async fn slice(&self, walk: &RetentionWalk, now: Millis, before: Millis) -> Result<Slice, EngineError> {
         let PassLimits { runs, pages, .. } = self.limits();
         let mut filter = RunFilter { after: walk.after.clone(), ..self.filter(before) };
         let (mut due, mut tombstones) = (Vec::new(), Vec::new());

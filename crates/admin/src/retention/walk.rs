@@ -23,7 +23,7 @@ const CLOCK_ERROR: Duration = Duration::from_secs(3_600);
 
 /// The progress of the walk.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) struct Walk {
+pub(super) struct RetentionWalk {
     /// The cursor of the next slice; none: a round begins.
     #[serde(default)]
     pub(super) after: Option<String>,
@@ -41,7 +41,7 @@ pub(super) struct Walk {
     checked_to: Millis,
 }
 
-impl Walk {
+impl RetentionWalk {
     /// Returns whether a pass may begin. A time that no pass sets, because a clock was wrong, does not count.
     fn is_due(&self, now: Millis) -> bool {
         now >= self.next_at || self.next_at > now + LEASE
@@ -82,7 +82,7 @@ impl Walk {
 /// The walk while this node has it.
 #[derive(Debug)]
 pub(super) struct TakenWalk {
-    pub(super) walk: Walk,
+    pub(super) walk: RetentionWalk,
     lock: Lock,
 }
 
@@ -93,7 +93,7 @@ impl TakenWalk {
         let lock = store.locks(filter).await?.into_iter().next();
         let text = lock.as_ref().and_then(|lock| lock.holder.as_deref());
         // An unreadable walk begins again.
-        let walk: Walk = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let walk: RetentionWalk = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         if !walk.is_due(now) {
             return Ok(None);
         }
@@ -103,7 +103,12 @@ impl TakenWalk {
     }
 
     /// Writes the walk after a pass, unless another node has taken it meanwhile.
-    pub(super) async fn leave(self, store: &dyn Store, next: &Walk, now: Millis) -> Result<(), StoreError> {
+    pub(super) async fn leave(
+        self,
+        store: &dyn Store,
+        next: &RetentionWalk,
+        now: Millis,
+    ) -> Result<(), StoreError> {
         write(store, next, Some(&self.lock), now).await.map(|_| ())
     }
 }
@@ -111,7 +116,7 @@ impl TakenWalk {
 /// Replaces the lock that keeps the walk, unless another node has changed it; then returns none.
 async fn write(
     store: &dyn Store,
-    walk: &Walk,
+    walk: &RetentionWalk,
     lock: Option<&Lock>,
     now: Millis,
 ) -> Result<Option<Lock>, StoreError> {
@@ -139,7 +144,7 @@ mod tests {
 
     #[test]
     fn walk_stays_after_a_failure_and_moves_on_after_three() {
-        let walk = Walk { after: Some("a".to_owned()), ..Walk::default() };
+        let walk = RetentionWalk { after: Some("a".to_owned()), ..RetentionWalk::default() };
         let next = || Some("b".to_owned());
         let twice = walk.failed(next(), NOW).failed(next(), NOW);
         assert_eq!((twice.after.as_deref(), twice.failures), (Some("a"), 2));
@@ -148,15 +153,15 @@ mod tests {
 
     #[test]
     fn walk_from_the_future_is_due() {
-        let at = |next_at| Walk { next_at, ..Walk::default() };
+        let at = |next_at| RetentionWalk { next_at, ..RetentionWalk::default() };
         assert!(at(NOW).is_due(NOW) && !at(NOW + LEASE).is_due(NOW));
         assert!(at(NOW + LEASE + LEASE).is_due(NOW) && at(Millis::NEVER).is_due(NOW));
-        assert!(!Walk::default().begun(NOW).is_due(NOW + Duration::from_secs(1)));
+        assert!(!RetentionWalk::default().begun(NOW).is_due(NOW + Duration::from_secs(1)));
     }
 
     #[test]
     fn a_round_checks_tombstones_since_the_round_before() {
-        let first = Walk::default().begun(NOW);
+        let first = RetentionWalk::default().begun(NOW);
         assert_eq!((first.began_at, first.checked_to), (NOW, NOW - FIRST_CHECK));
         let middle = first.advanced(Some("a".to_owned()), NOW).begun(NOW + LEASE);
         assert_eq!((middle.began_at, middle.checked_to), (first.began_at, first.checked_to));

@@ -15,7 +15,7 @@ use goldseam::unstable::core::Event;
 use goldseam::unstable::core::event::RunPruned;
 use goldseam::unstable::engine::{OsEntropy, SystemClock};
 use goldseam::unstable::store::faulty::{CallFault, FaultPlan, StoreMethod};
-use goldseam::unstable::store::{Expect, FaultyStore, Store, StoreError};
+use goldseam::unstable::store::{Expect, FaultyStore, StoreError};
 use goldseam::{Client, Context, Error, Limits, Status, days, hours, mins};
 use goldseam_store_sqlite::{SqliteOptions, SqliteStore, system_clock};
 

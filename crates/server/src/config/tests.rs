@@ -213,7 +213,11 @@ fn invalid_retention_policies_are_refused() {
         ("archive = \"/a\"\n[retention]\ndone = \"7d\"", "GS0151", "\"done\" is not completed"),
         ("archive = \"/a\"\n[retention]\ncompleted = \"5m\"", "GS0151", "less than an hour"),
         ("archive = \"/a\"\n[retention]\ncompleted = \"7 days\"", "GS0151", "the unit"),
-        ("archive = \"/a\"\n[retention]\ncompleted = 7", "GS0610", "retention.completed cannot have the type"),
+        (
+            "archive = \"/a\"\n[retention]\ncompleted = 7",
+            "GS0610",
+            "retention.completed cannot have the type",
+        ),
         ("archive = \"/a\"\nretention = 7", "GS0610", "retention cannot have the type integer"),
         ("archive = \"/a\"\n[retention.order]\ncompleted = \"7d\"", "GS0610", "[retention.workflows.NAME]"),
         ("archive = \"/a\"\n[retention.workflows]\norder = \"7d\"", "GS0610", "retention.workflows.order"),
