@@ -33,7 +33,7 @@ use crate::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
 use crate::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease, ReleasedDoc};
 use crate::doc::node::{NodeDoc, WorkflowDoc};
 use crate::doc::operation::{
-    FailuresDoc, FailuresQuery, NewOperation, OperationDoc, OperationsQuery, PreviewDoc,
+    BulkOperationDoc, FailuresDoc, FailuresQuery, NewOperation, OperationsQuery, PreviewDoc,
 };
 use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
 use crate::doc::retention::{NewPrune, PrunePlanDoc, PruneQuery, PrunedDoc};
@@ -268,20 +268,34 @@ pub trait RetentionApi: Send + Sync {
 #[async_trait]
 pub trait OperationsApi: Send + Sync {
     /// Begins an operation. Any engine of this release executes it.
-    async fn begin_operation(&self, caller: &Caller, new: NewOperation) -> ApiResult<OperationDoc>;
+    async fn begin_operation(&self, caller: &Caller, new: NewOperation) -> ApiResult<BulkOperationDoc>;
     /// Returns what an operation would do now. Changes nothing.
     async fn preview_operation(&self, new: NewOperation) -> ApiResult<PreviewDoc>;
     /// Lists operations, the latest first.
-    async fn operations(&self, query: OperationsQuery) -> ApiResult<PageDoc<OperationDoc>>;
+    async fn operations(&self, query: OperationsQuery) -> ApiResult<PageDoc<BulkOperationDoc>>;
     /// Returns one operation.
-    async fn operation(&self, id: &RunId) -> ApiResult<OperationDoc>;
+    async fn operation(&self, id: &RunId) -> ApiResult<BulkOperationDoc>;
     /// Pauses an operation between two batches.
-    async fn pause_operation(&self, caller: &Caller, id: &RunId, reason: NewNote) -> ApiResult<OperationDoc>;
+    async fn pause_operation(
+        &self,
+        caller: &Caller,
+        id: &RunId,
+        reason: NewNote,
+    ) -> ApiResult<BulkOperationDoc>;
     /// Resumes a paused operation.
-    async fn resume_operation(&self, caller: &Caller, id: &RunId, reason: NewNote)
-    -> ApiResult<OperationDoc>;
+    async fn resume_operation(
+        &self,
+        caller: &Caller,
+        id: &RunId,
+        reason: NewNote,
+    ) -> ApiResult<BulkOperationDoc>;
     /// Stops an operation. What it has done stays done.
-    async fn stop_operation(&self, caller: &Caller, id: &RunId, reason: NewNote) -> ApiResult<OperationDoc>;
+    async fn stop_operation(
+        &self,
+        caller: &Caller,
+        id: &RunId,
+        reason: NewNote,
+    ) -> ApiResult<BulkOperationDoc>;
     /// Groups failed and parked runs by the fingerprint of their cause.
     async fn failures(&self, query: FailuresQuery) -> ApiResult<FailuresDoc>;
 }

@@ -109,16 +109,17 @@ async fn fill(store: &Arc<dyn Store>, runs: u64) -> Fallible<()> {
 fn run(number: u64, runs: u64) -> Fallible<Append> {
     let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
     let key = |name: &str| TagKey::new(name);
-    let is_eu = number % 3 == 0;
-    let stage = if !is_eu && number % 2 == 0 { "only-us" } else { "other" };
+    let is_eu = number.is_multiple_of(3);
+    let stage = if !is_eu && number.is_multiple_of(2) { "only-us" } else { "other" };
     let attributes = Attributes::from([
         (key("region")?, if is_eu { "eu" } else { "us" }.into()),
         (key("amount")?, i64::try_from(mixed % 1_000_000)?.into()),
         (key("customer")?, format!("c-{}", mixed % 100_000).into()),
         (key("stage")?, stage.into()),
-        (key("paid")?, (number % 7 == 0).into()),
+        (key("paid")?, number.is_multiple_of(7).into()),
     ]);
-    let workflow = if number % 5_000 == 0 { "rare" } else { ["order", "mail"][usize::try_from(number % 2)?] };
+    let workflow =
+        if number.is_multiple_of(5_000) { "rare" } else { ["order", "mail"][usize::try_from(number % 2)?] };
     let queued = RunQueued {
         workflow: WorkflowName::new(workflow)?,
         version: 1,

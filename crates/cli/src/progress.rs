@@ -1,12 +1,12 @@
 //! Progress on stderr: a live line on a terminal, otherwise a plain line every few seconds.
 
 use std::io::IsTerminal;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tokio::task::JoinHandle;
 
 use crate::app::App;
 use crate::{out, text};
@@ -27,21 +27,20 @@ pub(crate) fn line(app: &App, length: Option<u64>, template: &str) -> ProgressBa
     line
 }
 
-/// Counts examined runs and reports the count until it is dropped.
+/// Counts examined runs and reports the count.
 #[derive(Debug)]
-pub(crate) struct Examined {
+pub(crate) struct ExaminationProgress {
     count: Arc<AtomicU64>,
     line: ProgressBar,
-    reporter: Option<JoinHandle<()>>,
+    is_plain: bool,
 }
 
-impl Examined {
-    /// Starts to report. Without a terminal on stderr, prints a plain line every few seconds; nothing with -q or JSON.
+impl ExaminationProgress {
+    /// Starts a count. Without a terminal on stderr, it is reported in plain lines; with -q or JSON, not at all.
     pub(crate) fn start(app: &App) -> Self {
-        let count = Arc::new(AtomicU64::new(0));
         let is_plain = !std::io::stderr().is_terminal() && !app.wants_json() && !app.quiet;
-        let reporter = is_plain.then(|| tokio::spawn(report(Arc::clone(&count))));
-        Self { count, line: line(app, None, "{spinner} {msg} runs examined  {elapsed}"), reporter }
+        let line = line(app, None, "{spinner} {msg} runs examined  {elapsed}");
+        Self { count: Arc::new(AtomicU64::new(0)), line, is_plain }
     }
 
     /// Returns the function to call with the number of runs examined so far.
@@ -52,25 +51,27 @@ impl Examined {
             line.set_message(text::thousands(scanned));
         }
     }
-}
 
-impl Drop for Examined {
-    fn drop(&mut self) {
-        self.line.finish_and_clear();
-        if let Some(reporter) = &self.reporter {
-            reporter.abort();
+    /// Waits for the examination, and reports every few seconds.
+    pub(crate) async fn during<T>(&self, examination: impl Future<Output = T>) -> T {
+        let mut examination = pin!(examination);
+        let mut seconds = 0;
+        loop {
+            tokio::select! {
+                done = &mut examination => return done,
+                () = tokio::time::sleep(REPORT_INTERVAL), if self.is_plain => {}
+            }
+            seconds += REPORT_INTERVAL.as_secs();
+            out::note(match self.count.load(Ordering::Relaxed) {
+                0 => format!("still examining after {seconds}s"),
+                scanned => format!("{} runs examined after {seconds}s", text::thousands(scanned)),
+            });
         }
     }
 }
 
-async fn report(count: Arc<AtomicU64>) {
-    let mut seconds = 0;
-    loop {
-        tokio::time::sleep(REPORT_INTERVAL).await;
-        seconds += REPORT_INTERVAL.as_secs();
-        out::note(match count.load(Ordering::Relaxed) {
-            0 => format!("still examining after {seconds}s"),
-            scanned => format!("{} runs examined after {seconds}s", text::thousands(scanned)),
-        });
+impl Drop for ExaminationProgress {
+    fn drop(&mut self) {
+        self.line.finish_and_clear();
     }
 }

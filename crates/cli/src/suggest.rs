@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use goldseam::unstable::core::argument::nearest;
+use goldseam::unstable::store::shown_url;
 use goldseam_api::Api;
 use goldseam_api::doc::PAGE_MAX;
 use goldseam_api::doc::run::RunsQuery;
@@ -27,7 +28,9 @@ pub(crate) async fn improve(app: &App, error: CliError) -> CliError {
             Some(run) => runs(app, run).await,
             None => Vec::new(),
         },
-        Some("GS0206") if !app.has_server() => store_url(&app.url).into_iter().collect(),
+        Some("GS0206") if !app.has_server() => {
+            store_url(&app.url).map(|url| shown_url(&url)).into_iter().collect()
+        }
         Some("GS0205") if !app.has_server() => database(&app.url),
         _ => Vec::new(),
     };

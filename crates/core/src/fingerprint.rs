@@ -10,7 +10,7 @@ const HEX_LETTERS_MIN: usize = 8;
 /// What a fingerprint is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symptom<'a> {
-    /// The run, whose id is no part of the fingerprint.
+    /// The run, whose id the fingerprint leaves out.
     pub run: &'a str,
     /// The step that failed, if a step did.
     pub step: Option<&'a str>,
@@ -45,7 +45,7 @@ fn called(path: &str) -> String {
 /// Returns a message without its variable parts. Numbers, ids, timestamps, hexadecimal, quoted values and paths become
 /// a placeholder, and a list of placeholders becomes one.
 fn shape(text: &str) -> String {
-    let mut shape = Shape::default();
+    let mut shape = ShapeBuilder::default();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         if let Some(after) = after_quoted(rest, shape.is_inside_word()) {
@@ -66,14 +66,14 @@ fn shape(text: &str) -> String {
 
 /// A shape that is being built.
 #[derive(Default)]
-struct Shape {
+struct ShapeBuilder {
     out: String,
     /// Separators since the last placeholder, if nothing else followed it.
     since_variable: Option<String>,
     ends_in_word: bool,
 }
 
-impl Shape {
+impl ShapeBuilder {
     fn is_inside_word(&self) -> bool {
         self.ends_in_word
     }

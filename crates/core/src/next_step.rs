@@ -389,6 +389,13 @@ impl fmt::Display for Hint {
 }
 
 /// Compares the neutral text.
+impl PartialEq<str> for Hint {
+    fn eq(&self, other: &str) -> bool {
+        self.text == other
+    }
+}
+
+/// Compares the neutral text.
 impl PartialEq<&str> for Hint {
     fn eq(&self, other: &&str) -> bool {
         self.text == *other

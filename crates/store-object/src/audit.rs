@@ -18,7 +18,7 @@ use crate::inner::BucketState;
 use crate::keys;
 use crate::records::{decode, encode};
 
-/// Entries of this age are not completed any more: a trim may have removed them.
+/// Entries of this age are no longer completed: a trim may have removed them.
 const COMPLETE_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Keys per list.
 const CHUNK: usize = 1_000;

@@ -20,7 +20,7 @@ use goldseam_store::{ChangedRuns, Feed, FeedEvent, StoreError};
 use crate::bucket::{Put, PutCondition};
 use crate::clock::MonotonicTime;
 use crate::fault::busy;
-use crate::feed_log::{BatchRange, FeedEnds, FeedPage, FeedPlace, RANGES_MAX};
+use crate::feed_log::{BatchRange, BucketFeedPlace, FeedEnds, FeedPage, RANGES_MAX};
 use crate::feed_state::Extender;
 use crate::inner::BucketState;
 use crate::keys::{self, Part};
@@ -36,7 +36,7 @@ const EXTENDING_MAX: Duration = Duration::from_secs(10);
 
 /// How eagerly appends of other processes are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Search {
+enum FeedSearch {
     /// If a list is due.
     WhenDue,
     /// Now.
@@ -61,7 +61,7 @@ impl BucketState {
     }
 
     /// Returns where the feed ends, after adding all appends that are known or were found. Returns the last page.
-    async fn extend_feed(&self, search: Search) -> Result<u64, StoreError> {
+    async fn extend_feed(&self, search: FeedSearch) -> Result<u64, StoreError> {
         self.feed.own().read_at = Some(MonotonicTime::now());
         let held = tokio::time::timeout(EXTENDING_MAX, self.feed.extending.lock()).await;
         let mut extender =
@@ -86,9 +86,9 @@ impl BucketState {
         &self,
         extender: &mut Extender,
         ends: &mut FeedEnds,
-        search: Search,
+        search: FeedSearch,
     ) -> Result<(), StoreError> {
-        let lists = search == Search::Now || extender.is_list_due(self.requests);
+        let lists = search == FeedSearch::Now || extender.is_list_due(self.requests);
         if !lists && !extender.is_page_due(self.requests) {
             return Ok(());
         }
@@ -217,7 +217,7 @@ impl BucketState {
     async fn add_events(
         &self,
         page: &FeedPage,
-        after: FeedPlace,
+        after: BucketFeedPlace,
         limit: usize,
         events: &mut Vec<FeedEvent>,
     ) -> Result<(), StoreError> {
@@ -231,7 +231,7 @@ impl BucketState {
                 let Some((batch, _)) = self.logs.get(&self.bucket, run, batch).await? else { continue };
                 let new = batch.records.iter().filter(|record| record.seq > seen);
                 events.extend(new.take(limit - events.len()).map(|record| FeedEvent {
-                    place: FeedPlace { page: after.page, range, seq: record.seq }.text(),
+                    place: BucketFeedPlace { page: after.page, range, seq: record.seq }.text(),
                     run: run.clone(),
                     record: record.clone(),
                 }));
@@ -241,16 +241,16 @@ impl BucketState {
     }
 
     /// The place after the last event of the feed.
-    async fn feed_end(&self, last: u64) -> Result<Option<FeedPlace>, StoreError> {
+    async fn feed_end(&self, last: u64) -> Result<Option<BucketFeedPlace>, StoreError> {
         if last == 0 {
             return Ok(None);
         }
         let ranges = self.feed_page(last).await?.map_or(0, |page| page.ranges.len());
-        Ok(Some(FeedPlace::end_of(last, ranges)))
+        Ok(Some(BucketFeedPlace::end_of(last, ranges)))
     }
 
     /// Refuses a place that no page of the feed has.
-    async fn check_place(&self, place: FeedPlace, text: &str, last: u64) -> Result<(), StoreError> {
+    async fn check_place(&self, place: BucketFeedPlace, text: &str, last: u64) -> Result<(), StoreError> {
         if place.page > last {
             return Err(place_beyond_end(text));
         }
@@ -265,39 +265,39 @@ impl BucketState {
 impl Feed for BucketState {
     async fn events_after(&self, place: Option<&str>, limit: u32) -> Result<Vec<FeedEvent>, StoreError> {
         let limit = limit as usize;
-        let mut after = FeedPlace::parse(place)?;
+        let mut after = BucketFeedPlace::parse(place)?;
         let mut last = None;
         if let Some(text) = place {
             let known = self.feed_page(after.page).await?.is_some();
-            let end = if known { after.page } else { self.extend_feed(Search::Now).await? };
+            let end = if known { after.page } else { self.extend_feed(FeedSearch::Now).await? };
             self.check_place(after, text, end).await?;
         }
         let mut events = Vec::new();
         while events.len() < limit {
             if let Some(page) = self.feed_page_up_to(after.page, last).await? {
                 self.add_events(&page, after, limit, &mut events).await?;
-                after = FeedPlace { page: after.page + 1, ..FeedPlace::START };
+                after = BucketFeedPlace { page: after.page + 1, ..BucketFeedPlace::START };
                 continue;
             }
             // At the end: extend the feed once.
             if last.is_some() {
                 break;
             }
-            last = Some(self.extend_feed(Search::WhenDue).await?);
+            last = Some(self.extend_feed(FeedSearch::WhenDue).await?);
         }
         Ok(events)
     }
 
     async fn latest(&self) -> Result<Option<String>, StoreError> {
-        let last = self.extend_feed(Search::WhenDue).await?;
-        Ok(self.feed_end(last).await?.map(FeedPlace::text))
+        let last = self.extend_feed(FeedSearch::WhenDue).await?;
+        Ok(self.feed_end(last).await?.map(BucketFeedPlace::text))
     }
 
     /// Finds every run that has grown, however recently the last list was.
     async fn changed_runs(&self, mark: Option<&str>) -> Result<ChangedRuns, StoreError> {
         let since: Option<u64> =
             mark.map(|mark| mark.parse().map_err(|_| unknown_place(mark))).transpose()?;
-        let last = self.extend_feed(Search::Now).await?;
+        let last = self.extend_feed(FeedSearch::Now).await?;
         let mut runs = Vec::new();
         for number in since.map_or(last, |since| since.min(last)) + 1..=last {
             let page = self.feed_page(number).await?;

@@ -84,13 +84,13 @@ impl FeedEnds {
 
 /// A place in the feed: a page, a range in it, and the position of an event in the log of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FeedPlace {
+pub(crate) struct BucketFeedPlace {
     pub(crate) page: u64,
     pub(crate) range: usize,
     pub(crate) seq: Seq,
 }
 
-impl FeedPlace {
+impl BucketFeedPlace {
     /// Before the first event.
     pub(crate) const START: Self = Self { page: 1, range: 0, seq: Seq::ZERO };
 
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn places_survive_their_text_and_others_are_refused() {
-        let place = FeedPlace { page: 7, range: 3, seq: Seq(12) };
-        assert_eq!(FeedPlace::parse(Some(&place.text())).unwrap(), place);
-        assert_eq!(FeedPlace::parse(None).unwrap(), FeedPlace::START);
+        let place = BucketFeedPlace { page: 7, range: 3, seq: Seq(12) };
+        assert_eq!(BucketFeedPlace::parse(Some(&place.text())).unwrap(), place);
+        assert_eq!(BucketFeedPlace::parse(None).unwrap(), BucketFeedPlace::START);
         for text in ["", "1", "1.2", "1.2.3.4", "0.0.0", "-1.0.0", "x.1.1", "99999999999999999999.0.0"] {
-            assert!(FeedPlace::parse(Some(text)).is_err(), "{text}");
+            assert!(BucketFeedPlace::parse(Some(text)).is_err(), "{text}");
         }
     }
 }

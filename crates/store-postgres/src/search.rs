@@ -174,6 +174,9 @@ struct PgWalker<'a> {
     decodes: usize,
 }
 
+/// The place of a row, and the row if the filter selects it or it is unreadable.
+type Seen = (Option<Cursor>, Option<Result<Row, String>>);
+
 impl PgWalker<'_> {
     async fn walk(mut self, after: Option<Cursor>) -> Result<Walk, StoreError> {
         let enough = self.filter.limit as usize + 1;
@@ -213,10 +216,7 @@ impl PgWalker<'_> {
     }
 
     /// Returns the place of a row, and the row if the filter selects it or it is unreadable.
-    fn take(
-        &mut self,
-        row: &tokio_postgres::Row,
-    ) -> Result<(Option<Cursor>, Option<Result<Row, String>>), PgFault> {
+    fn take(&mut self, row: &tokio_postgres::Row) -> Result<Seen, PgFault> {
         let id: String = column(row, 3)?;
         let place = place(self.filter, column(row, 6)?, &id);
         let Some(columns) = PgColumns::read(row, 0, Some(4))? else { return Ok((place, None)) };
@@ -234,7 +234,7 @@ impl PgWalker<'_> {
         match self.check {
             None => query.add_if("true", true),
             Some(parts) => parts.iter().for_each(|part| match part {
-                SqlPart::Sql(sql) => query.add_if(*sql, true),
+                SqlPart::Sql(sql) => query.add_if(sql, true),
                 SqlPart::Text(value) => query.add_text("", Some(value)),
                 SqlPart::Integer(number) => query.add_number("", Some(*number)),
                 SqlPart::Number(number) => query.add_float("", *number),

@@ -45,13 +45,11 @@ macro_rules! needs {
 
 /// Unproven runs, by the range that follows. Whether the row `r` and its advance task `t` prove the run to be well: $2 is the
 /// present time, $3 the live nodes, $4 the kinds of tasks that they claim.
-const SELECT: &str = concat!(
-    "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of FROM goldseam.runs AS r \
+const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of FROM goldseam.runs AS r \
     LEFT JOIN goldseam.tasks AS t ON t.id = r.task AND t.run = r.id AND t.state IN ('ready', 'claimed') \
     AND t.kind >= 'advance:' AND t.kind < 'advance;' AND t.payload = 'null' \
     AND coalesce(t.result, t.failure, t.step, t.lane) IS NULL \
-    AND (t.audit IS NULL OR goldseam.read_json(t.audit) IS NOT NULL)"
-);
+    AND (t.audit IS NULL OR goldseam.read_json(t.audit) IS NOT NULL)";
 /// The same range of tasks, so that the server reads it by an index.
 const TASKS_BETWEEN: &str = " AND t.run > $1 AND t.run <= $5";
 const NOT_PROVEN: &str = concat!(

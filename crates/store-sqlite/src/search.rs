@@ -199,7 +199,7 @@ impl SqliteWalker<'_> {
         match check {
             None => query.add("1", []),
             Some(parts) => parts.iter().for_each(|part| match part {
-                SqlPart::Sql(sql) => query.add(*sql, []),
+                SqlPart::Sql(sql) => query.add(sql, []),
                 SqlPart::Text(value) => query.add("?", [text(value)]),
                 SqlPart::Integer(number) => query.add("?", [Value::Integer(*number)]),
                 SqlPart::Number(number) => query.add("?", [Value::Real(*number)]),

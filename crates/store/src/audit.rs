@@ -11,7 +11,6 @@ use goldseam_core::audit::{Audit, AuditHeal};
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 
-use crate::api::Store;
 use crate::error::StoreError;
 use crate::types::Page;
 
@@ -176,7 +175,7 @@ pub trait AuditLog: Debug + Send + Sync {
 
 /// The audit of a store that has none.
 #[derive(Debug)]
-struct NoAudit;
+pub(crate) struct NoAudit;
 
 #[async_trait]
 impl AuditLog for NoAudit {
@@ -187,9 +186,4 @@ impl AuditLog for NoAudit {
     async fn trim_audit(&self, _: Millis, _: u32) -> Result<u64, StoreError> {
         Ok(0)
     }
-}
-
-/// Returns the audit of a store, for a wrapper that forwards to it.
-pub(crate) fn audit_of(store: &dyn Store) -> &dyn AuditLog {
-    store.audit().unwrap_or(&NoAudit)
 }

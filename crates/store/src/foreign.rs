@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use goldseam_core::RunId;
 
-use crate::api::Store;
 use crate::error::StoreError;
 use crate::types::{Page, Written};
 
@@ -42,7 +41,7 @@ pub trait ForeignStates: Debug + Send + Sync {
 
 /// The foreign states of a store that has none.
 #[derive(Debug)]
-struct NoForeignStates;
+pub(crate) struct NoForeignStates;
 
 #[async_trait]
 impl ForeignStates for NoForeignStates {
@@ -53,9 +52,4 @@ impl ForeignStates for NoForeignStates {
     async fn swap(&self, _: &RunId, _: &str, _: &str) -> Result<Written<ForeignState>, StoreError> {
         Ok(Written::Lost(None))
     }
-}
-
-/// Returns the foreign states of a store, for a wrapper that forwards to them.
-pub(crate) fn foreign_of(store: &dyn Store) -> &dyn ForeignStates {
-    store.foreign().unwrap_or(&NoForeignStates)
 }

@@ -37,6 +37,7 @@ pub mod faulty;
 pub mod feed;
 mod filter;
 pub mod foreign;
+mod forward;
 pub mod memory;
 pub mod pace;
 pub mod read_only;

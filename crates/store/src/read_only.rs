@@ -13,10 +13,11 @@ use crate::api::{
     Page, Record, RecordKind, Row, RunFilter, Store, TaskFilter, Unproven, UnprovenFilter, Unreadable,
     Written,
 };
-use crate::audit::{AuditEntry, AuditFilter, AuditLog, audit_of};
+use crate::audit::{AuditEntry, AuditFilter, AuditLog};
 use crate::error::StoreError;
 use crate::feed::Feed;
-use crate::foreign::{ForeignState, ForeignStates, foreign_of};
+use crate::foreign::{ForeignState, ForeignStates};
+use crate::forward::{audit_of, foreign_of};
 use crate::pace::StorePace;
 
 /// The reason why a store is closed.

@@ -277,9 +277,9 @@ fn ranges(parts: &[Condition]) -> Option<SearchIndex> {
             }
             Some(SearchIndex::Range { name, kind, low, high }) if name == of.as_str() && *kind == of_kind => {
                 if is_low {
-                    *low = low.max(at)
+                    *low = low.max(at);
                 } else {
-                    *high = high.min(at)
+                    *high = high.min(at);
                 }
             }
             Some(_) => {}

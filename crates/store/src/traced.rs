@@ -17,7 +17,8 @@ use crate::api::{
 use crate::audit::AuditLog;
 use crate::error::StoreError;
 use crate::feed::Feed;
-use crate::foreign::{ForeignState, ForeignStates, foreign_of};
+use crate::foreign::{ForeignState, ForeignStates};
+use crate::forward::foreign_of;
 use crate::pace::StorePace;
 
 /// A clock in microseconds, from any origin.

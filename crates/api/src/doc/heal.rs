@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use goldseam::recovery::{Code, Severity as RuleSeverity};
+use goldseam::recovery::{Code, RuleSeverity};
 use goldseam::unstable::core::{NodeId, WorkflowName};
 use goldseam::{Millis, RunId, Seq};
 use serde::{Deserialize, Serialize};

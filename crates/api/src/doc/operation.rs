@@ -50,7 +50,7 @@ pub struct NewOperation {
 /// An operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Operation)]
-pub struct OperationDoc {
+pub struct BulkOperationDoc {
     /// When it began.
     pub begun_at: Millis,
     /// The operator.

@@ -12,7 +12,7 @@ use crate::api::{ApiResult, CommandsApi, OperationsApi};
 use crate::caller::Caller;
 use crate::doc::change::NewNote;
 use crate::doc::operation::{
-    FailureGroupDoc, FailuresDoc, FailuresQuery, NewOperation, OperationDoc, OperationsQuery, PreviewDoc,
+    BulkOperationDoc, FailureGroupDoc, FailuresDoc, FailuresQuery, NewOperation, OperationsQuery, PreviewDoc,
 };
 use crate::doc::{PageDoc, UnreadableDoc};
 use crate::problem::Problem;
@@ -22,7 +22,7 @@ const OPERATIONS_DEFAULT: u32 = 20;
 
 #[async_trait]
 impl OperationsApi for LocalApi {
-    async fn begin_operation(&self, caller: &Caller, new: NewOperation) -> ApiResult<OperationDoc> {
+    async fn begin_operation(&self, caller: &Caller, new: NewOperation) -> ApiResult<BulkOperationDoc> {
         self.check_text("the reason", &new.reason)?;
         let by = self.who(caller, new.by.clone())?;
         let spec = Spec { by, ..self.spec(new).await? };
@@ -61,7 +61,7 @@ impl OperationsApi for LocalApi {
         })
     }
 
-    async fn operations(&self, query: OperationsQuery) -> ApiResult<PageDoc<OperationDoc>> {
+    async fn operations(&self, query: OperationsQuery) -> ApiResult<PageDoc<BulkOperationDoc>> {
         let limit = limit::page(query.limit, OPERATIONS_DEFAULT)?;
         let page = self.client.operations(query.after, limit).await?;
         let mut operations = PageDoc::new(page.items.into_iter().map(document).collect(), page.next);
@@ -69,11 +69,16 @@ impl OperationsApi for LocalApi {
         Ok(operations)
     }
 
-    async fn operation(&self, id: &RunId) -> ApiResult<OperationDoc> {
+    async fn operation(&self, id: &RunId) -> ApiResult<BulkOperationDoc> {
         Ok(document(self.client.operation(id).await?))
     }
 
-    async fn pause_operation(&self, caller: &Caller, id: &RunId, reason: NewNote) -> ApiResult<OperationDoc> {
+    async fn pause_operation(
+        &self,
+        caller: &Caller,
+        id: &RunId,
+        reason: NewNote,
+    ) -> ApiResult<BulkOperationDoc> {
         self.client.operation(id).await?;
         self.pause(caller, id, reason).await?;
         self.operation(id).await
@@ -84,13 +89,18 @@ impl OperationsApi for LocalApi {
         caller: &Caller,
         id: &RunId,
         reason: NewNote,
-    ) -> ApiResult<OperationDoc> {
+    ) -> ApiResult<BulkOperationDoc> {
         self.client.operation(id).await?;
         self.resume(caller, id, reason).await?;
         self.operation(id).await
     }
 
-    async fn stop_operation(&self, caller: &Caller, id: &RunId, reason: NewNote) -> ApiResult<OperationDoc> {
+    async fn stop_operation(
+        &self,
+        caller: &Caller,
+        id: &RunId,
+        reason: NewNote,
+    ) -> ApiResult<BulkOperationDoc> {
         self.client.operation(id).await?;
         self.cancel(caller, id, reason).await?;
         self.operation(id).await
@@ -149,9 +159,9 @@ fn unreadable(found: Unreadable) -> UnreadableDoc {
     UnreadableDoc::new(found.key, found.reason)
 }
 
-fn document(operation: Operation) -> OperationDoc {
+fn document(operation: Operation) -> BulkOperationDoc {
     let Operation { summary, spec, progress } = operation;
-    OperationDoc {
+    BulkOperationDoc {
         begun_at: summary.created_at,
         by: spec.by,
         canary: spec.canary.map(|canary| canary.to_string()),

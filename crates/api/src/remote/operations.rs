@@ -10,7 +10,7 @@ use crate::caller::Caller;
 use crate::doc::PageDoc;
 use crate::doc::change::NewNote;
 use crate::doc::operation::{
-    FailuresDoc, FailuresQuery, NewOperation, OperationDoc, OperationsQuery, PreviewDoc,
+    BulkOperationDoc, FailuresDoc, FailuresQuery, NewOperation, OperationsQuery, PreviewDoc,
 };
 
 impl RemoteApi {
@@ -20,7 +20,7 @@ impl RemoteApi {
         id: &RunId,
         verb: &str,
         reason: NewNote,
-    ) -> ApiResult<OperationDoc> {
+    ) -> ApiResult<BulkOperationDoc> {
         let reason = NewNote { by: reason.by.or_else(|| caller.who.clone()), ..reason };
         self.post(caller, format!("/v1/operations/{id}/{verb}"), &reason).await
     }
@@ -28,7 +28,7 @@ impl RemoteApi {
 
 #[async_trait]
 impl OperationsApi for RemoteApi {
-    async fn begin_operation(&self, caller: &Caller, new: NewOperation) -> ApiResult<OperationDoc> {
+    async fn begin_operation(&self, caller: &Caller, new: NewOperation) -> ApiResult<BulkOperationDoc> {
         let new = NewOperation { by: new.by.or_else(|| caller.who.clone()), ..new };
         self.post(caller, "/v1/operations", &new).await
     }
@@ -38,15 +38,20 @@ impl OperationsApi for RemoteApi {
         self.send(self.change(&caller, "/v1/operations/preview", &new)?.waiting(EXAMINATION_MAX)).await
     }
 
-    async fn operations(&self, query: OperationsQuery) -> ApiResult<PageDoc<OperationDoc>> {
+    async fn operations(&self, query: OperationsQuery) -> ApiResult<PageDoc<BulkOperationDoc>> {
         self.get("/v1/operations", &query).await
     }
 
-    async fn operation(&self, id: &RunId) -> ApiResult<OperationDoc> {
+    async fn operation(&self, id: &RunId) -> ApiResult<BulkOperationDoc> {
         self.get(format!("/v1/operations/{id}"), &()).await
     }
 
-    async fn pause_operation(&self, caller: &Caller, id: &RunId, reason: NewNote) -> ApiResult<OperationDoc> {
+    async fn pause_operation(
+        &self,
+        caller: &Caller,
+        id: &RunId,
+        reason: NewNote,
+    ) -> ApiResult<BulkOperationDoc> {
         self.change_operation(caller, id, "pause", reason).await
     }
 
@@ -55,11 +60,16 @@ impl OperationsApi for RemoteApi {
         caller: &Caller,
         id: &RunId,
         reason: NewNote,
-    ) -> ApiResult<OperationDoc> {
+    ) -> ApiResult<BulkOperationDoc> {
         self.change_operation(caller, id, "resume", reason).await
     }
 
-    async fn stop_operation(&self, caller: &Caller, id: &RunId, reason: NewNote) -> ApiResult<OperationDoc> {
+    async fn stop_operation(
+        &self,
+        caller: &Caller,
+        id: &RunId,
+        reason: NewNote,
+    ) -> ApiResult<BulkOperationDoc> {
         self.change_operation(caller, id, "stop", reason).await
     }
 

@@ -32,11 +32,11 @@ pub(crate) struct CompleteArgs {
 }
 
 /// A candidate and its description.
-type Candidate = (String, String);
+type ShellCandidate = (String, String);
 
 pub(crate) async fn run(args: &CompleteArgs) -> Result<Exit, CliError> {
     let root = args::command();
-    let line = Line::parse(&root, &args.words);
+    let line = CommandWords::parse(&root, &args.words);
     let found = tokio::time::timeout(TIME_MAX, line.candidates(&root)).await.unwrap_or_default();
     for (value, description) in found {
         let value = format!("{}{value}", line.before);
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &CompleteArgs) -> Result<Exit, CliError> {
 
 /// A parsed command line up to the current word.
 #[derive(Debug)]
-struct Line<'a> {
+struct CommandWords<'a> {
     command: &'a Command,
     /// Positional arguments before the current word.
     positional: Vec<&'a str>,
@@ -64,7 +64,7 @@ struct Line<'a> {
     current: String,
 }
 
-impl<'a> Line<'a> {
+impl<'a> CommandWords<'a> {
     fn parse(root: &'a Command, words: &'a [String]) -> Self {
         let (last, first) = words.split_last().map_or(("", &[][..]), |(last, first)| (last.as_str(), first));
         let mut line = Self {
@@ -125,7 +125,7 @@ impl<'a> Line<'a> {
     }
 
     /// All candidates; the caller keeps those that fit the current word.
-    async fn candidates(&self, root: &Command) -> Vec<Candidate> {
+    async fn candidates(&self, root: &Command) -> Vec<ShellCandidate> {
         if let Some(option) = self.option {
             return self.values(option).await;
         }
@@ -146,7 +146,7 @@ impl<'a> Line<'a> {
     }
 
     /// The values of an argument.
-    async fn values(&self, arg: &Arg) -> Vec<Candidate> {
+    async fn values(&self, arg: &Arg) -> Vec<ShellCandidate> {
         let id = arg.get_id().as_str();
         let fixed = match (self.command.get_name(), id) {
             (_, "rule") => CATALOGUE.iter().map(|rule| both(rule.name, rule.title)).collect(),
@@ -164,7 +164,7 @@ impl<'a> Line<'a> {
     }
 
     /// Values from the store.
-    async fn stored(&self, id: &str) -> Option<Vec<Candidate>> {
+    async fn stored(&self, id: &str) -> Option<Vec<ShellCandidate>> {
         let is_run = matches!(id, "run" | "runs" | "parent");
         let run = || self.positional.first().and_then(|run| RunId::new(run).ok());
         let command = self.command.get_name();
@@ -199,7 +199,7 @@ impl<'a> Line<'a> {
     }
 
     /// The newest runs, without those that the line has.
-    async fn runs(&self, api: &dyn Api) -> Option<Vec<Candidate>> {
+    async fn runs(&self, api: &dyn Api) -> Option<Vec<ShellCandidate>> {
         let page = api.runs(RunsQuery { limit: Some(PAGE_MAX), ..RunsQuery::default() }).await.ok()?;
         let is_new = |run: &str| !self.positional.contains(&run);
         let runs = page.items.iter().filter(|summary| is_new(summary.run.as_str()));
@@ -229,11 +229,11 @@ impl<'a> Line<'a> {
     }
 }
 
-fn plain(value: &str) -> Candidate {
+fn plain(value: &str) -> ShellCandidate {
     (value.to_owned(), String::new())
 }
 
-fn both(value: &str, description: &str) -> Candidate {
+fn both(value: &str, description: &str) -> ShellCandidate {
     (value.to_owned(), description.to_owned())
 }
 
@@ -250,33 +250,33 @@ fn long<'a>(command: &'a Command, root: &'a Command, name: &str) -> Option<&'a A
     arguments(command, root).find(|arg| arg.get_long() == Some(name))
 }
 
-fn flags(command: &Command, root: &Command) -> Vec<Candidate> {
+fn flags(command: &Command, root: &Command) -> Vec<ShellCandidate> {
     let shown = arguments(command, root).filter(|arg| !arg.is_hide_set());
     let flag = |arg: &Arg| {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         Some((format!("--{}", arg.get_long()?), help))
     };
-    let mut flags: Vec<Candidate> = shown.filter_map(flag).collect();
+    let mut flags: Vec<ShellCandidate> = shown.filter_map(flag).collect();
     flags.push(both("--help", "Print help"));
     flags.sort();
     flags.dedup_by(|one, other| one.0 == other.0);
     flags
 }
 
-fn subcommands(command: &Command) -> Vec<Candidate> {
+fn subcommands(command: &Command) -> Vec<ShellCandidate> {
     let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
     let about = |command: &Command| command.get_about().map(ToString::to_string).unwrap_or_default();
     shown.map(|command| (command.get_name().to_owned(), about(command))).collect()
 }
 
 /// Names and codes of rules, and codes of errors.
-fn code_names() -> Vec<Candidate> {
+fn code_names() -> Vec<ShellCandidate> {
     let names = CATALOGUE.iter().map(|rule| both(rule.name, rule.title));
     names.chain(codes::all().map(|(code, page)| both(code, codes::title(code, page)))).collect()
 }
 
 /// Workflows of live nodes; without any, those of the newest runs.
-async fn workflows(api: &dyn Api) -> Option<Vec<Candidate>> {
+async fn workflows(api: &dyn Api) -> Option<Vec<ShellCandidate>> {
     let live = api.workflows().await.ok()?.items;
     if !live.is_empty() {
         let nodes = |nodes: u32| text::count(nodes.into(), "node");
@@ -290,7 +290,7 @@ async fn workflows(api: &dyn Api) -> Option<Vec<Candidate>> {
 }
 
 /// The open tasks that are first by id.
-async fn tasks(api: &dyn Api) -> Option<Vec<Candidate>> {
+async fn tasks(api: &dyn Api) -> Option<Vec<ShellCandidate>> {
     let page = api.tasks(TasksQuery { limit: Some(PAGE_MAX), ..TasksQuery::default() }).await.ok()?;
     let is_open = |state: &str| matches!(state, "ready" | "claimed" | "dead");
     let open = page.items.iter().filter(|task| is_open(task.state.as_str()));
@@ -300,7 +300,7 @@ async fn tasks(api: &dyn Api) -> Option<Vec<Candidate>> {
 }
 
 /// The queues of the first tasks and of the newest runs.
-async fn queues(api: &dyn Api) -> Option<Vec<Candidate>> {
+async fn queues(api: &dyn Api) -> Option<Vec<ShellCandidate>> {
     let tasks = api.tasks(TasksQuery { limit: Some(PAGE_MAX), ..TasksQuery::default() }).await.ok()?;
     let mut names: Vec<&str> = tasks.items.iter().map(|task| task.queue.as_str()).collect();
     names.push("default");

@@ -10,7 +10,7 @@ use super::actor;
 use crate::app::App;
 use crate::color::Hue;
 use crate::error::{CliError, Exit};
-use crate::progress::Examined;
+use crate::progress::ExaminationProgress;
 use crate::{finding, out, text};
 
 /// Examine the whole store with every rule, and report or heal findings
@@ -47,8 +47,9 @@ pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, CliError> {
         limit: args.limit,
         ..NewCheckup::default()
     };
-    let examined = Examined::start(app);
-    let checkup = api.doctor(&actor::caller(None), new, &mut examined.on_progress()).await;
+    let examined = ExaminationProgress::start(app);
+    let (caller, mut on_progress) = (actor::caller(None), examined.on_progress());
+    let checkup = examined.during(api.doctor(&caller, new, &mut on_progress)).await;
     drop(examined);
     let mut checkup = checkup?;
     if checkup.counts.is_empty() {

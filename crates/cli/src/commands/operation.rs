@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use goldseam::unstable::core::operation::{Examples, OperationEnd, OperationPhase, VERSION, WORKFLOW};
 use goldseam::{Engine, RunId, Status};
 use goldseam_api::Api;
-use goldseam_api::doc::operation::{OperationDoc, OperationsQuery};
+use goldseam_api::doc::operation::{BulkOperationDoc, OperationsQuery};
 
 use super::actor::Actor;
 use super::{Signals, StopSignal, pages};
@@ -174,7 +174,7 @@ pub(super) async fn is_executed(app: &App) -> Result<bool, CliError> {
     Ok(liveness.working().any(|node| node.record.workflows.contains(&label)))
 }
 
-async fn until_over(app: &App, api: &dyn Api, id: &RunId) -> Result<OperationDoc, CliError> {
+async fn until_over(app: &App, api: &dyn Api, id: &RunId) -> Result<BulkOperationDoc, CliError> {
     let line = progress::line(app, None, BAR);
     loop {
         let found = api.operation(id).await?;
@@ -189,7 +189,7 @@ async fn until_over(app: &App, api: &dyn Api, id: &RunId) -> Result<OperationDoc
     }
 }
 
-fn exit_of(found: &OperationDoc) -> Exit {
+fn exit_of(found: &BulkOperationDoc) -> Exit {
     match (found.status, found.progress.outcome) {
         (Status::Completed, Some(OperationEnd::Done)) if found.progress.refused.is_empty() => Exit::Ok,
         (Status::Completed, Some(OperationEnd::Done)) => Exit::Error,
@@ -200,7 +200,7 @@ fn exit_of(found: &OperationDoc) -> Exit {
 }
 
 /// What an operation does, or how it ended.
-fn state(found: &OperationDoc) -> String {
+fn state(found: &BulkOperationDoc) -> String {
     let progress = &found.progress;
     match (found.status, progress.outcome) {
         (_, Some(OperationEnd::Done)) => "done".to_owned(),
@@ -256,7 +256,7 @@ async fn list(app: &App, args: OperationLsArgs) -> Result<Exit, CliError> {
     Ok(Exit::Ok)
 }
 
-fn show(app: &App, found: &OperationDoc) {
+fn show(app: &App, found: &BulkOperationDoc) {
     match () {
         () if app.wants_json() => out::json(found),
         () if app.quiet => out::line(found.id.as_str()),
@@ -264,7 +264,7 @@ fn show(app: &App, found: &OperationDoc) {
     }
 }
 
-fn lines(found: &OperationDoc) -> Vec<String> {
+fn lines(found: &BulkOperationDoc) -> Vec<String> {
     let progress = &found.progress;
     let mut lines = vec![
         format!("{}: {} where {}", found.id, found.verb, text::one_line(&found.condition)),

@@ -256,7 +256,7 @@ async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, CliError> {
         () if app.json => out::json(&ItemsDoc::from(held.collect::<Vec<_>>())),
         () if app.jsonl => held.for_each(|held| out::jsonl(&held)),
         () => {
-            tasks::print(app, &claimed.items.iter().map(|claimed| claimed.task.clone()).collect::<Vec<_>>())
+            tasks::print(app, &claimed.items.iter().map(|claimed| claimed.task.clone()).collect::<Vec<_>>());
         }
     }
     if claimed.items.is_empty() {

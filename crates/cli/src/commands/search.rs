@@ -113,7 +113,7 @@ pub(crate) async fn groups(app: &App, api: &dyn Api, query: GroupsQuery) -> Resu
         None => out::line(found.total.to_string()),
         Some(_) if app.jsonl => found.groups.iter().for_each(out::jsonl),
         Some(_) if app.quiet => {
-            found.groups.iter().for_each(|group| out::line(cell(name(group.key.as_deref()))))
+            found.groups.iter().for_each(|group| out::line(cell(name(group.key.as_deref()))));
         }
         Some(_) => {
             app.table(&table(app, &found));

@@ -185,7 +185,7 @@ fn mistyped_names_get_suggestions() {
         ("goldseam.db", "did you mean sqlite:goldseam.db?"),
         ("postgre://ada:hush@h/d", "did you mean postgres://ada:"),
     ] {
-        let err = place.run(&["ls", "--store", url]).fails(1, "GS0206");
+        let err = place.run(&["ls", "--store", url]).fails(2, "GS0206");
         assert!(err.contains(meant) && !err.contains("hush"), "{url}: {err}");
     }
     let err = place.run(&["ls", "--store", "sqlite:goldsem.db"]);

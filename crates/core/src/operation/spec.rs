@@ -180,12 +180,16 @@ impl SpecError {
 
     /// Returns the error for a run that is not an operation.
     pub fn no_operation(id: &RunId) -> Self {
-        Self::new("GS0149", format!("{id} is not an operation"), "goldseam operation ls lists the operations")
+        Self::new(
+            "GS0149",
+            format!("{id} is not an operation"),
+            "list the operations, and pass the id of one",
+        )
     }
 
     /// Returns the error for an operation that would act on every run.
     pub fn no_condition() -> Self {
-        let hint = "say which runs, as in --where 'status = failed and cause = \"ab12cd\"'";
+        let hint = "say which runs, as in: status = failed and cause = \"ab12cd\"";
         Self::new("GS0145", "a bulk operation needs a condition", hint)
     }
 }

@@ -30,7 +30,7 @@ pub use blame::{
 };
 pub use detect::{not_executed, poisoned};
 pub use observed::{damaged, damaged_at_rest, unreadable, wrong_row};
-pub use rules::{Budget, CATALOGUE, Code, Detector, NoRule, Rule, Severity};
+pub use rules::{Budget, CATALOGUE, Code, Detector, NoRule, Rule, RuleSeverity};
 
 /// The cached row as the store has it.
 #[derive(Debug, Clone, Copy)]

@@ -74,7 +74,7 @@ pub enum Budget {
 
 /// How severe a stall is, the most severe last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
+pub enum RuleSeverity {
     /// Only informs: the cause is another finding.
     Info,
     /// Runs are late, nothing is lost.
@@ -92,7 +92,7 @@ pub struct Rule {
     /// code.
     pub name: &'static str,
     /// How severe an unhealed finding of the rule is.
-    pub severity: Severity,
+    pub severity: RuleSeverity,
     /// A few words for lists.
     pub title: &'static str,
     /// What is wrong, in one sentence.
@@ -227,7 +227,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::K1,
         name: "log-damaged",
-        severity: Severity::Critical,
+        severity: RuleSeverity::Critical,
         title: "the log is damaged",
         wrong: "An event is missing, altered or cannot be decoded.",
         remedy: "Goldseam parks the run and keeps the evidence; it never guesses.",
@@ -237,7 +237,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::K2,
         name: "newer-release",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "written by a newer release",
         wrong: "The log contains an event type that this release does not know.",
         remedy: "The node hands the run back unchanged; a node of the newer release takes it.",
@@ -247,7 +247,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::C1,
         name: "wrong-row",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "the cached row is lost, unreadable or wrong",
         wrong: "The run's cached row is missing, cannot be read, or disagrees with the log.",
         remedy: "Goldseam rewrites the row from the log; nothing else of the run changes.",
@@ -257,7 +257,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::U1,
         name: "unreadable-record",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "an unreadable record",
         wrong: "A task, lock, node or other record outside the logs is damaged or was written by a newer release.",
         remedy: "Goldseam skips and reports the record; everything else keeps working, and nothing is deleted.",
@@ -267,7 +267,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::D2,
         name: "incomplete-jump",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "an incomplete jump",
         wrong: "A jump was requested, but its branch was never opened.",
         remedy: "Goldseam opens a branch before the request; the operator may request the jump again.",
@@ -277,7 +277,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::A2,
         name: "hidden-question",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "the status hides an open question",
         wrong: "The cached status is running and the log has an open question, but no node executes the run.",
         remedy: "Goldseam opens a branch before the question, and the run asks it again; an answer to the old \
@@ -288,7 +288,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::A1,
         name: "phantom-wait",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "the status shows a wait that the log does not have",
         wrong: "The cached status is waiting, but the log has no open wait and no node executes the run.",
         remedy: "Goldseam opens a branch at the last stable event, and the run continues.",
@@ -298,7 +298,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::A3,
         name: "missing-end",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "all steps are complete but the run has not ended",
         wrong: "The cached status is running and every declared step is complete, but no node executes the run.",
         remedy: "Goldseam opens a branch at the last completed step, and the run continues and records its end.",
@@ -308,7 +308,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::A4,
         name: "unhandled-failure",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "a failed step was not handled",
         wrong: "A step failed, nothing followed, and no node executes the run.",
         remedy: "If its policy allows, the step is retried; otherwise the run continues and handles the failure.",
@@ -318,7 +318,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::P1,
         name: "crash-loop",
-        severity: Severity::Critical,
+        severity: RuleSeverity::Critical,
         title: "recovery attempts used up",
         wrong: "Each recovery of the run ended with the death of its process, without progress; the last process \
                 executed only this run.",
@@ -330,7 +330,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::O2,
         name: "worker-lost",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "the owner's process is gone",
         wrong: "The node that owned the run crashed, was killed or lost its machine.",
         remedy: "Another node takes over the run: sleeps continue with the remaining time, completed steps are \
@@ -341,7 +341,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::W1,
         name: "missed-wake",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "no task will wake the run",
         wrong: "A timer is due, or the log has the mail that the run waits for, but no task will wake the run.",
         remedy: "Goldseam delivers the result of an ended child and makes the task due now.",
@@ -351,7 +351,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::W2,
         name: "signal-mismatch",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "a signal does not fit",
         wrong: "The run waits for a signal, but the unread signal of that name does not match the wait's schema.",
         remedy: "The signal stays unread; the run takes the next signal that matches.",
@@ -361,7 +361,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::O1,
         name: "task-missing",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "the run has no live advance task",
         wrong: "The run is active, but its advance task is missing or has ended.",
         remedy: "Goldseam creates a task with the key RUN:advance:UPDATED_AT; nothing else of the run changes.",
@@ -371,7 +371,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::O3,
         name: "remote-task-missing",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "a remote step has no live task",
         wrong: "A remote step is open, but its task is missing or has ended, and the log has no result.",
         remedy: "Goldseam appends the result from the task; if it has none, Goldseam creates a new task for the same \
@@ -382,7 +382,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::H1,
         name: "silent-step",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "a silent step",
         wrong: "The last heartbeat or the start of a step is older than its heartbeat limit.",
         remedy: "The attempt ends as heartbeat-timeout; the step is retried if its policy allows, otherwise it fails.",
@@ -392,7 +392,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::N1,
         name: "no-worker",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "no live node has the workflow",
         wrong: "No live node has the run's workflow.",
         remedy: "The run stays queued until a node with the workflow starts; it is never discarded.",
@@ -402,7 +402,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::E2,
         name: "no-version",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "no live node has the version",
         wrong: "The run can continue and live nodes have its workflow, but none has its version.",
         remedy: "The run waits for a node with the version. If none starts for longer than a deploy takes, the run continues \
@@ -413,7 +413,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::V1,
         name: "code-changed",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "the code does not match the log",
         wrong: "The workflow's code requests other steps than the log records.",
         remedy: "Goldseam parks the run and shows both sides: register the older code, or jump to the last common \
@@ -424,7 +424,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::F1,
         name: "followed-run-stalled",
-        severity: Severity::Info,
+        severity: RuleSeverity::Info,
         title: "the followed run is stalled",
         wrong: "A follower reads a run that is stalled.",
         remedy: "The server reports the stall and its cause to the follower, which reads the log, never memory.",
@@ -434,7 +434,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::L1,
         name: "stale-lock",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "a stale lock",
         wrong: "A lock has expired, or the node that holds it is proven dead.",
         remedy: "Goldseam frees the lock and increases its fence.",
@@ -444,7 +444,7 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::L2,
         name: "claimant-lost",
-        severity: Severity::Warning,
+        severity: RuleSeverity::Warning,
         title: "a task has no live claimant",
         wrong: "The claimant of the task is dead or has been silent for too long.",
         remedy: "The task returns to its queue with the same id and priority; past the delivery limit it is dead.",

@@ -169,7 +169,7 @@ impl ConditionParser<'_> {
         };
         self.at += 1;
         let (value, at) = self.value(&subject, &name)?;
-        self.check_operator(&subject, operator, &value, &token, &at)?;
+        self.check_operator(&subject, operator, &value, &at)?;
         Ok(Condition::Compare { subject, operator, value })
     }
 
@@ -366,7 +366,6 @@ impl ConditionParser<'_> {
         subject: &ConditionSubject,
         operator: Operator,
         value: &Literal,
-        token: &Token,
         at: &Token,
     ) -> Result<(), ConditionError> {
         let has_order = matches!(value, Literal::Integer(_) | Literal::Number(_) | Literal::Time(_));
@@ -379,12 +378,7 @@ impl ConditionParser<'_> {
         }
         if operator.is_part() && !is_text {
             let what = format!("`{}` needs a text, found {}", operator.as_str(), value.kind());
-            return Err(self.error(
-                ConditionProblem::Type,
-                if is_text { token } else { at },
-                what,
-                "write \"text\"",
-            ));
+            return Err(self.error(ConditionProblem::Type, at, what, "write \"text\""));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ const PAGE: u32 = 500;
 
 /// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Audit {
+pub struct AuditReport {
     /// Number of runs whose logs were read.
     pub runs: u64,
     /// Number of events read.
@@ -25,8 +25,8 @@ pub struct Audit {
 impl Client {
     /// Reads the whole store and reports unreadable records, damaged logs, and missing or wrong rows. Changes
     /// nothing. Calls `tell` with the number of runs read so far.
-    pub async fn audit(&self, tell: &mut (dyn FnMut(u64) + Send)) -> Result<Audit, EngineError> {
-        let mut audit = Audit::default();
+    pub async fn audit(&self, tell: &mut (dyn FnMut(u64) + Send)) -> Result<AuditReport, EngineError> {
+        let mut audit = AuditReport::default();
         let mut after = None;
         loop {
             let lost = self.store().rowless(after.as_ref(), PAGE).await?;
@@ -56,7 +56,7 @@ impl Client {
         Ok(audit)
     }
 
-    async fn audit_run(&self, run: &RunId, audit: &mut Audit) -> Result<(), EngineError> {
+    async fn audit_run(&self, run: &RunId, audit: &mut AuditReport) -> Result<(), EngineError> {
         let Some(Head { end, row, unreadable }) = self.store().head(run).await? else { return Ok(()) };
         let log = match self.log(run).await {
             Ok(log) => log,
@@ -95,7 +95,7 @@ impl Client {
         Ok(())
     }
 
-    async fn audit_records(&self, audit: &mut Audit) -> Result<(), EngineError> {
+    async fn audit_records(&self, audit: &mut AuditReport) -> Result<(), EngineError> {
         for kind in [RecordKind::Task, RecordKind::Lock, RecordKind::Node, RecordKind::Index] {
             let mut after = None;
             loop {

@@ -22,6 +22,7 @@ use super::foreign::{
 use super::{Examined, Found, Healed, Healer, Liveness};
 use stages::Stage;
 
+pub use crate::ledger::config::WalkSlice;
 use crate::ledger::error::EngineError;
 
 /// Records per read of the store.
@@ -55,28 +56,6 @@ pub struct SweepOptions {
     /// Read only what an engine's regular sweep reads: watched runs, known findings and a slice of the rest; none:
     /// read every active run.
     pub slice: Option<WalkSlice>,
-}
-
-/// The slice of the walk over all active runs that one sweep reads. All engines of a store share the walk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WalkSlice {
-    /// Time in which the walk should reach every run.
-    pub every: Duration,
-    /// Interval between two sweeps.
-    pub sweep: Duration,
-    /// Fewest runs per slice.
-    pub rows_min: u32,
-    /// Most runs per slice.
-    pub rows_max: u32,
-}
-
-impl WalkSlice {
-    /// The number of runs of a slice, if the store has about `total` active runs.
-    fn rows(&self, total: u64) -> u32 {
-        let share = self.sweep.as_secs_f64() / self.every.as_secs_f64().max(1.0);
-        let rows = (total as f64 * share).ceil().min(f64::from(u32::MAX)) as u32;
-        rows.clamp(self.rows_min.min(self.rows_max), self.rows_max).max(1)
-    }
 }
 
 impl Default for SweepOptions {

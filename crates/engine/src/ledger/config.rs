@@ -9,7 +9,6 @@ use goldseam_core::recovery::Policy;
 use goldseam_core::{Limits, QueueName, WorkflowName, argument};
 use goldseam_store::StorePace;
 
-use crate::heal::sweeper::WalkSlice;
 use crate::ledger::error::EngineError;
 use crate::ledger::foreign::ForeignOptions;
 
@@ -261,6 +260,28 @@ impl Config {
             claim_watch: self.claim_watch.max(pace.claim_watch),
             ..self
         }
+    }
+}
+
+/// The slice of the walk over all active runs that one sweep reads. All engines of a store share the walk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WalkSlice {
+    /// Time in which the walk should reach every run.
+    pub every: Duration,
+    /// Interval between two sweeps.
+    pub sweep: Duration,
+    /// Fewest runs per slice.
+    pub rows_min: u32,
+    /// Most runs per slice.
+    pub rows_max: u32,
+}
+
+impl WalkSlice {
+    /// The number of runs of a slice, if the store has about `total` active runs.
+    pub(crate) fn rows(&self, total: u64) -> u32 {
+        let share = self.sweep.as_secs_f64() / self.every.as_secs_f64().max(1.0);
+        let rows = (total as f64 * share).ceil().min(f64::from(u32::MAX)) as u32;
+        rows.clamp(self.rows_min.min(self.rows_max), self.rows_max).max(1)
     }
 }
 

@@ -258,19 +258,8 @@ impl EngineError {
             Self::Refused { refusal, run } => refusal_hint(refusal, run),
             Self::Store(StoreError::Refused { hint, .. }) => Some(hint.clone()),
             Self::Copy(refusal) => Some(refusal.hint()),
-            Self::Remote(RemoteRefusal::NoSuchWorker(_)) => {
-                Some("register again, and drop the runs that this worker held".into())
-            }
-            Self::Remote(RemoteRefusal::TooManyWorkers { .. }) => {
-                Some("let a worker leave first, or register fewer workers with more slots".into())
-            }
+            Self::Remote(refusal) => remote_hint(refusal),
             Self::Task(TaskRefusal::OtherResult { .. }) => Some(OTHER_RESULT.into()),
-            Self::Remote(RemoteRefusal::IdReused { .. }) => {
-                Some("send the same doings again, or use a new id for these doings".into())
-            }
-            Self::Remote(RemoteRefusal::Forbidden(_)) => {
-                Some("use another name, or a key for that queue".into())
-            }
             Self::Store(StoreError::Full { .. }) => {
                 Some("free some space, then retry; nothing was written".into())
             }
@@ -314,6 +303,22 @@ impl EngineError {
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,
         }
+    }
+}
+
+fn remote_hint(refusal: &RemoteRefusal) -> Option<Hint> {
+    match refusal {
+        RemoteRefusal::NoSuchWorker(_) => {
+            Some("register again, and drop the runs that this worker held".into())
+        }
+        RemoteRefusal::TooManyWorkers { .. } => {
+            Some("let a worker leave first, or register fewer workers with more slots".into())
+        }
+        RemoteRefusal::IdReused { .. } => {
+            Some("send the same doings again, or use a new id for these doings".into())
+        }
+        RemoteRefusal::Forbidden(_) => Some("use another name, or a key for that queue".into()),
+        _ => None,
     }
 }
 

@@ -34,7 +34,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct Error {
     failure: Failure,
     kind: ErrorKind,
-    hint: Option<Hint>,
+    hint: Option<Box<Hint>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -91,7 +91,7 @@ impl Error {
 
     /// What to do next, if the error came from the engine or a store and the message does not say it.
     pub fn hint(&self) -> Option<&str> {
-        self.hint.as_deref()
+        self.hint.as_deref().map(|hint| &**hint)
     }
 
     /// The steps in the hint, as values: what a program can do next.
@@ -111,7 +111,7 @@ impl Error {
     /// # Ok(()) }
     /// ```
     pub fn next_steps(&self) -> impl Iterator<Item = &NextStep> {
-        self.hint.iter().flat_map(Hint::steps)
+        self.hint.iter().flat_map(|hint| hint.steps())
     }
 
     /// The error that was converted into this one, in this process. The log keeps only its text.
@@ -207,7 +207,7 @@ impl Error {
             }
             if let Some(refused) = cause.downcast_ref::<EngineError>() {
                 error.failure.code = Some(refused.code().to_owned());
-                error.hint = refused.hint();
+                error.hint = refused.hint().map(Box::new);
                 break;
             }
         }

@@ -4,6 +4,7 @@
 //! them; a ticket tells when a doing is durable.
 
 mod replay;
+mod waiting;
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
@@ -20,7 +21,6 @@ use goldseam_core::{
     TraceContext,
 };
 use goldseam_store::TaskChange;
-use metrics::Gauge;
 
 use crate::ledger::commit::Ledger;
 use crate::ledger::config::Config;
@@ -31,6 +31,7 @@ use crate::ledger::sync::lock;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::append::Moved;
 use crate::run::live_runs::LiveRuns;
+pub(crate) use waiting::Waiting;
 
 /// Compensates one step, given its path and output; the error says why the output does not fit the code.
 pub(crate) type UndoFn =
@@ -583,20 +584,5 @@ impl Drop for Counted<'_> {
         let mut inner = self.live.lock();
         *(self.field)(&mut inner) -= 1;
         inner.nudge();
-    }
-}
-
-/// An open wait, until dropped.
-pub(crate) struct Waiting<'a> {
-    live: &'a LiveRun,
-    key: u64,
-    /// The number of such waits.
-    open: Gauge,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.open.decrement(1.0);
-        self.live.lock().waits.remove(&self.key);
     }
 }

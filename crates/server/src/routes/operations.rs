@@ -7,7 +7,7 @@ use goldseam::RunId;
 use goldseam_api::doc::PageDoc;
 use goldseam_api::doc::change::NewNote;
 use goldseam_api::doc::operation::{
-    FailuresDoc, FailuresQuery, NewOperation, OperationDoc, OperationsQuery, PreviewDoc,
+    BulkOperationDoc, FailuresDoc, FailuresQuery, NewOperation, OperationsQuery, PreviewDoc,
 };
 use goldseam_api::{OperationsApi, Problem};
 use utoipa_axum::router::OpenApiRouter;
@@ -31,12 +31,12 @@ pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
 
 /// Lists operations, the latest first.
 #[utoipa::path(get, path = "/v1/operations", tag = "operations", params(OperationsQuery),
-    responses((status = 200, body = PageDoc<OperationDoc>)))]
+    responses((status = 200, body = PageDoc<BulkOperationDoc>)))]
 async fn list(
     State(app): State<Arc<ServerState>>,
     access: Access,
     QueryParams(mut query): QueryParams<OperationsQuery>,
-) -> JsonResult<PageDoc<OperationDoc>> {
+) -> JsonResult<PageDoc<BulkOperationDoc>> {
     app.cursors("operations", &access).open(&mut query.after)?;
     let page = access.namespace.api.operations(query).await?;
     Ok(Json(app.cursors("operations", &access).seal(page)?))
@@ -54,13 +54,13 @@ fn check_secrets(app: &ServerState, condition: Option<&str>) -> Result<(), Probl
 
 /// Begins an operation: one verb on every run that a condition selects. The server executes it.
 #[utoipa::path(post, path = "/v1/operations", tag = "operations", request_body = NewOperation,
-    responses((status = 200, body = OperationDoc)))]
+    responses((status = 200, body = BulkOperationDoc)))]
 async fn begin(
     State(app): State<Arc<ServerState>>,
     access: Access,
     CallerInfo(caller): CallerInfo,
     JsonBody(new): JsonBody<NewOperation>,
-) -> JsonResult<OperationDoc> {
+) -> JsonResult<BulkOperationDoc> {
     check_secrets(&app, Some(&new.condition))?;
     Ok(Json(access.namespace.api.begin_operation(&caller, new).await?))
 }
@@ -79,44 +79,44 @@ async fn preview(
 
 /// Returns an operation and its progress.
 #[utoipa::path(get, path = "/v1/operations/{run}", tag = "operations",
-    responses((status = 200, body = OperationDoc)))]
-async fn get(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<OperationDoc> {
+    responses((status = 200, body = BulkOperationDoc)))]
+async fn get(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<BulkOperationDoc> {
     Ok(Json(access.namespace.api.operation(&run).await?))
 }
 
 /// Pauses an operation between two batches.
 #[utoipa::path(post, path = "/v1/operations/{run}/pause", tag = "operations", request_body = Option<NewNote>,
-    responses((status = 200, body = OperationDoc)))]
+    responses((status = 200, body = BulkOperationDoc)))]
 async fn pause(
     access: Access,
     PathParam(run): PathParam<RunId>,
     CallerInfo(caller): CallerInfo,
     OptionalBody(reason): OptionalBody<NewNote>,
-) -> JsonResult<OperationDoc> {
+) -> JsonResult<BulkOperationDoc> {
     Ok(Json(access.namespace.api.pause_operation(&caller, &run, reason).await?))
 }
 
 /// Resumes a paused operation.
 #[utoipa::path(post, path = "/v1/operations/{run}/resume", tag = "operations", request_body = Option<NewNote>,
-    responses((status = 200, body = OperationDoc)))]
+    responses((status = 200, body = BulkOperationDoc)))]
 async fn resume(
     access: Access,
     PathParam(run): PathParam<RunId>,
     CallerInfo(caller): CallerInfo,
     OptionalBody(reason): OptionalBody<NewNote>,
-) -> JsonResult<OperationDoc> {
+) -> JsonResult<BulkOperationDoc> {
     Ok(Json(access.namespace.api.resume_operation(&caller, &run, reason).await?))
 }
 
 /// Stops an operation. What it has done stays done.
 #[utoipa::path(post, path = "/v1/operations/{run}/stop", tag = "operations", request_body = Option<NewNote>,
-    responses((status = 200, body = OperationDoc)))]
+    responses((status = 200, body = BulkOperationDoc)))]
 async fn stop(
     access: Access,
     PathParam(run): PathParam<RunId>,
     CallerInfo(caller): CallerInfo,
     OptionalBody(reason): OptionalBody<NewNote>,
-) -> JsonResult<OperationDoc> {
+) -> JsonResult<BulkOperationDoc> {
     Ok(Json(access.namespace.api.stop_operation(&caller, &run, reason).await?))
 }
 

@@ -180,6 +180,7 @@ async fn a_damaged_page_hides_no_event_from_a_new_reader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "the bound is a rate in real time")]
 async fn a_bucket_without_followers_has_no_feed_and_pays_nothing() {
     let fake = FakeS3::start().unwrap();
     let store = opened(&fake, RequestCost::Paid).await;

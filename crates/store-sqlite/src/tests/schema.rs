@@ -231,7 +231,7 @@ fn content(conn: &Connection) -> Vec<String> {
         let mut rows = conn.prepare(&format!("SELECT * FROM {table} ORDER BY 1")).unwrap();
         // Later columns, which a migration computes.
         let is_old = |name: &&str| !matches!(*name, "needs" | "rests_on" | "rests_until");
-        let width = rows.column_names().into_iter().filter(is_old).count();
+        let width = rows.column_names().filter(is_old).count();
         let row =
             |row: &rusqlite::Row<'_>| (0..width).map(|at| row.get::<_, rusqlite::types::Value>(at)).collect();
         let found: Vec<Vec<_>> = rows.query_map([], row).unwrap().collect::<rusqlite::Result<_>>().unwrap();

@@ -22,10 +22,11 @@ use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
     RecordKind, Row, RunFilter, Store, TaskFilter, Unproven, UnprovenFilter, Unreadable, Written,
 };
-use crate::audit::{AuditEntry, AuditFilter, AuditLog, audit_of};
+use crate::audit::{AuditEntry, AuditFilter, AuditLog};
 use crate::error::StoreError;
 use crate::feed::{ChangedRuns, Feed, FeedEvent};
-use crate::foreign::{ForeignState, ForeignStates, foreign_of};
+use crate::foreign::{ForeignState, ForeignStates};
+use crate::forward::{audit_of, foreign_of};
 use crate::pace::StorePace;
 use crate::sync::lock;
 

@@ -276,7 +276,10 @@ fn zero(counter: &Counter) -> Counter {
 
 /// How long tasks of users and of remote steps were due before they were claimed.
 #[derive(Debug)]
-pub(super) struct TaskClaims(Mutex<(usize, HashMap<(&'static str, String), Histogram>)>);
+pub(super) struct TaskClaims(Mutex<ClaimHandles>);
+
+/// The recorder, and the registered histograms by kind and queue.
+type ClaimHandles = (usize, HashMap<(&'static str, String), Histogram>);
 
 impl Default for TaskClaims {
     fn default() -> Self {

@@ -66,7 +66,7 @@ fn failed(path: Path) -> Recorded {
 }
 
 async fn checkout(ctx: Context, good: bool) -> Result<u32> {
-    let charge = |attempt: Attempt| async move {
+    let charge = move |attempt: Attempt| async move {
         match attempt.number() {
             1 if good => Err(Error::retryable("busy")),
             _ => Ok(7),
