@@ -528,6 +528,12 @@ impl Engine {
         self.client.migrate(run, to, by).await
     }
 
+    /// Runs other work beside the engine, as a retainer. It ends at any of its awaits when the engine shuts down or is
+    /// dropped.
+    pub fn attach(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.node.adopt(spawn(work));
+    }
+
     /// Stops claiming, hands over all running work without counting an attempt, and leaves.
     pub async fn shutdown(self) {
         self.node.leave().await;

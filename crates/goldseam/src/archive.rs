@@ -78,12 +78,28 @@ fn cannot(path: &Path, error: &io::Error) -> StoreError {
     }
 }
 
-/// Archives and removes runs that ended long ago; see [`goldseam_admin::retention`].
+/// Archives and removes runs that ended long ago, by hand or by policy; see [`goldseam_admin::retention`].
+///
+/// ```
+/// use goldseam::admin::retention::{Retainer, RetentionPolicies, open_archive};
+/// use goldseam::prelude::*;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// # let place = format!("{}/archive", dir.path().display());
+/// let engine = Engine::open(&url).await?.start().await?;
+/// let policies: RetentionPolicies = "completed=7d, failed=90d, order:failed=forever".parse()?;
+/// let retainer = Retainer::new(engine.client().clone(), open_archive(&place)?.into(), policies);
+/// // Prunes while the engine runs, and ends with it.
+/// engine.attach(retainer.run());
+/// engine.shutdown().await;
+/// # Ok(()) }
+/// ```
 pub mod retention {
     pub use super::{open_archive, read_archived};
     pub use goldseam_admin::retention::{
-        ArchivedRun, BatchFlaw, Candidate, PrunePlan, PruneProgress, PruneReport, PrunedRun, Pruner,
-        Retention, verify,
+        ArchivedRun, BatchFlaw, Candidate, KEEP_MIN, PolicyError, PrunePlan, PruneProgress, PruneReport,
+        PrunedRun, Pruner, Retainer, Retention, RetentionOutcome, RetentionPass, RetentionPolicies,
+        RetentionPolicy, verify,
     };
     pub use goldseam_store::Archive;
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use goldseam::OpenEngine as _;
+use goldseam::admin::retention::{Archive, Retainer, open_archive};
 use goldseam::unstable::engine::{Clock, Entropy, OsEntropy, SystemClock};
 use goldseam::unstable::store::Store;
 use goldseam::{Engine, Redactor};
@@ -217,7 +218,11 @@ fn open_namespaces(
     for (name, engine) in engines {
         let archive = config.archive_of(&name);
         let archive =
-            archive.map(|archive| goldseam::admin::retention::open_archive(&archive)).transpose()?;
+            archive.map(|archive| open_archive(&archive)).transpose()?.map(Arc::<dyn Archive>::from);
+        if let Some(archive) = &archive {
+            let (client, policies) = (engine.client().clone(), config.retention.clone());
+            engine.attach(Retainer::new(client, Arc::clone(archive), policies).run());
+        }
         let options = NamespaceOptions {
             archive,
             request_slots: RequestSlots::share(config.requests_at_once, count),

@@ -1,11 +1,13 @@
 //! Server settings from a file, the environment and the command line. A later source overrides an earlier one.
 
 mod fields;
+mod retention;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use goldseam::admin::retention::RetentionPolicies;
 use goldseam::unstable::core::redact::Names;
 use goldseam::unstable::core::redact::names::USUAL;
 use goldseam::{Limits, Redactor, shown_url};
@@ -98,6 +100,8 @@ pub struct ServerConfig {
     pub otlp: Option<String>,
     /// Archive of pruned logs: a directory or `s3://BUCKET/PREFIX`. Prunes are refused without it.
     pub archive: Option<String>,
+    /// How long ended runs of every namespace are kept before they are pruned. Empty: runs are pruned by hand only.
+    pub retention: RetentionPolicies,
     /// JSON keys whose values are redacted.
     pub redact_keys: Vec<String>,
     /// Environment variables whose values are redacted.
@@ -352,6 +356,7 @@ impl Settings {
             audit_retention: self.audit_retention()?,
             otlp: self.text("otlp").map(str::to_owned),
             archive: self.text("archive").map(str::to_owned),
+            retention: retention::policies(self.text("retention"), self.text("archive"))?,
             redact_keys: self.list("redact_keys").iter().flat_map(|key| names_of(key)).collect(),
             secrets_from_env: self.list("secrets_from_env"),
         })
@@ -454,7 +459,7 @@ fn hidden(entries: &str) -> String {
     entries.split(',').map(shown).collect::<Vec<_>>().join(",")
 }
 
-/// Reads a configuration file: plain values, lists of strings, and the table of namespaces.
+/// Reads a configuration file: plain values, lists of strings, and the tables of namespaces and policies.
 fn read_file(path: &Path) -> Result<BTreeMap<String, String>, Problem> {
     let wrong = |what: String| bad(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
@@ -466,8 +471,11 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, String>, Problem> {
             let known: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
             return Err(wrong(format!("unknown setting {name:?}; known settings: {}", known.join(", "))));
         }
-        let text = plain(&value)
-            .ok_or_else(|| wrong(format!("{name} cannot have the type {}", value.type_str())))?;
+        let text = match name.as_str() {
+            "retention" => retention::table_text(&value).map_err(wrong)?,
+            _ => plain(&value)
+                .ok_or_else(|| wrong(format!("{name} cannot have the type {}", value.type_str())))?,
+        };
         settings.insert(name, text);
     }
     Ok(settings)

@@ -39,7 +39,7 @@ pub(crate) struct Namespace {
 /// The options of a namespace.
 pub(crate) struct NamespaceOptions<'a> {
     /// The archive of pruned logs; prunes are refused without it.
-    pub(crate) archive: Option<Box<dyn Archive>>,
+    pub(crate) archive: Option<Arc<dyn Archive>>,
     pub(crate) request_slots: RequestSlots,
     pub(crate) redactor: &'a Redactor,
     pub(crate) workers_per_key: usize,
@@ -93,7 +93,7 @@ impl Namespace {
         Self {
             name,
             api: match options.archive {
-                Some(archive) => api.with_archive(archive.into()),
+                Some(archive) => api.with_archive(archive),
                 None => api,
             },
             fan_out: FanOut::new(client.clone()),

@@ -10,9 +10,15 @@
 //! |---|---|
 //! | `plan` | which runs may be pruned, and what an earlier prune left unfinished |
 //! | `prune` | archives a run, appends its tombstone, removes its log |
+//! | `policy` | how long runs are kept, by workflow and outcome; pure |
+//! | `walk` | the place that a retention walk has reached, shared by all nodes |
+//! | `retainer` | applies policies in bounded passes |
 
 mod plan;
+mod policy;
 mod prune;
+mod retainer;
+mod walk;
 
 use std::time::Duration;
 
@@ -20,6 +26,8 @@ use goldseam_core::{Millis, RunId, Seq, Status, TaskId, WorkflowName};
 
 use goldseam_engine::Client;
 pub use goldseam_engine::ledger::archive::{ArchivedRun, BatchFlaw, verify};
+pub use policy::{KEEP_MIN, PolicyError, RetentionOutcome, RetentionPolicies, RetentionPolicy};
+pub use retainer::{Retainer, RetentionPass};
 
 /// Prunes the runs of one store.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +42,7 @@ impl<'a> Pruner<'a> {
     }
 }
 
-/// Which runs are to be pruned. Runs are pruned only on request.
+/// Which runs are to be pruned by request. A [`Retainer`] prunes by policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// Minimum time since the run ended, by the store's clock.
@@ -77,6 +85,8 @@ pub struct Candidate {
     pub events: u64,
     /// Bytes of its log; none if an older release wrote its row.
     pub bytes: Option<u64>,
+    /// The run is pruned only if its log, too, says that it ended before this time.
+    before: Millis,
     /// Its finished tasks, which are removed with it.
     tasks: Vec<TaskId>,
 }

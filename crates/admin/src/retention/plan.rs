@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use futures_util::future::try_join_all;
-use goldseam_core::{RunId, Seq, Status, Summary};
+use goldseam_core::decide::Refusal;
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{Millis, RunId, Seq, Status, Summary};
 use goldseam_store::{RunFilter, RunOrder, TaskFilter};
 
 use super::{Candidate, PrunePlan, Pruner, Retention};
@@ -13,6 +15,8 @@ use goldseam_engine::ledger::error::EngineError;
 const PAGE: u32 = 200;
 /// Maximum number of concurrent reads.
 const CONCURRENCY: usize = 8;
+/// Most runs whose tasks are read one by one.
+const EACH_MAX: usize = 500;
 
 /// The runs that have not ended, and their parents. Related runs are not pruned.
 #[derive(Debug, Default)]
@@ -24,6 +28,42 @@ struct Unended {
 impl Unended {
     fn holds(&self, row: &Summary) -> bool {
         self.parents.contains(&row.run) || row.parent.as_ref().is_some_and(|run| self.runs.contains(run))
+    }
+}
+
+/// An ended run that a policy no longer keeps, according to its row.
+#[derive(Debug)]
+pub(super) struct DueRun {
+    pub(super) row: Summary,
+    pub(super) finished_at: Millis,
+    /// Runs that ended before this time are not kept.
+    pub(super) before: Millis,
+}
+
+impl Candidate {
+    fn of(row: Summary, finished_at: Millis, before: Millis) -> Self {
+        let Summary { run, workflow, status, as_of, bytes, .. } = row;
+        Self { run, workflow, status, finished_at, events: as_of.0, bytes, before, tasks: Vec::new() }
+    }
+}
+
+/// The tasks of candidates, by run.
+struct CandidateTasks<'a> {
+    runs: &'a mut [Candidate],
+    /// The positions of the candidates that no task holds.
+    free: HashMap<RunId, usize>,
+}
+
+impl CandidateTasks<'_> {
+    /// Adds a finished task to its candidate, or lets an open or dead one hold it.
+    fn add(&mut self, task: Task) {
+        let Some(at) = task.run.as_ref().and_then(|run| self.free.get(run).copied()) else { return };
+        // A dead task waits for an operator.
+        if task.state.is_live() || task.state == TaskState::Dead {
+            self.free.remove(&self.runs[at].run);
+        } else {
+            self.runs[at].tasks.push(task.id);
+        }
     }
 }
 
@@ -54,9 +94,7 @@ impl Pruner<'_> {
                 } else if unended.holds(&row) {
                     plan.held += 1;
                 } else {
-                    let Summary { run, workflow, status, as_of, bytes, .. } = row;
-                    let (events, tasks) = (as_of.0, Vec::new());
-                    plan.runs.push(Candidate { run, workflow, status, finished_at, events, bytes, tasks });
+                    plan.runs.push(Candidate::of(row, finished_at, plan.before));
                 }
             }
             match page.next {
@@ -93,28 +131,105 @@ impl Pruner<'_> {
         }
     }
 
-    /// Adds the tasks of the candidates, and removes candidates with an open or dead task.
-    async fn add_tasks(&self, plan: &mut PrunePlan) -> Result<(), EngineError> {
-        let mut of: HashMap<RunId, usize> =
-            plan.runs.iter().enumerate().map(|(at, candidate)| (candidate.run.clone(), at)).collect();
-        let mut filter = TaskFilter { limit: PAGE, ..TaskFilter::default() };
-        while !of.is_empty() {
-            let page = self.client.store().tasks(filter.clone()).await?;
-            let Some(last) = page.last() else { break };
-            filter.after = Some(last.id.clone());
-            for task in page {
-                let Some(at) = task.run.as_ref().and_then(|run| of.get(run).copied()) else { continue };
-                // A dead task waits for an operator.
-                if task.state.is_live() || task.state == goldseam_core::task::TaskState::Dead {
-                    of.remove(&plan.runs[at].run);
-                } else {
-                    plan.runs[at].tasks.push(task.id);
+    /// Plans a prune of a few runs, by the same rules. Unlike [`Pruner::plan`], does not read all active runs and
+    /// tasks, unless the store could find those of a run only by reading all.
+    pub(super) async fn plan_of(
+        &self,
+        due: Vec<DueRun>,
+        tombstones: Vec<(RunId, Seq)>,
+    ) -> Result<PrunePlan, EngineError> {
+        let mut plan = PrunePlan { unfinished: self.untrimmed(tombstones).await?, ..PrunePlan::default() };
+        if due.is_empty() {
+            return Ok(plan);
+        }
+        let unended = match self.has_indexes() {
+            true => self.unended_relatives(&due).await?,
+            false => self.unended_runs().await?,
+        };
+        for DueRun { row, finished_at, before } in due {
+            plan.before = plan.before.max(before);
+            if unended.holds(&row) {
+                plan.held += 1;
+            } else {
+                plan.runs.push(Candidate::of(row, finished_at, before));
+            }
+        }
+        self.add_tasks(&mut plan).await?;
+        Ok(plan)
+    }
+
+    /// Whether the store finds the children and the tasks of a run without reading those of all runs.
+    pub(super) fn has_indexes(&self) -> bool {
+        self.client.store().pace().sweep.is_zero()
+    }
+
+    /// The parents of these runs that have not ended, and the runs of which a child has not ended.
+    async fn unended_relatives(&self, due: &[DueRun]) -> Result<Unended, EngineError> {
+        let mut unended = Unended::default();
+        let parents: HashSet<&RunId> = due.iter().filter_map(|due| due.row.parent.as_ref()).collect();
+        for parent in parents {
+            let is_over = match self.client.get(parent).await {
+                Ok(row) => row.status.is_terminal(),
+                Err(EngineError::Refused { refusal: Refusal::NoSuchRun, .. }) => true,
+                // An unreadable parent may not have ended.
+                Err(EngineError::Corrupt { .. }) => false,
+                Err(error) => return Err(error),
+            };
+            if !is_over {
+                unended.runs.insert(parent.clone());
+            }
+        }
+        for some in due.chunks(CONCURRENCY) {
+            let filter = |due: &DueRun| RunFilter {
+                parent: Some(due.row.run.clone()),
+                statuses: Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect(),
+                limit: 1,
+                ..RunFilter::default()
+            };
+            let pages = try_join_all(some.iter().map(|due| self.client.store().runs(filter(due)))).await?;
+            for (page, due) in pages.into_iter().zip(some) {
+                // An unreadable child may not have ended.
+                if !page.items.is_empty() || !page.unreadable.is_empty() {
+                    unended.parents.insert(due.row.run.clone());
                 }
             }
         }
+        Ok(unended)
+    }
+
+    /// Adds the tasks of the candidates, and removes candidates with an open or dead task.
+    async fn add_tasks(&self, plan: &mut PrunePlan) -> Result<(), EngineError> {
+        let runs: Vec<RunId> = plan.runs.iter().map(|candidate| candidate.run.clone()).collect();
+        let free = runs.iter().cloned().zip(0..).collect();
+        let mut tasks = CandidateTasks { runs: &mut plan.runs, free };
+        // Asking for each run is cheaper only for a few runs.
+        if runs.len() <= EACH_MAX && self.has_indexes() {
+            for run in &runs {
+                self.add_tasks_of(&mut tasks, Some(run)).await?;
+            }
+        } else {
+            self.add_tasks_of(&mut tasks, None).await?;
+        }
+        let free = tasks.free;
         let before = plan.runs.len();
-        plan.runs.retain(|candidate| of.contains_key(&candidate.run));
+        plan.runs.retain(|candidate| free.contains_key(&candidate.run));
         plan.held += (before - plan.runs.len()) as u64;
+        Ok(())
+    }
+
+    /// Adds the tasks of one run, or of all.
+    async fn add_tasks_of(
+        &self,
+        to: &mut CandidateTasks<'_>,
+        run: Option<&RunId>,
+    ) -> Result<(), EngineError> {
+        let mut filter = TaskFilter { run: run.cloned(), limit: PAGE, ..TaskFilter::default() };
+        while !to.free.is_empty() {
+            let page = self.client.store().tasks(filter.clone()).await?;
+            let Some(last) = page.last() else { break };
+            filter.after = Some(last.id.clone());
+            page.into_iter().for_each(|task| to.add(task));
+        }
         Ok(())
     }
 

@@ -38,7 +38,6 @@ struct Pruning<'a> {
     client: &'a Client,
     archive: &'a dyn Archive,
     by: &'a By,
-    plan: &'a PrunePlan,
     report: PruneReport,
     batch: Vec<(&'a Candidate, Whole)>,
 }
@@ -55,7 +54,7 @@ impl Pruner<'_> {
     ) -> Result<PruneReport, EngineError> {
         let report = PruneReport::default();
         let batch = Vec::new();
-        let mut pruning = Pruning { client: self.client, archive, by, plan, report, batch };
+        let mut pruning = Pruning { client: self.client, archive, by, report, batch };
         for (run, seq) in &plan.unfinished {
             pruning.trim(run, *seq).await?;
             pruning.report.finished += 1;
@@ -63,7 +62,7 @@ impl Pruner<'_> {
         let mut bytes = 0;
         let total = plan.runs.len() as u64;
         for (done, candidate) in (1..).zip(&plan.runs) {
-            match pruning.look(&candidate.run).await? {
+            match pruning.look(candidate).await? {
                 LogReading::Whole(whole) => {
                     bytes += whole.bytes();
                     pruning.batch.push((candidate, *whole));
@@ -87,7 +86,8 @@ impl Pruner<'_> {
 
 impl Pruning<'_> {
     /// Reads the whole current log.
-    async fn look(&self, run: &RunId) -> Result<LogReading, EngineError> {
+    async fn look(&self, candidate: &Candidate) -> Result<LogReading, EngineError> {
+        let run = &candidate.run;
         let (mut texts, mut after) = (Vec::new(), Seq::ZERO);
         let damaged = |corrupt: &Corrupt| Ok(LogReading::Stays(format!("K1: {corrupt}")));
         loop {
@@ -112,7 +112,7 @@ impl Pruning<'_> {
         };
         let row = &whole.state.summary;
         match row.finished_at {
-            Some(at) if at < self.plan.before && row.status.is_terminal() => {
+            Some(at) if at < candidate.before && row.status == candidate.status => {
                 Ok(LogReading::Whole(Box::new(whole)))
             }
             Some(_) => Ok(LogReading::Stays("it ended again since the plan".to_owned())),

@@ -22,6 +22,7 @@ mod postgres;
 mod public_api;
 mod queue_and_locks;
 mod remote;
+mod retention;
 mod secrets;
 mod start;
 mod starvation;

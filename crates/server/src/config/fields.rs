@@ -222,6 +222,12 @@ pub const FIELDS: &[SettingField] = &[
         help: "archive of pruned logs: a directory or s3://BUCKET/PREFIX; prunes are refused without it",
     },
     SettingField {
+        name: "retention",
+        env: "GOLDSEAM_RETENTION",
+        default: "",
+        help: "how long ended runs are kept before they are pruned: completed=7d, order:failed=90d, … (default: all are kept)",
+    },
+    SettingField {
         name: "redact_keys",
         env: "GOLDSEAM_REDACT_KEYS",
         default: THE_USUAL,

@@ -182,3 +182,51 @@ fn parses_proxies_and_forwarding_header_or_refuses_them() {
         assert!(problem.detail.contains(name) && problem.hint.is_some(), "{problem:?}");
     }
 }
+
+#[test]
+fn reads_retention_policies_from_tables_and_text() {
+    let of = |text: &str| {
+        let (_dir, path) = file(&format!("archive = \"/a\"\n{text}"));
+        let settings = Settings::gather(&BTreeMap::new(), |_| None, Some(&path)).unwrap();
+        (origin_of(&settings, "retention").0, settings.config().unwrap().retention)
+    };
+    let expected = "completed=7d,failed=90d,a.b:cancelled=forever,order:completed=12h";
+    let tables = "[retention]\ncompleted = \"7d\"\nfailed = \"90d\"\n[retention.workflows.order]\n\
+        completed = \"12h\"\n[retention.workflows.\"a.b\"]\ncancelled = \"forever\"\n";
+    let (shown, policies) = of(tables);
+    assert_eq!(shown, expected);
+    assert_eq!(policies.to_string(), expected);
+    assert_eq!(of(&format!("retention = \"{expected}\"")).1, policies);
+    let (shown, policies) = of("");
+    assert!(shown.is_empty() && policies.is_empty());
+}
+
+#[test]
+fn invalid_retention_policies_are_refused() {
+    let problem_in = |text: &str| {
+        let (_dir, path) = file(text);
+        let gathered = Settings::gather(&BTreeMap::new(), |_| None, Some(&path));
+        gathered.and_then(|settings| settings.config()).unwrap_err()
+    };
+    for (text, code, words) in [
+        ("[retention]\ncompleted = \"7d\"", "GS0152", "archive is not"),
+        ("archive = \"/a\"\n[retention]\ndone = \"7d\"", "GS0151", "\"done\" is not completed"),
+        ("archive = \"/a\"\n[retention]\ncompleted = \"5m\"", "GS0151", "less than an hour"),
+        ("archive = \"/a\"\n[retention]\ncompleted = \"7 days\"", "GS0151", "the unit"),
+        (
+            "archive = \"/a\"\n[retention]\ncompleted = 7",
+            "GS0610",
+            "retention.completed cannot have the type",
+        ),
+        ("archive = \"/a\"\nretention = 7", "GS0610", "retention cannot have the type integer"),
+        ("archive = \"/a\"\n[retention.order]\ncompleted = \"7d\"", "GS0610", "[retention.workflows.NAME]"),
+        ("archive = \"/a\"\n[retention.workflows]\norder = \"7d\"", "GS0610", "retention.workflows.order"),
+        ("archive = \"/a\"\n[retention.workflows.\"a/b\"]\nfailed = \"7d\"", "GS0151", "workflow id"),
+        ("archive = \"/a\"\n[retention]\ncompleted = \"7d,failed=1h\"", "GS0610", "invalid entry"),
+        ("archive = \"/a\"\n[retention]\nworkflows = \"7d\"", "GS0151", "\"workflows\" is not"),
+    ] {
+        let problem = problem_in(text);
+        assert!(problem.detail.contains(words), "{text}: {}", problem.detail);
+        assert_eq!((problem.code.as_deref(), problem.hint.is_some()), (Some(code), true), "{text}");
+    }
+}
