@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use goldseam::admin::copy::CopyOptions;
 use goldseam::admin::retention::{
     Archive, PruneReport, Pruner, Retainer, Retention, RetentionPass, RetentionPolicies, open_archive,
     read_archived, verify,
 };
+use goldseam::admin::{copier, reopen_store};
 use goldseam::client::By;
 use goldseam::unstable::core::Event;
 use goldseam::unstable::core::event::RunPruned;
@@ -147,11 +149,9 @@ async fn pass_prunes_exactly_the_runs_whose_policy_has_passed() {
 async fn tombstone_of_a_policy_equals_that_of_a_prune_by_hand() {
     let kept = Kept::new().with(&[("order", "o"), ("fails", "f")]).await;
     let twin = tempfile::tempdir().unwrap();
-    for file in std::fs::read_dir(kept.scratch.folder()).unwrap().map(Result::unwrap) {
-        if file.file_type().unwrap().is_file() {
-            std::fs::copy(file.path(), twin.path().join(file.file_name())).unwrap();
-        }
-    }
+    let (from, to) = (kept.scratch.url(), format!("sqlite:{}", twin.path().join("test.db").display()));
+    copier(&from, &to, CopyOptions::default()).await.unwrap().copy().await.unwrap();
+    reopen_store(&from).await.unwrap();
     assert_eq!(names(&kept.pass("completed=1h,failed=1h", hours(2)).await.report), ["f", "o"]);
     let by_hand = later(&twin.path().join("test.db"), hours(2));
     let wanted = Retention { older_than: hours(1), statuses: Vec::new(), workflow: None, limit: None };
