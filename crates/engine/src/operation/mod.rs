@@ -1,6 +1,6 @@
 //! Bulk operations: the built-in workflow that carries them out, and what clients ask about them.
 //!
-//! An operation is a run of [`WORKFLOW`](goldseam_core::operation::WORKFLOW). It fixes its targets first: each page of
+//! An operation is a run of [`WORKFLOW`]. It fixes its targets first: each page of
 //! its plan is the result of a step, and stays in the log. Then it acts on them in batches, one step each. A step that a
 //! crash repeats acts on no run twice, because the log of a target records the action under the operation's id.
 //!
