@@ -42,6 +42,39 @@ pub(crate) struct BulkArgs {
     detach: bool,
 }
 
+/// Arguments of a verb on one run or on many: the runs, and the actor.
+#[derive(Debug, Args)]
+pub(crate) struct TargetArgs {
+    /// The run
+    run: Option<String>,
+    /// Only show what would be done to the selected runs
+    #[arg(long, requires = "where")]
+    dry_run: bool,
+    #[command(flatten)]
+    pub(crate) bulk: BulkArgs,
+    #[command(flatten)]
+    actor: Actor,
+}
+
+impl TargetArgs {
+    /// Returns the one run with its actor, or acts on many runs and returns the exit code.
+    pub(crate) async fn one_or_many(self, app: &App, verb: Verb) -> Result<OneOrMany, CliError> {
+        match self.bulk.target(verb, self.run.as_deref())? {
+            BulkTarget::Run(run) => Ok(OneOrMany::One(run, self.actor)),
+            BulkTarget::Many(condition) => {
+                let bulk = Bulk::new(verb, condition, self.bulk, self.dry_run);
+                Ok(OneOrMany::Many(bulk.run(app, self.actor).await?))
+            }
+        }
+    }
+}
+
+/// The one run that a verb acts on, or the exit code of an operation on many runs.
+pub(crate) enum OneOrMany {
+    One(RunId, Actor),
+    Many(Exit),
+}
+
 /// What a verb acts on.
 pub(crate) enum BulkTarget {
     Run(RunId),

@@ -3,8 +3,7 @@
 use clap::Args;
 use goldseam::unstable::core::operation::Verb;
 
-use super::actor::Actor;
-use super::bulk::{Bulk, BulkArgs, BulkTarget};
+use super::bulk::{OneOrMany, TargetArgs};
 use crate::app::App;
 use crate::error::{CliError, Exit};
 
@@ -17,26 +16,16 @@ use crate::error::{CliError, Exit};
     after_help = "Examples:\n  goldseam cancel ord-7 --reason 'ordered twice'\n  goldseam cancel --where 'workflow = order and created < -30d' --rate 50/s --reason 'abandoned' --yes"
 )]
 pub(crate) struct CancelArgs {
-    /// The run
-    run: Option<String>,
-    /// Only show what would be done to the selected runs
-    #[arg(long, requires = "where")]
-    dry_run: bool,
     #[command(flatten)]
-    pub(crate) bulk: BulkArgs,
-    #[command(flatten)]
-    actor: Actor,
+    pub(crate) target: TargetArgs,
 }
 
 pub(crate) async fn run(app: &App, args: CancelArgs) -> Result<Exit, CliError> {
-    let run = match args.bulk.target(Verb::Cancel, args.run.as_deref())? {
-        BulkTarget::Run(run) => run,
-        BulkTarget::Many(condition) => {
-            let bulk = Bulk::new(Verb::Cancel, condition, args.bulk, args.dry_run);
-            return bulk.run(app, args.actor).await;
-        }
+    let (run, actor) = match args.target.one_or_many(app, Verb::Cancel).await? {
+        OneOrMany::One(run, actor) => (run, actor),
+        OneOrMany::Many(exit) => return Ok(exit),
     };
-    let done = app.api().await?.cancel(&args.actor.caller(), &run, args.actor.reason()).await?;
+    let done = app.api().await?.cancel(&actor.caller(), &run, actor.reason()).await?;
     let text = match &done.waits_for {
         None => format!("cancelled {run}"),
         Some(waits_for) => format!("cancel requested for {run}; it waits for {waits_for}"),

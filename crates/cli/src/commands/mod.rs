@@ -142,10 +142,10 @@ pub(crate) fn handles_signals(command: &CliCommand) -> bool {
             return true;
         }
         CliCommand::Operation(command) => return command.follows(),
-        CliCommand::Retry(args) => &args.bulk,
-        CliCommand::Resume(args) => &args.bulk,
-        CliCommand::Cancel(args) => &args.bulk,
-        CliCommand::Pause(args) => &args.bulk,
+        CliCommand::Retry(args) => &args.target.bulk,
+        CliCommand::Resume(args) => &args.target.bulk,
+        CliCommand::Cancel(args) => &args.target.bulk,
+        CliCommand::Pause(args) => &args.target.bulk,
         CliCommand::Recover(args) => &args.bulk,
         CliCommand::Signal(args) => &args.bulk,
         _ => return false,

@@ -3,8 +3,7 @@
 use clap::Args;
 use goldseam::unstable::core::operation::Verb;
 
-use super::actor::Actor;
-use super::bulk::{Bulk, BulkArgs, BulkTarget};
+use super::bulk::{OneOrMany, TargetArgs};
 use crate::app::App;
 use crate::error::{CliError, Exit};
 
@@ -16,25 +15,15 @@ use crate::error::{CliError, Exit};
     after_help = "Examples:\n  goldseam pause ord-7 --reason 'stocktaking in the warehouse'\n  goldseam pause --where 'workflow = order and status = waiting' --reason 'stocktaking' --yes"
 )]
 pub(crate) struct PauseArgs {
-    /// The run
-    run: Option<String>,
-    /// Only show what would be done to the selected runs
-    #[arg(long, requires = "where")]
-    dry_run: bool,
     #[command(flatten)]
-    pub(crate) bulk: BulkArgs,
-    #[command(flatten)]
-    actor: Actor,
+    pub(crate) target: TargetArgs,
 }
 
 pub(crate) async fn run(app: &App, args: PauseArgs) -> Result<Exit, CliError> {
-    let run = match args.bulk.target(Verb::Pause, args.run.as_deref())? {
-        BulkTarget::Run(run) => run,
-        BulkTarget::Many(condition) => {
-            let bulk = Bulk::new(Verb::Pause, condition, args.bulk, args.dry_run);
-            return bulk.run(app, args.actor).await;
-        }
+    let (run, actor) = match args.target.one_or_many(app, Verb::Pause).await? {
+        OneOrMany::One(run, actor) => (run, actor),
+        OneOrMany::Many(exit) => return Ok(exit),
     };
-    let done = app.api().await?.pause(&args.actor.caller(), &run, args.actor.reason()).await?;
+    let done = app.api().await?.pause(&actor.caller(), &run, actor.reason()).await?;
     Ok(app.print_result(&run, &done, &format!("paused {run}")))
 }

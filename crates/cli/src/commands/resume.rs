@@ -10,8 +10,7 @@ use goldseam_api::Api;
 use goldseam_api::doc::change::ResumedDoc;
 use goldseam_api::doc::event::NewsDoc;
 
-use super::actor::Actor;
-use super::bulk::{Bulk, BulkArgs, BulkTarget};
+use super::bulk::{OneOrMany, TargetArgs};
 use crate::app::App;
 use crate::error::{CliError, Exit};
 
@@ -28,27 +27,17 @@ const WATCHED: Duration = Duration::from_secs(2);
     after_help = "Examples:\n  goldseam resume ord-7\n  goldseam resume --where 'status = parked and code = V1' --canary 1,all --reason 'deployed the fix' --yes"
 )]
 pub(crate) struct ResumeArgs {
-    /// The run
-    run: Option<String>,
-    /// Only show what would be done to the selected runs
-    #[arg(long, requires = "where")]
-    dry_run: bool,
     #[command(flatten)]
-    pub(crate) bulk: BulkArgs,
-    #[command(flatten)]
-    actor: Actor,
+    pub(crate) target: TargetArgs,
 }
 
 pub(crate) async fn run(app: &App, args: ResumeArgs) -> Result<Exit, CliError> {
-    let run = match args.bulk.target(Verb::Resume, args.run.as_deref())? {
-        BulkTarget::Run(run) => run,
-        BulkTarget::Many(condition) => {
-            let bulk = Bulk::new(Verb::Resume, condition, args.bulk, args.dry_run);
-            return bulk.run(app, args.actor).await;
-        }
+    let (run, actor) = match args.target.one_or_many(app, Verb::Resume).await? {
+        OneOrMany::One(run, actor) => (run, actor),
+        OneOrMany::Many(exit) => return Ok(exit),
     };
     let api = app.api().await?;
-    let resumed = api.resume(&args.actor.caller(), &run, args.actor.reason()).await?;
+    let resumed = api.resume(&actor.caller(), &run, actor.reason()).await?;
     let text = match &resumed.recovery.rule {
         None => format!("resumed {run}"),
         Some(rule) => format!("resumed {run}, recovered by rule {} first", rule.label()),

@@ -4,8 +4,7 @@ use clap::Args;
 use goldseam::unstable::core::operation::Verb;
 use goldseam_api::doc::ending::NewRetry;
 
-use super::actor::Actor;
-use super::bulk::{Bulk, BulkArgs, BulkTarget};
+use super::bulk::{OneOrMany, TargetArgs};
 use crate::app::App;
 use crate::error::{CliError, Exit};
 
@@ -17,30 +16,20 @@ use crate::error::{CliError, Exit};
     after_help = "Examples:\n  goldseam retry ord-7\n  goldseam retry --where 'cause = \"ab12cd\"' --dry-run\n  goldseam retry --where 'cause = \"ab12cd\"' --canary 1,10%,all --reason 'deployed the fix'"
 )]
 pub(crate) struct RetryArgs {
-    /// The run
-    run: Option<String>,
     /// Drop a pending cancel request
     #[arg(long, conflicts_with = "where")]
     drop_cancel: bool,
-    /// Only show what would be done to the selected runs
-    #[arg(long, requires = "where")]
-    dry_run: bool,
     #[command(flatten)]
-    pub(crate) bulk: BulkArgs,
-    #[command(flatten)]
-    actor: Actor,
+    pub(crate) target: TargetArgs,
 }
 
 pub(crate) async fn run(app: &App, args: RetryArgs) -> Result<Exit, CliError> {
-    let run = match args.bulk.target(Verb::Retry, args.run.as_deref())? {
-        BulkTarget::Run(run) => run,
-        BulkTarget::Many(condition) => {
-            let bulk = Bulk::new(Verb::Retry, condition, args.bulk, args.dry_run);
-            return bulk.run(app, args.actor).await;
-        }
+    let (run, actor) = match args.target.one_or_many(app, Verb::Retry).await? {
+        OneOrMany::One(run, actor) => (run, actor),
+        OneOrMany::Many(exit) => return Ok(exit),
     };
-    let caller = args.actor.caller();
-    let new = NewRetry { drop_cancel: args.drop_cancel, by: None, reason: args.actor.reason };
+    let caller = actor.caller();
+    let new = NewRetry { drop_cancel: args.drop_cancel, by: None, reason: actor.reason };
     let done = app.api().await?.retry(&caller, &run, new).await?;
     Ok(app.print_result(&run, &done, &format!("retrying {run}")))
 }
