@@ -196,12 +196,19 @@ pub fn i13_saga(evidence: &SimEvidence) -> Vec<Violation> {
 
 /// Finds operations that begin, waits that end and results that are returned on a compensating branch.
 fn begins_while_undoing(run: &RunId, log: &Log) -> Vec<Violation> {
+    let branches = log.branches();
     let mut undoing = BTreeMap::new();
-    let mut begun = BTreeSet::new();
     let mut found = Vec::new();
-    for recorded in &log.events {
+    for (at, recorded) in log.events.iter().enumerate() {
         let branch = recorded.branch;
         let event = &recorded.event;
+        let begun = |path: &Path| {
+            let lineage = branches.lineage(branch);
+            log.events[..at].iter().any(|earlier| {
+                let starts = matches!(&earlier.event, Event::StepStarted(started) if started.path == *path);
+                starts && lineage.sees(earlier.branch, earlier.seq)
+            })
+        };
         let forward = match event {
             Event::StepStarted(_)
             | Event::WaitStarted(_)
@@ -215,7 +222,7 @@ fn begins_while_undoing(run: &RunId, log: &Log) -> Vec<Violation> {
             | Event::RunCompleted { .. } => true,
             // The end of an attempt that began earlier is allowed.
             Event::StepCompleted(_) | Event::StepFailed(_) => {
-                !event.path().is_some_and(|path| begun.contains(&(branch, path)))
+                undoing.contains_key(&branch) && !event.path().is_some_and(begun)
             }
             Event::BranchOpened(opened) => opened.why == Why::Continue,
             _ => false,
@@ -224,10 +231,8 @@ fn begins_while_undoing(run: &RunId, log: &Log) -> Vec<Violation> {
             let what = format!("{run}: {} at {}, undone since {since}", event.name(), recorded.seq.0);
             found.push(Violation::new("I13", what));
         }
-        match event {
-            Event::StepStarted(started) => _ = begun.insert((branch, &started.path)),
-            Event::CompensationStarted { failure: Some(_), .. } => _ = undoing.insert(branch, recorded.seq.0),
-            _ => {}
+        if let Event::CompensationStarted { failure: Some(_), .. } = event {
+            undoing.insert(branch, recorded.seq.0);
         }
     }
     found

@@ -28,6 +28,17 @@ fn i13_catches_operations_that_begin_during_compensation() {
 }
 
 #[test]
+fn i13_allows_the_end_of_a_step_begun_on_the_parent_branch() {
+    let failure = || Some(Failure::terminal("x"));
+    let undo = || Event::CompensationStarted { path: path("a"), failure: failure() };
+    let reset = |maker: Maker| maker.event(opened(2, 1, 5)).event(undo()).event(done("b", 1, false));
+    let first = || Maker::started().event(done("a", 0, true));
+    let ended = reset(first().event(begins("b", 1))).event(undone("a")).event(failed());
+    assert_eq!(i13_saga(&ended.evidence()), []);
+    caught(i13_saga, &reset(first().event(signal("s1"))).event(undone("a")).event(failed()).evidence());
+}
+
+#[test]
 fn i15_catches_runs_that_never_end_or_are_parked() {
     let mut stuck = good();
     stuck.unsettled.push((run(), Status::Running));

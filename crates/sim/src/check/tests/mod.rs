@@ -8,7 +8,7 @@ mod ownership;
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{
     BranchOpened, By, Cause, Note, Release, Request, RequestWithdrawn, RunClaimed, RunQueued, RunRecovered,
-    StepCompleted, Terminated, WaitStarted,
+    StepCompleted, StepStarted, Terminated, WaitStarted,
 };
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::{
@@ -157,6 +157,10 @@ fn done(name: &str, ord: u32, undo: bool) -> Event {
         group: false,
         fence: None,
     })
+}
+
+fn begins(name: &str, ord: u32) -> Event {
+    Event::StepStarted(StepStarted { path: path(name), ord, attempt: 1, input: None, remote: None })
 }
 
 fn brought_done(name: &str, fence: u64) -> Event {
