@@ -23,6 +23,7 @@ use crate::doc::change::{
     AnsweredDoc, BranchedDoc, DoneDoc, JumpedDoc, NewAnswer, NewJump, NewMigration, NewNote, NewRecovery,
     NewSignal, RecoveryDoc, ResumedDoc, SignalledDoc,
 };
+use crate::doc::dialogue::{NewRequest, PublishedDoc, ReplyQuery, RequestedDoc};
 use crate::doc::ending::{CancelledDoc, NewRetry, NewWithdrawal, TerminatedDoc, WithdrawnDoc};
 use crate::doc::event::{HistoryDoc, HistoryQuery, NewsDoc};
 use crate::doc::heal::{
@@ -71,6 +72,7 @@ pub type OnProgress<'a> = &'a mut (dyn FnMut(u64) + Send);
 pub trait Api:
     RunsApi
     + CommandsApi
+    + DialogueApi
     + HealingApi
     + TasksApi
     + LocksApi
@@ -89,6 +91,7 @@ pub trait Api:
 impl<T> Api for T where
     T: RunsApi
         + CommandsApi
+        + DialogueApi
         + HealingApi
         + TasksApi
         + LocksApi
@@ -178,6 +181,25 @@ pub trait CommandsApi: Send + Sync {
     async fn reset(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<BranchedDoc>;
     /// Adds a note to the log.
     async fn note_run(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<DoneDoc>;
+}
+
+/// Reading published values, and requests that a run answers.
+#[async_trait]
+pub trait DialogueApi: Send + Sync {
+    /// Returns the latest value of every name under which a run published one.
+    async fn published_all(&self, run: &RunId) -> ApiResult<ItemsDoc<PublishedDoc>>;
+    /// Returns the latest value that a run published under a name.
+    async fn published(&self, run: &RunId, name: &str) -> ApiResult<PublishedDoc>;
+    /// Sends a request to a run and waits for its answer.
+    async fn request(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        name: &str,
+        new: NewRequest,
+    ) -> ApiResult<RequestedDoc>;
+    /// Returns to a request that was sent earlier.
+    async fn reply(&self, run: &RunId, name: &str, query: ReplyQuery) -> ApiResult<RequestedDoc>;
 }
 
 /// Diagnosing and healing.

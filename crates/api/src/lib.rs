@@ -31,8 +31,8 @@ pub mod timestamp;
 pub mod view;
 
 pub use api::{
-    Api, ApiResult, CommandsApi, Following, HealingApi, KeysApi, LocksApi, NodesApi, OperationsApi,
-    PassesApi, RetentionApi, RunsApi, TasksApi, WorkersApi,
+    Api, ApiResult, CommandsApi, DialogueApi, Following, HealingApi, KeysApi, LocksApi, NodesApi,
+    OperationsApi, PassesApi, RetentionApi, RunsApi, TasksApi, WorkersApi,
 };
 pub use caller::Caller;
 pub use credentials::NAMESPACE_DEFAULT;

@@ -3,6 +3,7 @@
 use goldseam::RunId;
 use goldseam::unstable::core::event::Request;
 use goldseam::unstable::core::next_step::{Hint, NextStep, Setting};
+use goldseam::unstable::core::state::requested_name;
 use goldseam::unstable::core::summary::OpenInput;
 use goldseam::unstable::core::{Path, SignalName};
 use serde::{Deserialize, Serialize};
@@ -24,9 +25,15 @@ pub fn command(step: &NextStep) -> String {
         NextStep::Answer { run, question, value } => {
             format!("goldseam answer {run} {question} {}", quoted(&value.to_string()))
         }
-        NextStep::Signal { run, name, data: None } => format!("goldseam signal {run} {name}"),
-        NextStep::Signal { run, name, data: Some(data) } => {
-            format!("goldseam signal {run} {name} --data {}", quoted(&data.to_string()))
+        NextStep::Signal { run, name, data } => {
+            let (verb, name) = match requested_name(name) {
+                Some(request) => ("request", request),
+                None => ("signal", name.as_str()),
+            };
+            let data = data
+                .as_ref()
+                .map_or_else(String::new, |data| format!(" --data {}", quoted(&data.to_string())));
+            format!("goldseam {verb} {run} {name}{data}")
         }
         NextStep::StoreMigrate { store: Some(store) } => format!("goldseam store migrate {}", quoted(store)),
         NextStep::Repeat { setting: Setting::DropCancel } => "--drop-cancel".to_owned(),

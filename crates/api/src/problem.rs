@@ -10,6 +10,7 @@ use goldseam::unstable::core::operation::SpecError;
 use goldseam::unstable::core::task::TaskRefusal;
 use goldseam::unstable::core::trace::TraceError;
 use goldseam::unstable::core::{ArgumentError, IdError, PayloadError};
+use goldseam::unstable::engine::ledger::dialogue::{PublishError, RequestError};
 use goldseam::unstable::engine::remote::RemoteRefusal;
 use goldseam::unstable::store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -167,6 +168,12 @@ fn status_of(error: &EngineError) -> u16 {
         EngineError::Operation(SpecError { code: "GS0149", .. }) => 404,
         EngineError::Operation(_) | EngineError::Condition(_) | EngineError::Attribute(_) => 400,
         EngineError::NoSuchTask(_) => 404,
+        EngineError::Publish(PublishError::NoSuchName { .. })
+        | EngineError::Request(RequestError::NoSuchRequest { .. }) => 404,
+        EngineError::Publish(_) => 413,
+        EngineError::Request(RequestError::Refused { .. }) => 422,
+        EngineError::Request(RequestError::Pending { .. }) => 504,
+        EngineError::Request(_) | EngineError::ChildIdReused { .. } => 409,
         EngineError::Remote(refusal) => match refusal {
             RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,
             RemoteRefusal::Malformed(_) => 400,

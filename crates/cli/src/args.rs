@@ -50,6 +50,8 @@ pub(crate) enum CliCommand {
     Operation(commands::operation::OperationCommand),
     Sweeper(commands::sweeper::SweeperArgs),
     Signal(commands::signal::SignalArgs),
+    Request(commands::request::RequestArgs),
+    Published(commands::published::PublishedArgs),
     Answer(commands::answer::AnswerArgs),
     Pause(commands::pause::PauseArgs),
     Resume(commands::resume::ResumeArgs),

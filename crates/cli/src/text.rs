@@ -1,5 +1,7 @@
 //! Short texts that several commands share.
 
+use goldseam::unstable::core::SignalName;
+use goldseam::unstable::core::state::requested_name;
 use goldseam::unstable::core::summary::OpenWait;
 use goldseam::{Millis, Status, Summary};
 
@@ -52,7 +54,11 @@ fn done(summary: &Summary) -> String {
 
 /// Describes what ends a wait.
 pub(crate) fn waits_for(wait: &OpenWait, now: Millis) -> String {
-    let mut things: Vec<String> = wait.signals.iter().map(|name| format!("signal {name}")).collect();
+    let mail = |name: &SignalName| match requested_name(name) {
+        Some(request) => format!("request {request}"),
+        None => format!("signal {name}"),
+    };
+    let mut things: Vec<String> = wait.signals.iter().map(mail).collect();
     things.extend(wait.inputs.iter().map(|path| format!("an answer to {path}")));
     things.extend(wait.children.iter().map(|run| format!("child {run}")));
     things.extend(wait.tasks.iter().map(|task| format!("a worker for {} (task {task})", wait.path)));

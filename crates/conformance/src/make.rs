@@ -97,6 +97,8 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         mail_ids: vec![],
         mail_count: 0,
         mail_unread: 0,
+        published: Default::default(),
+        answered: vec![],
         steps: 0,
         step: None,
         failed_step: None,

@@ -3,8 +3,8 @@
 use crate::branch::BranchId;
 use crate::error::Failure;
 use crate::event::{
-    AttributesChanged, ChildStarted, InputRequested, JumpRequested, Note, Release, Request, RunQueued,
-    StepCompleted, StepFailed, StepStarted, WaitStarted,
+    AttributesChanged, ChildStarted, InputRequested, JumpRequested, Note, Release, Request, RequestAnswered,
+    RunQueued, StepCompleted, StepFailed, StepStarted, ValuePublished, WaitStarted,
 };
 use crate::id::{NodeId, RunId, SignalName, StepName, TaskId};
 use crate::path::Path;
@@ -346,6 +346,10 @@ pub enum Owned {
     },
     /// Change attributes of the run.
     Attributes(AttributesChanged),
+    /// Publish a value; nothing to do if it is published already.
+    Publish(ValuePublished),
+    /// Answer a request; nothing to do if it is answered already.
+    AnswerRequest(RequestAnswered),
     /// Mark a change of the code that does not contradict the log.
     Change {
         /// The arm and the name of the change.

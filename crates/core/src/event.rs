@@ -20,8 +20,8 @@ use crate::time::{Millis, Seq};
 
 pub use data::{
     AttributesChanged, BranchOpened, By, Carried, Cause, ChildStarted, InputRequested, JumpRequested, Note,
-    Release, Remote, Request, RequestWithdrawn, RunClaimed, RunPruned, RunQueued, RunRecovered,
-    StepCompleted, StepFailed, StepStarted, Terminated, WaitStarted,
+    Release, Remote, Request, RequestAnswered, RequestWithdrawn, RunClaimed, RunPruned, RunQueued,
+    RunRecovered, StepCompleted, StepFailed, StepStarted, Terminated, ValuePublished, WaitStarted,
 };
 
 /// Tags of a run, to search by.
@@ -258,6 +258,12 @@ pub enum Event {
     /// The workflow changed attributes of the run.
     #[serde(rename = "attributes.changed")]
     AttributesChanged(AttributesChanged),
+    /// The workflow published a value under a name, to be read from outside. Changes nothing else.
+    #[serde(rename = "value.published")]
+    ValuePublished(ValuePublished),
+    /// The workflow answered a request, or refused it. Run-wide: the first answer to a request is the only one.
+    #[serde(rename = "request.answered")]
+    RequestAnswered(RequestAnswered),
     /// The code asked for a named change before the log had any later operation of the arm: this lineage has the
     /// change. Takes no place in the order of its arm.
     #[serde(rename = "change.marked")]
@@ -303,6 +309,8 @@ impl Event {
                 | Self::CompensationFailed { .. }
                 | Self::ProgressEmitted { .. }
                 | Self::AttributesChanged(_)
+                | Self::ValuePublished(_)
+                | Self::RequestAnswered(_)
         )
     }
 
@@ -345,6 +353,8 @@ impl Event {
             | Self::ChangeMarked { path, .. } => Some(path),
             Self::WaitStarted(e) => Some(&e.path),
             Self::AttributesChanged(e) => Some(&e.path),
+            Self::ValuePublished(e) => Some(&e.path),
+            Self::RequestAnswered(e) => Some(&e.path),
             Self::InputRequested(e) => Some(&e.path),
             Self::InputAnswered { question, .. } => Some(question),
             Self::ChildStarted(e) => Some(&e.path),
@@ -413,6 +423,8 @@ impl Event {
             Self::NoteAdded(_) => "note.added",
             Self::ProgressEmitted { .. } => "progress.emitted",
             Self::AttributesChanged(_) => "attributes.changed",
+            Self::ValuePublished(_) => "value.published",
+            Self::RequestAnswered(_) => "request.answered",
             Self::ChangeMarked { .. } => "change.marked",
         }
     }

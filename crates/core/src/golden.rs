@@ -8,8 +8,8 @@ use crate::branch::{BranchId, Why};
 use crate::command::{Claim, Command, Migrate, Withdraw};
 use crate::decide::Stamped;
 use crate::event::{
-    AttributesChanged, BranchOpened, Event, JumpRequested, Note, Release, Request, RunQueued, RunRecovered,
-    StepCompleted, StepFailed, StepStarted, WaitStarted,
+    AttributesChanged, BranchOpened, ChildStarted, Event, JumpRequested, Note, Release, Request, RunQueued,
+    RunRecovered, StepCompleted, StepFailed, StepStarted, WaitStarted,
 };
 use crate::form::Form;
 use crate::hash::Hash;
@@ -218,8 +218,28 @@ fn a_described() -> Log {
     log.owned(vec![Do::ContinueAsNew(json("[2]"))]).claimed("n-2").owned(vec![Do::Complete(json("null"))])
 }
 
+/// Published values and answered requests, a jump that restores a value, and children with options.
+fn a_talker() -> Log {
+    let log = Log::running().publishes("publish:progress", "progress", "10").completed("a");
+    let log = log.signalled("request.add", "r1").waits("add", &["request.add"]);
+    let answers = vec![
+        log.reply("answer:add", "r1", Ok("[7]")),
+        log.publication("publish:progress#2", "progress", "50"),
+    ];
+    let log = log.owned(answers).act(Command::Jump(jump_to("j1", "a"))).claimed("n-2").completed("a");
+    let log = log.signalled("request.add", "r2").waits("add", &["request.add"]);
+    let refusal = log.reply("answer:add", "r2", Err("full"));
+    let start = Some(Box::new(RunQueued { priority: 5, ..order("null") }));
+    let pack = ChildStarted { undo: true, start, ..log.child("pack", "r1-pack") };
+    let log = log.owned(vec![refusal, Do::Child(pack)]);
+    let survey = ChildStarted { detached: true, ..log.child("survey", "r1-survey") };
+    let log = log.owned(vec![Do::Child(survey)]).child_ended("r1-pack", Ok(json("3")));
+    let last = vec![log.publication("publish:done", "done", "true"), Do::ContinueAsNew(json("[2]"))];
+    log.owned(last).completed("a")
+}
+
 /// All histories. Every event type is in one of them.
-pub(crate) fn histories() -> [(&'static str, Log); 12] {
+pub(crate) fn histories() -> [(&'static str, Log); 13] {
     [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
@@ -233,6 +253,7 @@ pub(crate) fn histories() -> [(&'static str, Log); 12] {
         ("an_undecided", an_undecided()),
         ("a_traveller", a_traveller()),
         ("a_described", a_described()),
+        ("a_talker", a_talker()),
     ]
 }
 

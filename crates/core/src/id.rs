@@ -246,6 +246,8 @@ pub mod kind {
     pub enum Step {}
     /// The key of a tag.
     pub enum Tag {}
+    /// The name of a published value.
+    pub enum Value {}
 
     impl Kind for Run {
         const NOUN: &'static str = "run";
@@ -277,6 +279,9 @@ pub mod kind {
     impl Kind for Tag {
         const NOUN: &'static str = "tag";
     }
+    impl Kind for Value {
+        const NOUN: &'static str = "published value";
+    }
 }
 
 /// The id of a run.
@@ -299,6 +304,8 @@ pub type SignalName = Id<kind::Signal>;
 pub type StepName = Id<kind::Step>;
 /// The key of a tag.
 pub type TagKey = Id<kind::Tag>;
+/// The name of a value that a run publishes.
+pub type ValueName = Id<kind::Value>;
 
 #[cfg(test)]
 mod tests {

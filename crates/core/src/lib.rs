@@ -98,7 +98,7 @@ pub use event::{Event, Recorded};
 pub use hash::{Hash, WriteId};
 pub use id::{
     Id, IdError, IdLiteral, LaneName, LockName, NodeId, QueueName, RunId, SignalName, StepName, TagKey,
-    TaskId, WorkflowName,
+    TaskId, ValueName, WorkflowName,
 };
 pub use limits::Limits;
 pub use next_step::{Hint, NextStep};

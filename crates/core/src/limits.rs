@@ -19,6 +19,10 @@ pub struct Limits {
     pub tags_max: usize,
     /// Longest value of a tag, prompt or reason.
     pub text_bytes_max: usize,
+    /// Largest published value.
+    pub published_bytes_max: usize,
+    /// Most names under which one run publishes values.
+    pub published_names_max: usize,
     /// How long an append is retried while the store does not answer.
     pub store_patience: Duration,
 }
@@ -38,6 +42,8 @@ impl Default for Limits {
             mail_unread_max: 2_000,
             tags_max: 32,
             text_bytes_max: 4_096,
+            published_bytes_max: 64 * 1024,
+            published_names_max: 32,
             store_patience: Duration::from_secs(30),
         }
     }

@@ -173,7 +173,7 @@ fn depth(text: &str) -> usize {
 }
 
 /// Deserializes a payload that is present even if it is `null`, which an `Option` alone reads as absent.
-pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Payload>, D::Error> {
+pub fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Payload>, D::Error> {
     Payload::deserialize(deserializer).map(Some)
 }
 

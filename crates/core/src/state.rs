@@ -7,6 +7,7 @@ mod children;
 mod data;
 mod mail;
 mod remote;
+mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,7 +18,6 @@ use crate::event::{
     BranchOpened, By, Carried, Event, JumpRequested, Recorded, Request, RunClaimed, RunQueued, Terminated,
     WaitStarted,
 };
-use crate::form::fits;
 use crate::hash::Hash;
 use crate::id::{RunId, TaskId};
 use crate::path::Path;
@@ -30,6 +30,7 @@ pub use data::{
     Applied, Child, Found, Mail, Op, OpKind, OpenRemote, Outcome, RemoteEnd, RemoteOp, StepOp, StepProgress,
     Undo, WaitOp,
 };
+pub use requests::{request_signal, requested_name};
 
 /// Everything the engine knows about a run, computed from its history alone.
 ///
@@ -78,6 +79,8 @@ pub struct State {
     pub outcome: Option<Outcome>,
     /// The effects that remain, if an operator terminated the run.
     pub terminated: Option<Box<Terminated>>,
+    /// Requests that were answered since the last `continue_as_new`, on any branch.
+    pub answered: BTreeSet<String>,
     /// Bytes of mail since the last `continue_as_new`, and of the mail that was unread then.
     pub mail_bytes: u64,
     /// Ids of all external commands; after `continue_as_new`, those that the row remembered and newer ones.
@@ -138,7 +141,7 @@ fn base_of(history: &[Recorded]) -> Option<usize> {
 fn strays(carried: &Carried) -> BTreeMap<RunId, Child> {
     let branch = carried.summary.branch;
     let seq = carried.summary.as_of;
-    let child = || Child { path: Path::root(), branch, seq, ended: false };
+    let child = || Child { path: Path::root(), branch, seq, ended: false, detached: false, undo: false };
     carried.children.iter().map(|run| (run.clone(), child())).collect()
 }
 
@@ -224,6 +227,7 @@ impl State {
             failure: None,
             outcome,
             terminated,
+            answered: BTreeSet::new(),
             mail_bytes,
             seen,
         })
@@ -272,9 +276,7 @@ impl State {
             self.mail_bytes = self.mail_bytes.saturating_add(recorded.bytes);
             self.deliver(recorded);
         } else if let Event::ChildStarted(child) = event {
-            let child_of =
-                Child { path: child.path.clone(), branch: recorded.branch, seq: recorded.seq, ended: false };
-            self.children.insert(child.run.clone(), child_of);
+            self.children.insert(child.run.clone(), Child::of(child, recorded));
         } else if let Event::InputRequested(input) = event
             && !in_lineage
             && self.is_same_work(recorded.branch)
@@ -289,6 +291,7 @@ impl State {
             Event::RunPruned(_) => self.unread.clear(),
             Event::RequestWithdrawn(withdrawn) if withdrawn.what == Request::Jump => self.jump = None,
             Event::RunClaimed(claim) => self.settle_queued(claim),
+            Event::RequestAnswered(answered) => _ = self.answered.insert(answered.request.clone()),
             _ => {}
         }
         self.hand_out(recorded, in_lineage);
@@ -340,6 +343,7 @@ impl State {
             self.children = strays(carried);
             self.mail_bytes = carried.mail_bytes;
             self.seen = carried.summary.mail_ids.iter().cloned().collect();
+            self.answered.clear();
         }
         self.other_input_until = Seq::ZERO;
         self.summary.mail_unread = u32::try_from(self.unread.len()).unwrap_or(u32::MAX);
@@ -347,8 +351,8 @@ impl State {
 
     fn deliver(&mut self, recorded: &Recorded) {
         let mail = match &recorded.event {
-            Event::SignalReceived { name, payload, .. } => {
-                Mail::Signal { name: name.clone(), payload: payload.clone() }
+            Event::SignalReceived { name, id, payload } => {
+                Mail::Signal { name: name.clone(), id: id.clone(), payload: payload.clone() }
             }
             Event::InputAnswered { question, answer, .. } => {
                 Mail::Answer { question: question.clone(), answer: answer.clone() }
@@ -366,6 +370,7 @@ impl State {
         {
             child.ended = true;
         }
+        self.complete_child(&mail, recorded.seq);
         self.unread.insert(recorded.seq, mail);
     }
 
@@ -407,7 +412,10 @@ impl State {
             }
             Event::WaitStarted(e) => self.wait(recorded, &e.path, e.ord).wanted = Some(e.clone()),
             Event::InputRequested(e) => self.wait(recorded, &e.path, e.ord).asked = true,
-            Event::ChildStarted(e) => self.wait(recorded, &e.path, e.ord).child = Some(e.run.clone()),
+            Event::ChildStarted(e) => {
+                self.wait(recorded, &e.path, e.ord).child = Some(e.run.clone());
+                self.complete_again(&e.run, recorded.seq);
+            }
             Event::TimerSet { path, ord, due } => {
                 let wanted = WaitStarted {
                     path: path.clone(),
@@ -435,6 +443,8 @@ impl State {
             Event::AttributesChanged(changed) => {
                 self.op(recorded, &changed.path, changed.ord, || OpKind::Attributes);
             }
+            Event::ValuePublished(e) => _ = self.op(recorded, &e.path, e.ord, || OpKind::Published),
+            Event::RequestAnswered(e) => _ = self.op(recorded, &e.path, e.ord, || OpKind::Answered),
             Event::ChangeMarked { path, .. } => {
                 self.changes.insert(path.clone());
             }
@@ -501,7 +511,11 @@ impl State {
         }
         match &mut op.kind {
             OpKind::Step(step) => step,
-            OpKind::Wait(_) | OpKind::Progress | OpKind::Attributes => {
+            OpKind::Wait(_)
+            | OpKind::Progress
+            | OpKind::Attributes
+            | OpKind::Published
+            | OpKind::Answered => {
                 unreachable!("it was made a step above")
             }
         }
@@ -514,7 +528,11 @@ impl State {
         }
         match &mut op.kind {
             OpKind::Wait(wait) => wait,
-            OpKind::Step(_) | OpKind::Progress | OpKind::Attributes => {
+            OpKind::Step(_)
+            | OpKind::Progress
+            | OpKind::Attributes
+            | OpKind::Published
+            | OpKind::Answered => {
                 unreachable!("it was made a wait above")
             }
         }
@@ -534,21 +552,6 @@ impl State {
         {
             op.input = input;
         }
-    }
-
-    /// Returns whether a command with this id was taken, as far back as this state goes.
-    pub fn has_seen(&self, id: &str) -> bool {
-        self.seen.contains(id)
-    }
-
-    /// Returns whether this state knows the ids of all commands that the run ever took.
-    pub(crate) fn knows_all_ids(&self) -> bool {
-        usize::try_from(self.summary.mail_count).is_ok_and(|count| count <= self.seen.len())
-    }
-
-    /// Records that a command with this id was taken before this state begins.
-    pub fn recall(&mut self, id: &str) {
-        self.seen.insert(id.to_owned());
     }
 
     /// Returns the `ord`-th operation of an arm.
@@ -574,20 +577,6 @@ impl State {
     /// Returns whether the active branch failed and is compensating: nothing new may begin on it.
     pub fn is_being_undone(&self) -> bool {
         self.failure.is_some() && self.outcome.is_none()
-    }
-
-    /// Returns the earliest unread mail that ends `wanted`, except `taken`.
-    pub fn mail_for(&self, wanted: &WaitStarted, taken: &BTreeSet<Seq>) -> Option<Seq> {
-        let fits = |mail: &Mail| match mail {
-            Mail::Signal { name, payload } => {
-                wanted.signals.contains(name)
-                    && wanted.schemas.get(name).is_none_or(|schema| fits(schema, payload))
-            }
-            Mail::Answer { question, .. } => wanted.inputs.contains(question),
-            Mail::Child { run, .. } => wanted.children.contains(run),
-        };
-        let mut fitting = self.unread.iter().filter(|(seq, mail)| !taken.contains(*seq) && fits(mail));
-        fitting.next().map(|(seq, _)| *seq)
     }
 }
 

@@ -6,8 +6,11 @@
 mod failing;
 mod ids;
 mod parts;
+mod published;
 mod reads;
 mod requests;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +20,7 @@ use crate::corrupt::Corrupt;
 use crate::error::Failure;
 use crate::event::{By, Event, Recorded, RunPruned, RunQueued, Tags};
 use crate::hash::Hash;
-use crate::id::{NodeId, QueueName, RunId, WorkflowName};
+use crate::id::{NodeId, QueueName, RunId, ValueName, WorkflowName};
 use crate::path::Path;
 pub use crate::status::{NoStatus, Status};
 use crate::time::{Millis, Seq};
@@ -26,6 +29,7 @@ use crate::version::{self, UNDECIDED};
 pub use ids::command_id;
 pub(crate) use ids::{child_command, is_run_wide};
 pub use parts::{OpenInput, OpenWait, Pruned, Trouble};
+pub use published::{AnsweredAt, PublishedAt};
 pub use requests::{Asked, PendingJump};
 
 /// The cached row of a run, up to `as_of`.
@@ -156,6 +160,15 @@ pub struct Summary {
     #[serde(default)]
     pub mail_unread: u32,
 
+    /// Where the latest value of each published name is, as the active branch has it. A name that is not here may be
+    /// in the log if an older release wrote the row.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, PublishedAt>))]
+    pub published: BTreeMap<ValueName, PublishedAt>,
+    /// Where the latest answers to requests are, on any branch, oldest first. Earlier answers are in the log.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answered: Vec<AnsweredAt>,
+
     /// Number of completed leaf steps.
     #[serde(default)]
     pub steps: u32,
@@ -265,6 +278,8 @@ impl Summary {
             mail_ids: Vec::new(),
             mail_count: 0,
             mail_unread: 0,
+            published: BTreeMap::new(),
+            answered: Vec::new(),
             steps: 0,
             step: None,
             failed_step: None,
@@ -328,9 +343,10 @@ impl Summary {
         self.bytes = Some(opened.carried.as_ref().map_or(0, |carried| carried.mail_bytes));
         self.mail_unread =
             opened.carried.as_ref().map_or(0, |c| u32::try_from(c.mail.len()).unwrap_or(u32::MAX));
-        // The new branch sees no earlier change of attributes.
+        // The new branch sees no earlier change of attributes, and no earlier published value.
         if let Some(carried) = &opened.carried {
             self.attributes.clone_from(&carried.summary.attributes);
+            self.published.clone_from(&carried.summary.published);
         }
         self.owner = None;
         self.progress();
@@ -411,6 +427,8 @@ impl Summary {
             Event::AttributesChanged(changed) => {
                 changed.apply_to(&mut self.attributes);
             }
+            Event::ValuePublished(published) => self.publish(published, recorded.seq),
+            Event::RequestAnswered(answered) => self.answer(&answered.request, recorded.seq),
             Event::RunStarted => self.started = true,
             Event::RunClaimed(claim) => {
                 self.epoch = recorded.seq;

@@ -393,7 +393,36 @@ impl Log {
         let path = path(call);
         let run = RunId::new(run).unwrap();
         let workflow = WorkflowName::new("pick").unwrap();
-        ChildStarted { ord: self.ord(&path), path, run, workflow, input: Payload::null() }
+        let (start, detached, undo) = (None, false, false);
+        ChildStarted {
+            ord: self.ord(&path),
+            path,
+            run,
+            workflow,
+            input: Payload::null(),
+            start,
+            detached,
+            undo,
+        }
+    }
+
+    /// Returns the publication of a value at the next place of the workflow.
+    pub(crate) fn publication(&self, call: &str, name: &str, value: &str) -> Owned {
+        let (path, name) = (path(call), crate::id::ValueName::new(name).unwrap());
+        Owned::Publish(crate::event::ValuePublished { ord: self.ord(&path), path, name, value: json(value) })
+    }
+
+    pub(crate) fn publishes(self, call: &str, name: &str, value: &str) -> Self {
+        let publication = self.publication(call, name, value);
+        self.owned(vec![publication])
+    }
+
+    /// Returns the answer to a request at the next place of the workflow.
+    pub(crate) fn reply(&self, call: &str, request: &str, answer: Result<&str, &str>) -> Owned {
+        let (path, request) = (path(call), request.to_owned());
+        let (answer, refused) = (answer.ok().map(json), answer.err().map(str::to_owned));
+        let ord = self.ord(&path);
+        Owned::AnswerRequest(crate::event::RequestAnswered { path, ord, request, answer, refused })
     }
 
     pub(crate) fn starts_child(self, call: &str, run: &str) -> Self {

@@ -13,7 +13,7 @@ use goldseam_core::codec::{decode_all, encode};
 use goldseam_core::{Hash, RunId, Seq, Summary, derive};
 
 /// Every event type, by its name on disk.
-const EVENTS: [&str; 39] = [
+const EVENTS: [&str; 41] = [
     "attributes.changed",
     "branch.opened",
     "change.marked",
@@ -28,6 +28,7 @@ const EVENTS: [&str; 39] = [
     "jump.requested",
     "note.added",
     "progress.emitted",
+    "request.answered",
     "request.withdrawn",
     "run.cancel_requested",
     "run.cancelled",
@@ -50,6 +51,7 @@ const EVENTS: [&str; 39] = [
     "step.timeout",
     "timer.fired",
     "timer.set",
+    "value.published",
     "version.changed",
     "wait.resolved",
     "wait.started",

@@ -151,6 +151,11 @@ pub struct ObservingGuide;
 #[doc = include_str!("../../../docs/guides/searching.md")]
 pub struct SearchingGuide;
 
+/// Runs the code of the guide to talking to a run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/talking-to-a-run.md")]
+pub struct TalkingGuide;
+
 /// Diagnoses and repairs of runs on request.
 pub mod healer {
     pub use goldseam_engine::client::{audit, doctor, feed, follow, recover as by_hand, why};

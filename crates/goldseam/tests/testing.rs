@@ -243,3 +243,48 @@ fn compensates_in_every_case() {
     assert!(report.outcome::<u64>().is_err());
     assert_eq!(report.effects("release").counts, 1);
 }
+
+/// Takes two requests, publishes the sum, starts a child with a chosen id, and signals it.
+async fn talker(ctx: Context, _: (), world: World) -> goldseam::Result<u32> {
+    let mut total = 0;
+    for _ in 0..2 {
+        let line = ctx.requests::<u32>("add").next().await?;
+        total += line.value();
+        ctx.publish("total", &total).await?;
+        ctx.publish("total", &total).await?;
+        line.answer(&total).await?;
+    }
+    let id = format!("{}-hearer", ctx.run_id());
+    let hearer = ctx.child::<u32>("hearer", "hearer", &()).id(&id).start().await?;
+    ctx.signal_run(&id, "news", &total).await?;
+    let heard: u32 = hearer.result().await?;
+    ctx.step_with("charge", |attempt| keyed(&world, "charge", attempt)).await?;
+    Ok(heard)
+}
+
+async fn hearer(ctx: Context, _: ()) -> goldseam::Result<u32> {
+    ctx.signal("news").await
+}
+
+fn talker_tester() -> Tester {
+    let tester = Tester::new(|engine, world| {
+        let talker = move |ctx, input: ()| talker(ctx, input, world.clone());
+        engine.workflow("talker", talker).workflow("hearer", hearer)
+    });
+    tester.run("talker", &()).request("add", &3).request("add", &4)
+}
+
+#[test]
+fn requests_values_and_signals_survive_every_crash() {
+    let report = talker_tester().every_crash().unwrap();
+    assert_eq!(report.outcome::<u32>().unwrap(), 7);
+    assert!(report.cases() > 20, "{}", report.cases());
+    assert_eq!(report.effects("charge").counts, 1);
+}
+
+#[test]
+fn requests_values_and_signals_survive_seeded_faults() {
+    let report = talker_tester().seeded(0..40).unwrap();
+    assert_eq!(report.outcome::<u32>().unwrap(), 7);
+    assert_eq!(report.effects("charge").counts, 1);
+}

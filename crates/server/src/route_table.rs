@@ -75,6 +75,13 @@ pub(crate) const ROUTES: &[Route] = &[
     get("/v1/runs/{run}/branches", "list_branches", READ),
     get("/v1/runs/{run}/diff", "compare_branches", READ),
     post("/v1/runs/{run}/signal", "signal_run", SIGNAL).data().idempotent(),
+    get("/v1/runs/{run}/published", "list_published", READ).data(),
+    get("/v1/runs/{run}/published/{name}", "read_published", READ).data(),
+    get("/v1/runs/{run}/requests/{name}", "read_reply", SIGNAL).data().waits(Waits::UntilKeyEnds),
+    post("/v1/runs/{run}/requests/{name}", "request_run", SIGNAL)
+        .data()
+        .idempotent()
+        .waits(Waits::UntilKeyEnds),
     post("/v1/runs/{run}/pause", "pause_run", OPERATE).data().idempotent(),
     post("/v1/runs/{run}/requeue", "requeue_run", OPERATE).data().idempotent(),
     post("/v1/runs/{run}/migrate", "migrate_run", OPERATE).data().idempotent(),

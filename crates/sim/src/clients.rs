@@ -2,18 +2,19 @@
 //! connection, and record the acknowledgements.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use goldseam_core::decide::Refusal;
 use goldseam_core::state::OpKind;
 use goldseam_core::{Path, Payload, RunId, Seq, codec};
-use goldseam_engine::client::{By, Jump};
+use goldseam_engine::client::{By, Jump, RequestOptions, Requested};
 use goldseam_engine::{Client, EngineError, StartOptions};
 use goldseam_store::{Record, Store};
 
 use crate::cluster::limits;
 use crate::journal::{Ack, Journal, StartReply};
 use crate::random::Random;
-use crate::workflows::WORKFLOWS;
+use crate::workflows::{ADD, BASKET, WORKFLOWS};
 
 /// An outside client. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -65,7 +66,13 @@ pub fn run_id(number: u64) -> RunId {
 pub fn plan_of(seed: u64, number: u64) -> (&'static str, u64) {
     let mut random = Random::new(seed.wrapping_mul(31).wrapping_add(number));
     let flow = random.pick(WORKFLOWS).copied().unwrap_or("steps");
+    let flow = if is_talking(seed) && number.is_multiple_of(2) { BASKET } else { flow };
     (flow, random.below(50))
+}
+
+/// Returns whether people send requests in this seed. All other seeds keep their traces.
+pub fn is_talking(seed: u64) -> bool {
+    seed % 10 == 4
 }
 
 /// Returns whether the nodes of this seed have several versions of each workflow.
@@ -92,6 +99,9 @@ impl OutsideClient {
         let id = format!("d{:x}", random.draw());
         match action {
             Action::Start(number) => self.start(number, seed, &mut random).await,
+            Action::Signal(number) if plan_of(seed, number).0 == BASKET && is_talking(seed) => {
+                self.request(&run_id(number), &id, &mut random).await;
+            }
             Action::Signal(number) => {
                 let drawn = random.below(1_000);
                 // Some signals do not fit the schema of the wait: they are refused or stay unread.
@@ -162,6 +172,22 @@ impl OutsideClient {
             };
             if there {
                 self.journal.acknowledged(Ack::OtherInput(run, answer));
+            }
+        }
+    }
+
+    /// Sends a request, at random again, and records the replies.
+    pub async fn request(&self, run: &RunId, id: &str, random: &mut Random) {
+        let drawn = random.below(1_000);
+        // The content of some requests does not fit: they are refused, or stay unread.
+        let value = if drawn % 16 == 5 { serde_json::json!("five") } else { serde_json::json!(drawn) };
+        let timeout = Duration::from_millis(random.below(3_000));
+        for _ in 0..=random.below(2) {
+            let options = RequestOptions { id: Some(id.to_owned()), timeout };
+            let sent = self.client.request(run, ADD, payload(&value), options).await;
+            self.promised(run, id, sent.is_ok()).await;
+            if let Ok(Requested { reply, .. }) = sent {
+                self.journal.acknowledged(Ack::Replied(run.clone(), id.to_owned(), reply));
             }
         }
     }

@@ -63,6 +63,8 @@ pub struct Window {
 /// An acknowledgement to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ack {
+    /// The reply to the request with this id.
+    Replied(RunId, String, goldseam_engine::client::Reply),
     /// A run was started with this input.
     Started(RunId, String),
     /// The response to a second start with the same id and other input.

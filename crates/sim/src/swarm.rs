@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use goldseam_core::state::requested_name;
+use goldseam_core::summary::OpenWait;
 use goldseam_core::task::TaskState;
 use goldseam_core::{RunId, Status, TaskId};
 use goldseam_store::faulty::{CallFault, FaultRates};
@@ -17,7 +19,7 @@ use crate::lock_holder::LockHolder;
 use crate::operator::{BulkOperator, is_bulk};
 use crate::random::Random;
 use crate::worker::{Care, Worker};
-use crate::workflows::POISON;
+use crate::workflows::{ADD, POISON};
 
 /// Virtual time in which every run must end once the faults end.
 const CALM_MAX: Duration = Duration::from_secs(180);
@@ -529,6 +531,11 @@ async fn help(cluster: &SimCluster, number: u64, random: &mut Random) {
         let value = payload(&serde_json::json!(1));
         let id = format!("help-{number}-{}", summary.as_of.0);
         drop(outside.client.signal(&run, "go", value, Some(id)).await);
+    }
+    let asked = |wait: &OpenWait| wait.signals.iter().any(|name| requested_name(name) == Some(ADD));
+    if summary.waits.iter().any(asked) {
+        let id = format!("ask-{number}-{}", summary.as_of.0);
+        outside.request(&run, &id, random).await;
     }
 }
 

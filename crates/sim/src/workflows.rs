@@ -16,6 +16,12 @@ pub const WORKFLOWS: &[&str] = &[
     "mixed", "undoing", "remote", "relay",
 ];
 
+/// The workflow that answers requests, in seeds in which people send them.
+pub const BASKET: &str = "basket";
+
+/// The requests that it answers.
+pub const ADD: &str = "add";
+
 /// The id and the workflow of the run that crashes its node, in seeds that have one.
 pub const POISON: &str = "poison";
 
@@ -135,6 +141,7 @@ fn register_version(builder: Builder, effects: &Effects, version: u32) -> Builde
     let builder = flow!(builder, undoing);
     let builder = flow!(builder, remote);
     let builder = flow!(builder, poison);
+    let builder = flow!(builder, basket);
     flow!(builder, relay)
 }
 
@@ -299,6 +306,25 @@ async fn relay(effects: Effects, ctx: Context, left: u32) -> Result<u64> {
         return ctx.continue_as_new(&(left % 4 - 1));
     }
     Ok(got)
+}
+
+/// Answers requests, publishes their sum, and refuses large ones.
+async fn basket(effects: Effects, ctx: Context, input: u32) -> Result<u64> {
+    let mut total = u64::from(input);
+    for _ in 0..2 + input % 2 {
+        let request = ctx.requests::<u64>(ADD).next().await?;
+        let value = *request.value();
+        if value > 900 {
+            request.refuse("too much").await?;
+            continue;
+        }
+        total += value;
+        step(&effects, &ctx, "note").await?;
+        ctx.publish("total", &total).await?;
+        request.answer(&total).await?;
+    }
+    step(&effects, &ctx, "after").await?;
+    Ok(total)
 }
 
 async fn once(effects: Effects, ctx: Context, _input: u32) -> Result<String> {

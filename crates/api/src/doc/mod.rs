@@ -3,6 +3,7 @@
 //! Fields are added, never renamed. A request with an unknown field is refused.
 
 pub mod change;
+pub mod dialogue;
 pub mod ending;
 pub mod event;
 pub mod heal;

@@ -1,6 +1,7 @@
 //! The interface over a store in this process.
 
 mod commands;
+mod dialogue;
 mod follow;
 mod healing;
 mod idempotency;

@@ -4,6 +4,7 @@
 //! a request whose response was lost, and the server carries it out once.
 
 mod commands;
+mod dialogue;
 mod follow;
 mod healing;
 mod http;

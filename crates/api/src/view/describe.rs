@@ -5,7 +5,8 @@ use goldseam::unstable::core::branch::Why;
 use goldseam::unstable::core::event::{
     AttributesChanged, By, Cause, Note, Release, RunRecovered, Terminated,
 };
-use goldseam::unstable::core::{Event, version};
+use goldseam::unstable::core::state::requested_name;
+use goldseam::unstable::core::{Event, SignalName, version};
 
 use super::text::{cut, form, one_line};
 use crate::timestamp;
@@ -55,7 +56,10 @@ pub fn describe(event: &Event, much: PayloadLength) -> String {
             format!("{} {}", withdrawn.what.as_str(), actor_and_reason(&withdrawn.note))
         }
         Event::RunPruned(pruned) => format!("{} events archived to {}", pruned.events, pruned.archive),
-        Event::SignalReceived { name, payload, .. } => format!("{name} {}", short(payload)),
+        Event::SignalReceived { name, id, payload } => match requested_name(name) {
+            Some(request) => format!("request {request} ({id}) {}", short(payload)),
+            None => format!("{name} {}", short(payload)),
+        },
         Event::InputAnswered { question, answer, by, .. } => match by {
             Some(who) => format!("{question} → {} by {who}", short(answer)),
             None => format!("{question} → {}", short(answer)),
@@ -95,7 +99,11 @@ fn operation(event: &Event, much: PayloadLength) -> String {
         }
         Event::StepTimeout { path, attempt, reason } => format!("{path} attempt {attempt}: {reason}"),
         Event::WaitStarted(wait) => {
-            let mut things: Vec<String> = wait.signals.iter().map(|name| format!("signal {name}")).collect();
+            let mail = |name: &SignalName| match requested_name(name) {
+                Some(request) => format!("request {request}"),
+                None => format!("signal {name}"),
+            };
+            let mut things: Vec<String> = wait.signals.iter().map(mail).collect();
             things.extend(wait.inputs.iter().map(|path| format!("answer {path}")));
             things.extend(wait.children.iter().map(|run| format!("child {run}")));
             things.extend(wait.due.map(timestamp::iso));
@@ -117,6 +125,13 @@ fn operation(event: &Event, much: PayloadLength) -> String {
         Event::CompensationFailed { path, failure } => format!("{path}: {}", one_line(&failure.message)),
         Event::ProgressEmitted { message, .. } => one_line(message),
         Event::AttributesChanged(changed) => attributes(changed),
+        Event::ValuePublished(published) => format!("{} = {}", published.name, short(&published.value)),
+        Event::RequestAnswered(answered) => match (&answered.answer, &answered.refused) {
+            (Some(answer), _) => format!("{} → {}", answered.request, short(answer)),
+            (None, reason) => {
+                format!("{} refused: {}", answered.request, one_line(reason.as_deref().unwrap_or_default()))
+            }
+        },
         Event::ChangeMarked { path, .. } => path.to_string(),
         _ => String::new(),
     }

@@ -33,6 +33,9 @@ pub struct OperationDoc {
     /// The latest task of a remote step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
+    /// The run that it started as a child.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<String>,
     /// The spans for the picture; not part of the document.
     #[serde(skip)]
     pub spans: Vec<OperationSpan>,
@@ -252,6 +255,14 @@ impl OperationRows {
                 row.ended = None;
                 row.spans.push(OperationSpan { from: at, to: Some(*due), look: SpanStyle::Pause });
             }
+            Event::ChildStarted(child) => {
+                let row = self.row(&child.path, OperationKind::Wait, at);
+                row.child = Some(child.run.to_string());
+                match child.detached {
+                    true => row.close(at, at, SpanStyle::Work, OperationState::Done),
+                    false => row.open(at, SpanStyle::Wait),
+                }
+            }
             Event::WaitStarted(wait) => self.row(&wait.path, kind_of(wait), at).open(at, SpanStyle::Wait),
             Event::InputRequested(input) => {
                 self.row(&input.path, OperationKind::Question, at).kind = OperationKind::Question;
@@ -296,6 +307,7 @@ impl OperationRows {
                     note: None,
                     queue: None,
                     task: None,
+                    child: None,
                     spans: Vec::new(),
                     branch: None,
                 });

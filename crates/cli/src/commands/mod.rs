@@ -27,10 +27,12 @@ pub(crate) mod pass;
 pub(crate) mod pause;
 pub(crate) mod preflight;
 pub(crate) mod prune;
+pub(crate) mod published;
 pub(crate) mod questions;
 pub(crate) mod queue;
 pub(crate) mod recover;
 pub(crate) mod recoveries;
+pub(crate) mod request;
 pub(crate) mod requeue;
 pub(crate) mod reset;
 pub(crate) mod resume;
@@ -102,6 +104,8 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<Exit, CliError
         CliCommand::Operation(command) => operation::run(app, command).await,
         CliCommand::Sweeper(args) => sweeper::run(app, args).await,
         CliCommand::Signal(args) => signal::run(app, args).await,
+        CliCommand::Request(args) => request::run(app, args).await,
+        CliCommand::Published(args) => published::run(app, args).await,
         CliCommand::Answer(args) => answer::run(app, args).await,
         CliCommand::Pause(args) => pause::run(app, args).await,
         CliCommand::Resume(args) => resume::run(app, args).await,

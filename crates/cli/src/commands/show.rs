@@ -277,6 +277,10 @@ impl RunPage {
             let before = format!("  {} ", colors.apply(Hue::Bad, "╳"));
             lines.extend(hanging(&before, &format!("{}: {note}", row.path), page));
         }
+        for (row, child) in self.rows.iter().filter_map(|row| Some((row, row.child.as_deref()?))) {
+            let before = format!("  {} ", colors.apply(Hue::Dim, "→"));
+            lines.extend(hanging(&before, &format!("{}: child run {child}", row.path), page));
+        }
         for seam in &self.detail.more.seams {
             let mark = colors.apply(Hue::Warm, mark(seam).to_string());
             let what = text::one_line(&seam.what);
@@ -312,6 +316,9 @@ impl RunPage {
         }
         for OpenQuestionDoc { input, command } in &self.detail.more.questions {
             out::line(format!("question\t{}\t{}\t{command}", input.path, text::one_line(&input.prompt)));
+        }
+        for (row, child) in self.rows.iter().filter_map(|row| Some((row, row.child.as_deref()?))) {
+            out::line(format!("child\t{}\t{child}", row.path));
         }
         for seam in &self.detail.more.seams {
             let what = text::one_line(&seam.what);

@@ -12,6 +12,8 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["history"], "--follow"),
     (&["watch"], "Exit code 5"),
     (&["signal"], "--data <JSON>"),
+    (&["request"], "--timeout <SPAN>"),
+    (&["published"], "goldseam published imp-3 progress"),
     (&["answer"], "<QUESTION>"),
     (&["pause"], "--reason <REASON>"),
     (&["resume"], "--reason <REASON>"),

@@ -10,6 +10,7 @@ mod copy;
 mod crash;
 mod damage;
 mod demo;
+mod dialogue;
 mod disk;
 mod drill;
 mod ending;

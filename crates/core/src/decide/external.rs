@@ -31,6 +31,9 @@ pub(super) fn start(
         events.push(Event::RunStarted);
         return Ok(Decision::new(now, events, TaskMove::Held));
     };
+    if let Some(parent) = queued.parent.as_ref().filter(|_| summary.parent != queued.parent) {
+        return Err(Refusal::NotOurChild { run: summary.run.clone(), parent: parent.clone() });
+    }
     let other = |what| Err(Refusal::OtherInput { run: summary.run.clone(), what });
     if summary.workflow != queued.workflow {
         return other("a different workflow");
@@ -184,10 +187,13 @@ fn check_signal(summary: &Summary, name: &SignalName, payload: &Payload) -> Resu
 /// Returns the mail for the end of a child that this run started. The cached row knows the children of open waits
 /// only.
 fn child_mail(view: View<'_>, child: &RunId, result: &Result<Payload, Failure>) -> Result<Event, Refusal> {
-    let awaited = view.summary()?.waits.iter().any(|wait| wait.children.contains(child));
-    match awaited || view.state()?.children.contains_key(child) {
-        true => Ok(child_event(child, result)),
-        false => Err(Refusal::NothingToDo { why: "the run did not start this child" }),
+    if view.summary()?.waits.iter().any(|wait| wait.children.contains(child)) {
+        return Ok(child_event(child, result));
+    }
+    match view.state()?.children.get(child) {
+        Some(child) if child.detached => Err(Refusal::NothingToDo { why: "the child is detached" }),
+        Some(_) => Ok(child_event(child, result)),
+        None => Err(Refusal::NothingToDo { why: "the run did not start this child" }),
     }
 }
 

@@ -14,9 +14,10 @@ mod owned;
 mod prune;
 mod remote;
 
+use crate::branch::BranchId;
 use crate::command::Command;
 use crate::event::Event;
-use crate::id::{NodeId, RunId, SignalName, TaskId};
+use crate::id::{IdError, NodeId, RunId, SignalName, TaskId};
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::state::State;
@@ -224,6 +225,14 @@ pub enum Refusal {
         /// What differs.
         what: &'static str,
     },
+    /// The id is taken by a run that this run did not start. Choose another id for the child.
+    #[error("run {run} exists, and is not a child of {parent}")]
+    NotOurChild {
+        /// The run that has the id.
+        run: RunId,
+        /// The run that wanted to start a child.
+        parent: RunId,
+    },
     /// The run's mail is full. Wait until it has read some.
     #[error("the run has {unread} unread messages, which is the limit")]
     TooMuchMail {
@@ -320,6 +329,7 @@ impl Refusal {
             Self::NotPrunable { .. } => "GS0132",
             Self::CancelPending | Self::UndoBegun { .. } | Self::ActedOn { .. } => "GS0136",
             Self::Terminated => "GS0137",
+            Self::NotOurChild { .. } => "GS0172",
             Self::OtherResult { .. } => "GS0603",
         }
     }
@@ -377,6 +387,20 @@ pub fn child_id(state: &State, path: &Path) -> RunId {
     let room = crate::id::ID_BYTES_MAX - short.len() - 1;
     let text = format!("{}.{short}", &parent[..parent.len().min(room)].trim_end_matches('.'));
     RunId::new(text).unwrap_or_else(|_| unreachable!("an id and hexadecimal form an id"))
+}
+
+/// Returns the id of a child whose author chose `id`. After a jump, a retry and `continue_as_new`, the work is done
+/// again by another child, so the id gets the branch that began this work.
+pub fn chosen_child_id(state: &State, id: &RunId) -> Result<RunId, IdError> {
+    match state.branches.generation(state.summary.branch) {
+        BranchId::ROOT => Ok(id.clone()),
+        generation => RunId::new(format!("{id}.{generation}")),
+    }
+}
+
+/// Returns the other call of this run that chose the same id for its child, if there is one.
+pub fn other_call<'a>(state: &'a State, run: &RunId, path: &Path) -> Option<&'a Path> {
+    state.children.get(run).map(|child| &child.path).filter(|call| *call != path)
 }
 
 #[cfg(test)]

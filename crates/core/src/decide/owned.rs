@@ -1,6 +1,8 @@
 //! Actions of an owner. All actions of one append are decided against the same state, in order; mail that one of them
 //! takes is not given to the next.
 
+mod published;
+
 use std::collections::BTreeSet;
 
 use super::{Decision, Refusal, Stamped, TaskMove, TooLong, View, branching, ending, remote};
@@ -203,6 +205,8 @@ impl Batch<'_> {
                 self.push(Event::ProgressEmitted { path: path.clone(), ord: *ord, message: message.clone() });
             }
             Owned::Attributes(changed) => self.push(Event::AttributesChanged(changed.clone())),
+            Owned::Publish(published) => self.publish(published),
+            Owned::AnswerRequest(answered) => self.answer(answered),
             Owned::Change { path, ord } => self.mark(path, *ord),
             Owned::UndoStarted { path, failure } => {
                 self.not_undone(path)?;
@@ -269,6 +273,8 @@ impl Batch<'_> {
             | Owned::Sleep { .. }
             | Owned::Progress { .. }
             | Owned::Attributes(_)
+            | Owned::Publish(_)
+            | Owned::AnswerRequest(_)
             | Owned::Change { .. }
             | Owned::ContinueAsNew(_)
             | Owned::Complete(_) => true,
@@ -327,10 +333,11 @@ impl Batch<'_> {
         if undone { Err(Refusal::Fenced) } else { Ok(()) }
     }
 
-    /// Refuses to end the run if a worker completed a remote step in the meantime.
+    /// Refuses to end the run if a worker completed a remote step, or a child completed, in the meantime.
     fn nothing_left(&self) -> Result<(), Refusal> {
         let came_meanwhile = |path: &Path| match self.state.ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => step.remote.is_some() && !self.undone.contains(path),
+            Some(OpKind::Wait(wait)) => wait.completed.is_some() && !self.undone.contains(path),
             _ => false,
         };
         let left = self.state.to_undo(Seq::ZERO).iter().any(came_meanwhile);
@@ -409,14 +416,18 @@ impl Batch<'_> {
         let mut summary = self.state.summary.clone();
         let mut children = self.state.open_children();
         // The row before this append, plus the changes that this append made to carried values.
+        let mut seq = summary.as_of;
         for Stamped { at, event } in &self.events {
+            seq = seq.next();
             match event {
                 Event::VersionChanged { to, .. } => summary.version = *to,
                 Event::RunRecovered(_) => {
                     summary.recoveries += 1;
                     summary.recovered_at = Some(*at);
                 }
-                Event::ChildStarted(child) => children.push(child.run.clone()),
+                Event::ChildStarted(child) if !child.detached => children.push(child.run.clone()),
+                Event::ValuePublished(published) => summary.publish(published, seq),
+                Event::RequestAnswered(answered) => summary.answer(&answered.request, seq),
                 Event::AttributesChanged(changed) => changed.apply_to(&mut summary.attributes),
                 _ => {}
             }

@@ -1,6 +1,8 @@
 //! Accepted commands, refused commands, and the events of accepted ones.
 
 mod branching;
+mod children;
+mod dialogue;
 mod ending;
 mod external;
 mod heal;

@@ -10,7 +10,7 @@ use crate::branch::{BranchId, Why};
 use crate::error::Failure;
 use crate::form::Form;
 use crate::hash::Hash;
-use crate::id::{NodeId, QueueName, RunId, SignalName, StepName, TagKey, TaskId, WorkflowName};
+use crate::id::{NodeId, QueueName, RunId, SignalName, StepName, TagKey, TaskId, ValueName, WorkflowName};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::retry::Policy;
@@ -81,6 +81,36 @@ impl AttributesChanged {
         attributes.retain(|name, _| !self.removed.contains(name));
         attributes.extend(self.set.iter().map(|(name, value)| (name.clone(), value.clone())));
     }
+}
+
+/// The data of [`Event::ValuePublished`](super::Event::ValuePublished).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ValuePublished {
+    /// Path of the call.
+    pub path: Path,
+    /// Order of the call within its arm.
+    pub ord: u32,
+    /// The name under which the value can be read.
+    pub name: ValueName,
+    /// The value.
+    pub value: Payload,
+}
+
+/// The data of [`Event::RequestAnswered`](super::Event::RequestAnswered): an answer or a refusal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestAnswered {
+    /// Path of the call.
+    pub path: Path,
+    /// Order of the call within its arm.
+    pub ord: u32,
+    /// Id of the request: that of the signal which brought it.
+    pub request: String,
+    /// The answer; none: the workflow refused the request.
+    #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Payload>,
+    /// Why the workflow refused the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
@@ -344,6 +374,15 @@ pub struct ChildStarted {
     pub workflow: WorkflowName,
     /// Its input.
     pub input: Payload,
+    /// How it is queued, except for its input; none: in the queue of its parent, with the parent's priority and tags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Box<RunQueued>>,
+    /// Whether it outlives this run: it is not cancelled with it, and its end is not delivered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
+    /// Whether the run has a compensation for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undo: bool,
 }
 
 /// The data of [`Event::JumpRequested`](super::Event::JumpRequested).

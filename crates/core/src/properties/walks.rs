@@ -44,7 +44,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => (0..2u8).prop_map(Move::Child),
         3 => (0..4u8, 0..2u64, any::<bool>()).prop_map(|(n, fence, well)| Move::End(n, fence, well)),
         1 => (0..4u8, any::<bool>()).prop_map(|(n, lost)| Move::Heal(n, lost)),
-        12 => (0..3u8, vec((0..18u8, 0..4u8), 1..4)).prop_map(|(who, doings)| Move::Own(who, doings)),
+        12 => (0..3u8, vec((0..21u8, 0..4u8), 1..4)).prop_map(|(who, doings)| Move::Own(who, doings)),
         1 => (0..3u8).prop_map(Move::Prune),
         1 => Just(Move::Later),
     ];
@@ -93,6 +93,13 @@ fn doing(log: &Log, what: u8, n: u8) -> Owned {
             started.remote.as_mut().unwrap().undo = n > 1;
             Owned::StepStarted(started)
         }
+        18 => log.publication(&format!("p{n}"), ["x", "y"][usize::from(n % 2)], &n.to_string()),
+        19 => log.reply(&format!("r{n}"), &format!("s{n}"), if n > 1 { Ok("1") } else { Err("no") }),
+        20 => Owned::Child(crate::event::ChildStarted {
+            undo: n > 1,
+            detached: n == 0,
+            ..log.child(&format!("k{n}"), &format!("c{n}"))
+        }),
         _ => match n {
             0 => Owned::Complete(json("0")),
             1 => Owned::Fail(Failure::terminal("x")),
@@ -283,6 +290,8 @@ fn nothing_begins_while_undoing(log: &Log) {
             | Event::ChildStarted(_)
             | Event::ProgressEmitted { .. }
             | Event::AttributesChanged(_)
+            | Event::ValuePublished(_)
+            | Event::RequestAnswered(_)
             | Event::RunCompleted { .. } => true,
             Event::BranchOpened(opened) => opened.why == crate::branch::Why::Continue,
             _ => false,

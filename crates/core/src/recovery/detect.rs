@@ -41,7 +41,9 @@ pub(super) fn last_stable(state: &State) -> Option<Seq> {
     let stable = |op: &&Op| match &op.kind {
         OpKind::Step(step) => matches!(step.progress, StepProgress::Completed(_)),
         OpKind::Wait(WaitOp { found: Some(Found::Mail(Mail::Answer { .. })), .. }) => true,
-        OpKind::Wait(_) | OpKind::Progress | OpKind::Attributes => false,
+        OpKind::Wait(_) | OpKind::Progress | OpKind::Attributes | OpKind::Published | OpKind::Answered => {
+            false
+        }
     };
     state.ops.values().filter(stable).map(|op| op.last).max()
 }

@@ -89,9 +89,11 @@ impl Owned {
             | Self::ChangeVersion { reason: text, .. }
             | Self::Park { reason: text, .. } => redactor.edit(text),
             Self::Attributes(changed) => redact_attributes(&mut changed.set, redactor),
+            Self::AnswerRequest(answered) => answered.refused.iter_mut().for_each(|text| redactor.edit(text)),
             Self::StepStarted(_)
             | Self::StepCompleted(_)
             | Self::Child(_)
+            | Self::Publish(_)
             | Self::Sleep { .. }
             | Self::Check(_)
             | Self::Change { .. }
@@ -111,6 +113,8 @@ impl Owned {
             }
             Self::StepCompleted(completed) => Some((completed.path.as_str(), &completed.output)),
             Self::Child(child) => Some((child.path.as_str(), &child.input)),
+            Self::Publish(published) => Some((published.name.as_str(), &published.value)),
+            Self::AnswerRequest(answered) => Some((answered.path.as_str(), answered.answer.as_ref()?)),
             Self::ContinueAsNew(input) => Some(("input", input)),
             Self::Complete(output) => Some(("output", output)),
             Self::StepFailed { .. }

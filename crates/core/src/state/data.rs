@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::branch::BranchId;
 use crate::error::Failure;
-use crate::event::{Remote, WaitStarted};
+use crate::event::{ChildStarted, Recorded, Remote, WaitStarted};
 use crate::hash::Hash;
 use crate::id::{QueueName, RunId, SignalName, TaskId};
 use crate::path::Path;
@@ -51,6 +51,18 @@ pub enum OpKind {
     Progress,
     /// A change of attributes.
     Attributes,
+    /// A published value.
+    Published,
+    /// An answered request.
+    Answered,
+}
+
+impl OpKind {
+    /// Returns whether the operation leaves no event if the log has what it would record: the same value, or an
+    /// answer to the same request.
+    pub fn may_be_silent(&self) -> bool {
+        matches!(self, Self::Published | Self::Answered)
+    }
 }
 
 /// The progress of a step.
@@ -155,6 +167,8 @@ pub struct WaitOp {
     pub wanted: Option<WaitStarted>,
     /// What ended it.
     pub found: Option<Found>,
+    /// The result of the child, if it completed and has a compensation.
+    pub completed: Option<Payload>,
 }
 
 /// What ended a wait.
@@ -173,6 +187,8 @@ pub enum Mail {
     Signal {
         /// Its name.
         name: SignalName,
+        /// Identifies a repeated signal, and the request that it brings.
+        id: String,
         /// Its content.
         payload: Payload,
     },
@@ -227,6 +243,23 @@ pub struct Child {
     pub seq: Seq,
     /// Whether it has ended.
     pub ended: bool,
+    /// Whether it outlives this run.
+    pub detached: bool,
+    /// Whether this run has a compensation for it.
+    pub undo: bool,
+}
+
+impl Child {
+    pub(super) fn of(child: &ChildStarted, recorded: &Recorded) -> Self {
+        Self {
+            path: child.path.clone(),
+            branch: recorded.branch,
+            seq: recorded.seq,
+            ended: false,
+            detached: child.detached,
+            undo: child.undo,
+        }
+    }
 }
 
 /// The result of applying an event to a live state.

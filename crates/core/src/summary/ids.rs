@@ -60,6 +60,7 @@ pub(crate) fn is_run_wide(event: &Event) -> bool {
             | Event::RunPruned(_)
             | Event::RequestWithdrawn(_)
             | Event::NoteAdded(_)
+            | Event::RequestAnswered(_)
             | Event::VersionChanged { .. }
     )
 }

@@ -206,6 +206,11 @@ impl Client {
     async fn cancel_orphan(&self, run: &RunId, child: &RunId) {
         let id = format!("parent-terminated:{run}");
         let by = By { who: None, reason: format!("its parent {run} was terminated"), id: Some(id) };
+        // The author of the parent may have chosen an id that another run had.
+        match self.get(child).await {
+            Ok(summary) if summary.parent.as_ref() != Some(run) => return,
+            _ => {}
+        }
         match self.cancel(child, by).await {
             Ok(_) | Err(EngineError::Refused { .. }) => {}
             Err(error) => tracing::warn!(%run, %child, %error, "failed to cancel child of terminated run"),

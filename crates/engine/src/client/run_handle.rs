@@ -45,8 +45,8 @@ use crate::run::workflow_ref::Untyped;
 /// # Ok(()) }
 /// ```
 pub struct RunHandle<O = Untyped> {
-    client: Client,
-    run: RunId,
+    pub(super) client: Client,
+    pub(super) run: RunId,
     output: PhantomData<fn() -> O>,
 }
 

@@ -3,8 +3,8 @@
 use goldseam_core::event::{RunQueued, Tags};
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{
-    AttributeValue, Attributes, Limits, Payload, PayloadError, QueueName, RunId, TagKey, TraceContext,
-    WorkflowName, argument, attribute,
+    AttributeValue, Attributes, Limits, Payload, PayloadError, QueueName, RunId, Summary, TagKey,
+    TraceContext, WorkflowName, argument, attribute,
 };
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ use crate::run::workflow_ref::WorkflowRef;
 pub struct StartOptions {
     tags: Vec<(String, String)>,
     attributes: Vec<(String, AttributeValue)>,
-    priority: i32,
+    priority: Option<i32>,
     queue: Option<String>,
     version: Option<u32>,
     trace: Option<TraceContext>,
@@ -55,7 +55,7 @@ impl StartOptions {
     /// Sets the priority; larger values go first. Default: 0.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
-        self.priority = priority;
+        self.priority = Some(priority);
         self
     }
 
@@ -115,13 +115,40 @@ impl StartOptions {
             version,
             input,
             queue,
-            priority: self.priority,
+            priority: self.priority.unwrap_or_default(),
             tags,
             attributes,
             parent: None,
             plan: Vec::new(),
             trace: self.trace,
         })
+    }
+}
+
+impl StartOptions {
+    /// Returns how a child is queued: in the queue of its parent and with the parent's priority unless set, with its
+    /// own tags and those of the parent that it does not have. The version is undecided unless set.
+    pub(crate) fn queued_for_child(
+        self,
+        workflow: WorkflowName,
+        parent: &Summary,
+        limits: &Limits,
+    ) -> Result<RunQueued, EngineError> {
+        let (queue, priority) = (self.queue.is_some(), self.priority.is_some());
+        let mut queued = self.queued(workflow, UNDECIDED, Payload::null(), limits)?;
+        if !queue {
+            queued.queue.clone_from(&parent.queue);
+        }
+        if !priority {
+            queued.priority = parent.priority;
+        }
+        for (key, value) in &parent.tags {
+            queued.tags.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        if queued.tags.len() > limits.tags_max {
+            return Err(PayloadError::TooMany { what: "tags", max: limits.tags_max }.into());
+        }
+        Ok(queued)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use goldseam_core::event::{Request, Terminated};
 use goldseam_core::recovery::{Code, Owner, Remedy, suspected};
-use goldseam_core::state::{Mail, Op, OpKind, StepOp, StepProgress, Undo};
+use goldseam_core::state::{Mail, Op, OpKind, StepOp, StepProgress, Undo, requested_name};
 use goldseam_core::summary::{OpenWait, Trouble};
 use goldseam_core::task::TaskState;
 use goldseam_core::{
@@ -232,6 +232,14 @@ fn help(explained: &Explanation, examined: &Examined) -> Vec<Hint> {
     can
 }
 
+/// What a wait for a signal looks for, in words: a signal, or the request that it brings.
+fn mail_word(name: &SignalName) -> String {
+    match requested_name(name) {
+        Some(request) => format!("request {request}"),
+        None => format!("signal {name}"),
+    }
+}
+
 /// One run of the chain.
 struct ExplainedRun<'a> {
     healer: &'a Healer,
@@ -384,9 +392,13 @@ impl ExplainedRun<'_> {
             }
         }
         let describe = |(name, count): (&SignalName, usize)| {
-            let signals = if count == 1 { "signal" } else { "signals" };
+            let (word, name) = match requested_name(name) {
+                Some(request) => ("request", request),
+                None => ("signal", name.as_str()),
+            };
+            let plural = if count == 1 { "" } else { "s" };
             self.link(
-                format!("{count} unread {signals} `{name}`: the run does not wait for it yet"),
+                format!("{count} unread {word}{plural} `{name}`: the run does not wait for it yet"),
                 None,
                 None,
             )
@@ -396,7 +408,7 @@ impl ExplainedRun<'_> {
 
     fn waits(&self, wait: &OpenWait) -> Link {
         let mut things: Vec<String> = Vec::new();
-        things.extend(wait.signals.iter().map(|name| format!("signal {name}")));
+        things.extend(wait.signals.iter().map(mail_word));
         for question in &wait.inputs {
             let prompt = self.state.summary.inputs.iter().find(|input| input.path == *question);
             let prompt = prompt.map_or_else(String::new, |input| format!(" ({})", input.prompt));

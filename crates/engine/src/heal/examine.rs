@@ -198,7 +198,9 @@ impl Healer {
                 continue;
             }
             let has_ended = match self.ledger.summary(child).await {
-                Ok(summary) => summary.is_some_and(|summary| summary.status.is_terminal()),
+                Ok(summary) => summary.is_some_and(|summary| {
+                    summary.status.is_terminal() && summary.parent.as_ref() == Some(&state.summary.run)
+                }),
                 Err(EngineError::Corrupt { .. }) => false,
                 Err(error) => return Err(error),
             };

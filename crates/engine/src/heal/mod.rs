@@ -251,8 +251,8 @@ impl Healer {
         for child in open {
             let id = format!("parent-failed:{run}");
             let note = Note { id, by: None, reason: format!("its parent {run} failed") };
-            match self.ledger.commit(&child, &Command::Cancel(note)).await {
-                Ok(_) => self.ledger.process.poke(&child),
+            match self.ledger.cancel_child(run, &child, note).await {
+                Ok(()) => self.ledger.process.poke(&child),
                 Err(EngineError::Refused { .. }) => {}
                 Err(error) => tracing::warn!(%run, %child, %error, "failed to cancel child of failed run"),
             }

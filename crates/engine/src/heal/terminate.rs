@@ -216,6 +216,7 @@ impl OpenWork {
                     done.retain(|step| step != path);
                 }
                 Event::CompensationFailed { path, .. } => drop(undoing.remove(path)),
+                Event::ChildStarted(child) if child.detached => {}
                 Event::ChildStarted(child) => drop(children.insert(child.run.clone())),
                 Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => {
                     children.remove(run);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use goldseam_core::codec::decode;
 use goldseam_core::command::Starter;
 use goldseam_core::decide::{Decision, Refusal};
-use goldseam_core::event::RunQueued;
+use goldseam_core::event::{Note, RunQueued};
 use goldseam_core::plan::{Old, plan_tasks};
 use goldseam_core::seal::{Place, Sealed, leaves_branch, row_after, seal};
 use goldseam_core::summary::{Stuck, command_id};
@@ -80,6 +80,22 @@ impl Ledger {
     ) -> Result<Committed, EngineError> {
         let start = Command::Start { queued, claim };
         self.commit_on(Some(Snapshot::Absent), run, &start, With::default()).await
+    }
+
+    /// Asks a child of `parent` to cancel. Does nothing to a run that has the id of the child and another parent: the
+    /// author of the parent chose an id that was taken.
+    pub(crate) async fn cancel_child(
+        &self,
+        parent: &RunId,
+        child: &RunId,
+        note: Note,
+    ) -> Result<(), EngineError> {
+        match self.summary(child).await? {
+            Some(summary) if summary.parent.as_ref() == Some(parent) => {
+                self.commit(child, &Command::Cancel(note)).await.map(|_| ())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Carries out `command`, decided first on what the caller has just read, if anything.

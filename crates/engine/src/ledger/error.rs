@@ -15,6 +15,7 @@ use goldseam_core::{
 };
 use goldseam_store::StoreError;
 
+use crate::ledger::dialogue::{PublishError, RequestError};
 use crate::ledger::refusal::{CopyRefusal, RemoteRefusal};
 use crate::ledger::secrets::SecretError;
 
@@ -160,6 +161,24 @@ pub enum EngineError {
         /// The operation.
         doing: &'static str,
     },
+    /// A value cannot be published or read.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// A request has no answer.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// Another call of the same run chose the same id for its child.
+    #[error("run {run}: {path} chose the child id {child}, which {other} has chosen")]
+    ChildIdReused {
+        /// The run.
+        run: RunId,
+        /// The call.
+        path: Path,
+        /// The id.
+        child: RunId,
+        /// The other call.
+        other: Path,
+    },
     /// The run did not complete.
     #[error("run {run} ended {status}: {failure}")]
     Ended {
@@ -218,6 +237,9 @@ impl EngineError {
             Self::Lock(_) => "GS0302",
             Self::Copy(refusal) => refusal.code(),
             Self::Remote(refusal) => refusal.code(),
+            Self::Publish(error) => error.code(),
+            Self::Request(error) => error.code(),
+            Self::ChildIdReused { .. } => "GS0173",
             Self::Ended { .. } => "GS0117",
             Self::RuleDoesNotApply { .. } => "GS0118",
             Self::NoStableEvent { .. } => "GS0135",
@@ -258,6 +280,9 @@ impl EngineError {
             Self::Refused { refusal, run } => refusal_hint(refusal, run),
             Self::Store(StoreError::Refused { hint, .. }) => Some(hint.clone()),
             Self::Copy(refusal) => Some(refusal.hint()),
+            Self::Publish(error) => error.hint(),
+            Self::Request(error) => error.hint(),
+            Self::ChildIdReused { .. } => Some("choose a different id for each call".into()),
             Self::Remote(refusal) => remote_hint(refusal),
             Self::Task(TaskRefusal::OtherResult { .. }) => Some(OTHER_RESULT.into()),
             Self::Store(StoreError::Full { .. }) => {
@@ -347,6 +372,9 @@ fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<Hint> {
         Refusal::Owned { .. } => {
             Some(Hint::from("a live node owns the run; ").step(why).text(" shows what it does"))
         }
+        Refusal::NotOurChild { run, .. } => Some(
+            Hint::from("choose another id for the child; ").step(NextStep::show(run)).text(" shows that run"),
+        ),
         Refusal::OtherInput { .. } => Some("use a new run id for different input".into()),
         Refusal::TooMuchMail { .. } => Some("wait until the run has consumed some of its mail".into()),
         Refusal::CancelPending => Some(

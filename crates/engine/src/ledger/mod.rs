@@ -8,6 +8,7 @@ pub mod clock;
 pub mod commit;
 pub mod config;
 pub mod copy_mark;
+pub mod dialogue;
 pub mod entropy;
 pub mod error;
 pub mod foreign;

@@ -219,7 +219,7 @@ fn is_explained(state: &State, error: &Error) -> bool {
         OpKind::Wait(wait) => {
             matches!(wait.found, Some(Found::Timer | Found::Mail(Mail::Child { result: Err(_), .. })))
         }
-        OpKind::Progress | OpKind::Attributes => false,
+        OpKind::Progress | OpKind::Attributes | OpKind::Published | OpKind::Answered => false,
     };
     let ended =
         state.summary.status.is_terminal() && state.summary.status != goldseam_core::Status::Completed;

@@ -1,12 +1,14 @@
 //! Validates the doings of a remote worker against the log and turns them into actions of an owner.
 
+mod dialogue;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use goldseam_core::decide::{child_id, next_task};
+use goldseam_core::decide::next_task;
 use goldseam_core::event::{
-    AttributesChanged, ChildStarted, InputRequested, Release, Remote, StepCompleted, StepFailed, StepStarted,
-    WaitStarted,
+    AttributesChanged, ChildStarted, InputRequested, Release, Remote, RequestAnswered, StepCompleted,
+    StepFailed, StepStarted, ValuePublished, WaitStarted,
 };
 use goldseam_core::retry::Policy;
 use goldseam_core::state::{Op, OpKind, State, WaitOp};
@@ -61,6 +63,8 @@ enum FieldKind {
     Wait,
     Progress,
     Attributes,
+    Published,
+    Answered,
 }
 
 impl FieldKind {
@@ -71,6 +75,8 @@ impl FieldKind {
                 | (Self::Wait, OpKind::Wait(_))
                 | (Self::Progress, OpKind::Progress)
                 | (Self::Attributes, OpKind::Attributes)
+                | (Self::Published, OpKind::Published)
+                | (Self::Answered, OpKind::Answered)
         )
     }
 }
@@ -238,14 +244,35 @@ impl<'a> Reader<'a> {
                 Owned::Sleep { path, ord, due }
             }
             Doing::Check { path } => Owned::Check(path),
-            Doing::Child { path, ord, workflow, input } => {
+            Doing::Child { path, ord, workflow, input, start, detached, undo } => {
                 self.place(&path, ord, FieldKind::Wait, None)?;
                 self.opens(&path, |_| false)?;
-                // A child is queued in the queue of its parent.
-                self.holder.check_queue(&self.state().summary.queue)?;
-                let (run, input) = (child_id(self.state(), &path), self.payload(&input)?);
+                if detached && undo {
+                    let what = format!("{path} is detached, so it cannot have a compensation");
+                    return Err(RequestFlaw::Malformed(what));
+                }
+                let (run, start) = self.child(&path, &workflow, start)?;
+                let input = self.payload(&input)?;
                 self.children.insert(run.clone());
-                Owned::Child(ChildStarted { path, ord, run, workflow, input })
+                Owned::Child(ChildStarted { path, ord, run, workflow, input, start, detached, undo })
+            }
+            Doing::Publish { path, ord, name, value } => {
+                self.place(&path, ord, FieldKind::Published, None)?;
+                self.opens(&path, |_| false)?;
+                let value = self.payload(&value)?;
+                self.check_published(&name, &value)?;
+                Owned::Publish(ValuePublished { path, ord, name, value })
+            }
+            Doing::AnswerRequest { path, ord, request, answer, refused } => {
+                self.place(&path, ord, FieldKind::Answered, None)?;
+                self.opens(&path, |_| false)?;
+                if answer.is_some() == refused.is_some() {
+                    let what = format!("{path} needs either an answer or a refusal");
+                    return Err(RequestFlaw::Malformed(what));
+                }
+                let answer = answer.map(|answer| self.payload(&answer)).transpose()?;
+                let refused = refused.map(|reason| self.text(&reason));
+                Owned::AnswerRequest(RequestAnswered { path, ord, request, answer, refused })
             }
             Doing::Progress { path, ord, message } => {
                 self.place(&path, ord, FieldKind::Progress, None)?;
@@ -345,7 +372,13 @@ impl<'a> Reader<'a> {
         let free = match self.state().ops.get(path).map(|op| &op.kind) {
             None => true,
             Some(OpKind::Wait(wait)) => fits(wait),
-            Some(OpKind::Step(_) | OpKind::Progress | OpKind::Attributes) => false,
+            Some(
+                OpKind::Step(_)
+                | OpKind::Progress
+                | OpKind::Attributes
+                | OpKind::Published
+                | OpKind::Answered,
+            ) => false,
         };
         if !free {
             return Err(RequestFlaw::Again(format!("{path} is already in the log")));

@@ -3,18 +3,21 @@
 //! Requests refuse unknown fields. Responses may gain fields, and a worker ignores those that it does not know.
 //! Durations and times are whole milliseconds; payloads are any JSON.
 
+mod parts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam_core::event::Tags;
-use goldseam_core::form::Form;
 use goldseam_core::retry::Policy;
 use goldseam_core::{
     Attributes, BranchId, Event, Failure, Hash, Millis, NodeId, Path, Payload, QueueName, Recorded, RunId,
-    Seq, SignalName, StepName, TagKey, TraceContext, WorkflowName,
+    Seq, SignalName, StepName, TagKey, TraceContext, ValueName, WorkflowName,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::config::default_queue;
+
+pub use parts::{ChildStart, Question};
 
 /// Registers a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -422,6 +425,41 @@ pub enum Doing {
         workflow: WorkflowName,
         /// Its input.
         input: Payload,
+        /// How it is started, if not like its parent.
+        #[serde(default)]
+        start: Option<Box<ChildStart>>,
+        /// Whether it outlives this run: it is not cancelled with it, and its end is not delivered.
+        #[serde(default)]
+        detached: bool,
+        /// Whether the run has a compensation for it.
+        #[serde(default)]
+        undo: bool,
+    },
+    /// Publishes a value. Nothing is appended if it is the latest value under its name.
+    Publish {
+        /// The call.
+        path: Path,
+        /// Order of the call within its arm.
+        ord: u32,
+        /// The name of the value.
+        name: ValueName,
+        /// The value.
+        value: Payload,
+    },
+    /// Answers a request, or refuses it. Nothing is appended if the log has an answer to it.
+    AnswerRequest {
+        /// The call.
+        path: Path,
+        /// Order of the call within its arm.
+        ord: u32,
+        /// Id of the request: that of the signal which brought it.
+        request: String,
+        /// The answer; none: the request is refused.
+        #[serde(default, deserialize_with = "goldseam_core::payload::present")]
+        answer: Option<Payload>,
+        /// Why the request is refused.
+        #[serde(default)]
+        refused: Option<String>,
     },
     /// Records a progress message for people.
     Progress {
@@ -516,17 +554,6 @@ pub enum Timeout {
     Timeout,
     /// It was silent for too long.
     HeartbeatTimeout,
-}
-
-/// A question to a person.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = WorkerQuestion))]
-#[serde(deny_unknown_fields)]
-pub struct Question {
-    /// The text for the person.
-    pub prompt: String,
-    /// The form of the answer.
-    pub form: Form,
 }
 
 /// Why a worker parks a run.

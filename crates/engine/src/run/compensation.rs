@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use goldseam_core::event::Note;
 use goldseam_core::state::{Op, OpKind, State, StepProgress, Undo};
-use goldseam_core::{Command, Failure, Owned, Path, Payload, Retry, Seq};
+use goldseam_core::{Failure, Owned, Path, Payload, Retry, Seq};
 
 use crate::ledger::clock::pause;
 use crate::ledger::workflow_error::Result;
@@ -163,7 +163,8 @@ async fn undo_one(live: &Arc<LiveRun>, path: &Path) -> std::result::Result<(), F
                 StepProgress::Completed(output) => Some(output.clone()),
                 _ => None,
             },
-            OpKind::Wait(_) | OpKind::Progress | OpKind::Attributes => None,
+            OpKind::Wait(wait) => wait.completed.clone(),
+            OpKind::Progress | OpKind::Attributes | OpKind::Published | OpKind::Answered => None,
         });
         (inner.undo.get(path).cloned(), output)
     };
@@ -208,7 +209,7 @@ async fn cancel_children(live: &Arc<LiveRun>) {
 pub(crate) async fn cancel_child(live: &Arc<LiveRun>, child: &goldseam_core::RunId) {
     let id = format!("parent-{}-{}", live.run, live.lock().fence.epoch);
     let note = Note { id, by: None, reason: format!("its parent {} ended", live.run) };
-    if let Err(error) = live.ledger.commit(child, &Command::Cancel(note)).await {
+    if let Err(error) = live.ledger.cancel_child(&live.run, child, note).await {
         tracing::debug!(%child, %error, "child was not cancelled");
     }
 }

@@ -396,7 +396,7 @@ fn is_open(op: &Op) -> bool {
     match &op.kind {
         OpKind::Step(step) => step.is_open(),
         OpKind::Wait(WaitOp { found, child, .. }) => found.is_none() && child.is_none(),
-        OpKind::Progress | OpKind::Attributes => false,
+        OpKind::Progress | OpKind::Attributes | OpKind::Published | OpKind::Answered => false,
     }
 }
 

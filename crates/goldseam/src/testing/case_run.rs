@@ -465,12 +465,18 @@ fn describe_stall(runs: &[Summary]) -> String {
     for run in runs.iter().filter(|run| !run.status.is_terminal()) {
         for (need, ..) in needs(run) {
             reasons.push(match need {
-                Need::Signals(names) => format!(
-                    "run {} waits for signal {}, which the test does not send: add .signal({:?}, …)",
-                    run.run,
-                    names.join(" or "),
-                    names.first().map_or("", String::as_str)
-                ),
+                Need::Signals(names) => {
+                    let first = names.first().map_or("", String::as_str);
+                    let (word, first) = match first.strip_prefix("request.") {
+                        Some(request) => ("request", request),
+                        None => ("signal", first),
+                    };
+                    let names = names.join(" or ");
+                    format!(
+                        "run {} waits for signal {names}, which the test does not send: add .{word}({first:?}, …)",
+                        run.run,
+                    )
+                }
                 Need::Answer(path) => format!(
                     "run {} asks question {path}, which the test does not answer: add .answer({:?}, …)",
                     run.run,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
+use goldseam_core::state::request_signal;
 use goldseam_core::task::Task;
 use goldseam_core::{Limits, Payload, QueueName, RunId};
 use goldseam_engine::{EngineError, Outcome, Result as StepResult};
@@ -87,6 +88,37 @@ impl Tester {
     pub fn signal(mut self, name: &str, payload: &impl Serialize) -> Self {
         let value = self.payload("invalid signal", payload);
         self.script.push(Message { kind: MessageKind::Signal(name.to_owned()), value });
+        self
+    }
+
+    /// Adds a request, sent once when a run, or a child of it, waits for it. Call it once per request.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    /// use goldseam::testing::Tester;
+    ///
+    /// async fn basket(ctx: Context, _: ()) -> goldseam::Result<u32> {
+    ///     let line = ctx.requests::<u32>("add_line").next().await?;
+    ///     let total = *line.value();
+    ///     line.answer(&total).await?;
+    ///     ctx.publish("total", &total).await?;
+    ///     Ok(total)
+    /// }
+    ///
+    /// let tester = Tester::new(|engine, _| engine.workflow("basket", basket));
+    /// let report = tester.run("basket", &()).request("add_line", &7).every_crash().unwrap();
+    /// assert_eq!(report.outcome::<u32>().unwrap(), 7);
+    /// ```
+    #[must_use]
+    pub fn request(mut self, name: &str, payload: &impl Serialize) -> Self {
+        let value = self.payload("invalid request", payload);
+        match request_signal(name) {
+            Ok(signal) => {
+                let kind = MessageKind::Signal(signal.as_str().to_owned());
+                self.script.push(Message { kind, value });
+            }
+            Err(error) => self.flaw = Some(error.to_string()),
+        }
         self
     }
 

@@ -55,6 +55,8 @@ fn body_limits() -> Vec<Bound> {
         ("NewRun", "tags", tags),
         ("NewSignal", "name", id()),
         ("NewSignal", "id", text()),
+        ("NewRequest", "id", text()),
+        ("NewRequest", "wait_ms", up_to(WAIT_MS_MAX)),
         ("NewAnswer", "id", text()),
         ("NewJump", "to", json!({ "minLength": 1, "maxLength": PATH_BYTES_MAX })),
         ("NewMigration", "to_version", from_1()),
@@ -114,9 +116,10 @@ pub(super) fn add_to_parameter(path: &str, parameter: &mut Value) {
     let location = parameter["in"].as_str();
     let name = parameter["name"].as_str().unwrap_or_default();
     let bounds = match (location, name) {
-        (Some("path"), "run" | "task" | "lock" | "worker" | "key") => id(),
+        (Some("path"), "run" | "task" | "lock" | "worker" | "key" | "name") => id(),
         (Some("path"), "question") => json!({ "minLength": 1, "maxLength": PATH_BYTES_MAX }),
         (Some("path"), "code") => json!({ "pattern": "^[A-Z]+[0-9]+$", "maxLength": 16 }),
+        (Some("query"), "id") => text(),
         (Some("query"), "wait_ms") => up_to(WAIT_MS_MAX),
         (Some("query"), "limit") if path == "/v1/prune" => up_to(PLAN_MAX),
         (Some("query"), "limit") => json!({ "minimum": 1, "maximum": PAGE_MAX }),

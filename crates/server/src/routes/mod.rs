@@ -2,6 +2,7 @@
 
 mod bounds;
 mod common;
+mod dialogue;
 mod healing;
 mod health;
 mod keys;
@@ -58,6 +59,7 @@ fn described() -> OpenApiRouter<Arc<ServerState>> {
     let mut router = OpenApiRouter::with_openapi(openapi)
         .merge(health::routes())
         .merge(runs::routes())
+        .merge(dialogue::routes())
         .merge(run_endings::routes())
         .merge(stream::routes())
         .merge(questions::routes())

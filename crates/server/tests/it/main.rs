@@ -6,6 +6,7 @@ mod bad_input;
 mod client_limits;
 mod credentials;
 mod description;
+mod dialogue;
 mod example;
 mod fairness;
 mod fuzz;

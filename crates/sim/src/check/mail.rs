@@ -219,6 +219,8 @@ fn begins_while_undoing(run: &RunId, log: &Log) -> Vec<Violation> {
             | Event::ChildStarted(_)
             | Event::ProgressEmitted { .. }
             | Event::AttributesChanged(_)
+            | Event::ValuePublished(_)
+            | Event::RequestAnswered(_)
             | Event::RunCompleted { .. } => true,
             // The end of an attempt that began earlier is allowed.
             Event::StepCompleted(_) | Event::StepFailed(_) => {

@@ -1,23 +1,25 @@
 //! Child runs: recorded in the parent's log before they are created, so none is lost or duplicated.
 
 use std::collections::BTreeMap;
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 
 use futures_util::future::BoxFuture;
-use goldseam_core::decide::child_id;
+use goldseam_core::decide::{child_id, chosen_child_id, other_call};
 use goldseam_core::delivery::child_ended;
 use goldseam_core::event::{ChildStarted, RunQueued, WaitStarted};
 use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
-use goldseam_core::{Command, Failure, Owned, Payload, PayloadError, RunId, WorkflowName};
+use goldseam_core::version::UNDECIDED;
+use goldseam_core::{AttributeValue, Command, Failure, Owned, Payload, PayloadError, RunId, WorkflowName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument as _;
 
 use super::{Context, Name, wait};
+use crate::client::StartOptions;
 use crate::ledger::error::EngineError;
 use crate::ledger::workflow_error::{Error, Result};
-use crate::run::live_run::{LiveRun, Mode, Spot, Stop};
+use crate::run::live_run::{LiveRun, Mode, Spot, Stop, UndoFn};
 use crate::run::spans;
 
 impl Context {
@@ -52,19 +54,141 @@ impl Context {
             spot: self.spot(name),
             workflow: WorkflowName::new(workflow),
             input: Payload::of(input, &self.live.ledger.limits),
+            id: None,
+            options: None,
+            detached: false,
+            undo: None,
             value: PhantomData,
         }
     }
 }
 
 /// A child run; see [`Context::child`].
+///
+/// ```
+/// use goldseam::prelude::*;
+///
+/// async fn parcel(_: Context, weight: u32) -> goldseam::Result<u32> { Ok(weight * 3) }
+///
+/// async fn order(ctx: Context, _: ()) -> goldseam::Result<()> {
+///     let id = format!("{}-parcel", ctx.run_id());
+///     let price: u32 = ctx
+///         .child("parcel", "parcel", &10)
+///         .id(id)
+///         .priority(5)
+///         .tag("size", "large")
+///         .compensate(|price: u32| async move { refund(price).await })
+///         .await?;
+///     // Outlives this run, which goes on at once.
+///     ctx.child::<u32>("survey", "parcel", &price).detached().await?;
+///     Err(Error::terminal("the customer has cancelled"))
+/// }
+/// # async fn refund(_: u32) -> goldseam::Result<()> { Ok(()) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+/// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+/// # let engine = Engine::open(&url).await?.workflow("order", order).workflow("parcel", parcel).start().await?;
+/// let run = engine.start(order, "o-1", &()).await?;
+/// run.outcome().await?;
+/// let parcel = engine.client().get(&goldseam::RunId::new("o-1-parcel").unwrap()).await?;
+/// assert_eq!((parcel.priority, parcel.parent.as_ref()), (5, Some(run.id())));
+/// assert!(run.history().await?.iter().any(|recorded| recorded.event.name() == "compensation.completed"));
+/// # Ok(()) }
+/// ```
 #[must_use = "nothing is started until it is awaited"]
 pub struct Child<'a, T> {
     ctx: &'a Context,
     spot: Result<Spot>,
     workflow: Result<WorkflowName, goldseam_core::IdError>,
     input: Result<Payload, PayloadError>,
+    id: Option<String>,
+    options: Option<StartOptions>,
+    detached: bool,
+    undo: Option<UndoFn>,
     value: PhantomData<fn() -> T>,
+}
+
+impl<'a, T> Child<'a, T> {
+    /// Sets the id of the child. Default: an id made of parent, branch and path.
+    ///
+    /// The id must not belong to a run that this run did not start (GS0172), nor to another call of this run
+    /// (GS0173). After a jump, a retry and `continue_as_new`, another child does the work again: its id ends with the
+    /// branch, as in `o-1-parcel.b2`.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Sets all options of the start at once. Queue and priority are those of the parent unless set; the child gets
+    /// the parent's tags, too.
+    pub fn options(mut self, options: StartOptions) -> Self {
+        self.options = Some(options);
+        self
+    }
+
+    /// Sets the queue. Default: the parent's.
+    pub fn queue(self, queue: impl Into<String>) -> Self {
+        self.option(|options| options.queue(queue))
+    }
+
+    /// Sets the version, starting at 1. Default: the newest version of a live node.
+    pub fn version(self, version: u32) -> Self {
+        self.option(|options| options.version(version))
+    }
+
+    /// Sets the priority. Default: the parent's.
+    pub fn priority(self, priority: i32) -> Self {
+        self.option(|options| options.priority(priority))
+    }
+
+    /// Adds a tag to those of the parent.
+    pub fn tag(self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.option(|options| options.tag(key, value))
+    }
+
+    /// Adds an attribute.
+    pub fn attribute(self, name: impl Into<String>, value: impl Into<AttributeValue>) -> Self {
+        self.option(|options| options.attribute(name, value))
+    }
+
+    fn option(mut self, set: impl FnOnce(StartOptions) -> StartOptions) -> Self {
+        self.options = Some(set(self.options.unwrap_or_default()));
+        self
+    }
+
+    /// Starts a child that outlives this run: it is not cancelled with it, and its end is not delivered. Returns its
+    /// id once it exists.
+    pub fn detached(mut self) -> Detached<'a> {
+        self.detached = true;
+        let Self { ctx, spot, workflow, input, id, options, detached, .. } = self;
+        Detached(Child { ctx, spot, workflow, input, id, options, detached, undo: None, value: PhantomData })
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Send> Child<'_, T> {
+    /// Sets the compensation, which gets the result of the completed child. Runs when the workflow fails or is
+    /// cancelled, latest first, like that of a step.
+    pub fn compensate<C, Fut>(mut self, undo: C) -> Self
+    where
+        C: Fn(T) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+        T: 'static,
+    {
+        self.undo = Some(super::step::undo_with(undo));
+        self
+    }
+}
+
+/// A child that outlives its parent; see [`Child::detached`].
+#[must_use = "nothing is started until it is awaited"]
+pub struct Detached<'a>(Child<'a, ()>);
+
+impl<'a> IntoFuture for Detached<'a> {
+    type Output = Result<RunId>;
+    type IntoFuture = BoxFuture<'a, Result<RunId>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(begin(self.0).await?.0) })
+    }
 }
 
 /// A started child.
@@ -97,65 +221,99 @@ impl<'a, T: DeserializeOwned + 'a> Child<'a, T> {
 }
 
 async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
-    let ctx = child.ctx;
-    let spot = child.spot?;
-    let workflow = child.workflow?;
-    let input = child.input?;
-    let run = match ctx.recorded(&spot, None).await {
+    let Child { ctx, spot, workflow, input, id, options, detached, undo, .. } = child;
+    let (spot, workflow, input) = (spot?, workflow?, input?);
+    let id = id.map(RunId::new).transpose()?;
+    let has_undo = undo.is_some();
+    if let Some(undo) = undo {
+        ctx.live.lock().undo.insert(spot.path.clone(), undo);
+    }
+    let start = match options {
+        None => None,
+        Some(options) => {
+            let inner = ctx.live.lock();
+            let limits = &ctx.live.ledger.limits;
+            Some(Box::new(options.queued_for_child(workflow.clone(), &inner.state.summary, limits)?))
+        }
+    };
+    let (run, is_new) = match ctx.recorded(&spot, None).await {
         Some(OpKind::Wait(WaitOp { found: Some(_), child: Some(run), .. })) => return Ok((run, spot)),
-        Some(OpKind::Wait(WaitOp { child: Some(run), .. })) => run,
+        Some(OpKind::Wait(WaitOp { child: Some(run), .. })) => (run, false),
         Some(_) => return ctx.mismatch(&spot).await,
         None => {
             ctx.live.gate().await?;
-            let run = child_id(&ctx.live.lock().state, &spot.path);
-            let (path, ord) = (spot.path.clone(), spot.ord);
-            let (workflow, input) = (workflow.clone(), input.clone());
-            let ticket =
-                ctx.live.queue(Owned::Child(ChildStarted { path, ord, run: run.clone(), workflow, input }));
-            ctx.live.durable(ticket).await;
-            run
+            (choose(&ctx.live, &spot, id.as_ref())?, true)
         }
     };
+    let (path, ord) = (spot.path.clone(), spot.ord);
+    let started = ChildStarted { path, ord, run, workflow, input, start, detached, undo: has_undo };
+    if is_new {
+        let ticket = ctx.live.queue(Owned::Child(started.clone()));
+        ctx.live.durable(ticket).await;
+    }
     // During a replay for compensation, a child that was never created is not needed.
     if ctx.live.lock().mode != Mode::Replay {
-        create(ctx, &run, workflow, input).instrument(spans::child(&spot.path, &run)).await?;
+        create(ctx, &started).instrument(spans::child(&spot.path, &started.run)).await?;
     }
-    Ok((run, spot))
+    Ok((started.run, spot))
+}
+
+/// The id of a new child.
+fn choose(live: &LiveRun, spot: &Spot, id: Option<&RunId>) -> Result<RunId, EngineError> {
+    let inner = live.lock();
+    let Some(id) = id else { return Ok(child_id(&inner.state, &spot.path)) };
+    let child = chosen_child_id(&inner.state, id)?;
+    match other_call(&inner.state, &child, &spot.path) {
+        None => Ok(child),
+        Some(other) => {
+            let (run, path, other) = (live.run.clone(), spot.path.clone(), other.clone());
+            Err(EngineError::ChildIdReused { run, path, child, other })
+        }
+    }
 }
 
 /// Creates the child unless it exists. After a crash this may be a repeat, which is harmless.
-async fn create(ctx: &Context, run: &RunId, workflow: WorkflowName, input: Payload) -> Result<()> {
+async fn create(ctx: &Context, child: &ChildStarted) -> Result<()> {
     if ctx.live.lock().mode == Mode::Preflight {
         return Ok(());
     }
     let _busy = ctx.live.busy();
-    match make(&ctx.live, run, workflow, input).await {
+    match make(&ctx.live, child).await {
         Ok(()) => Ok(()),
-        Err(error @ EngineError::Refused { .. }) => Err(Error::terminal(error.to_string())),
+        Err(error @ EngineError::Refused { .. }) => {
+            let failure = Failure::terminal(error.to_string()).with_code(error.code());
+            report(&ctx.live, child, failure.clone()).await;
+            Err(failure.into())
+        }
         Err(error) => ctx.live.stop_and_hang(Stop::Store(error.to_string())).await,
     }
 }
 
-async fn make(
-    live: &LiveRun,
-    run: &RunId,
-    workflow: WorkflowName,
-    input: Payload,
-) -> Result<(), EngineError> {
-    let (queue, priority, tags) = {
-        let inner = live.lock();
-        let summary = &inner.state.summary;
-        (summary.queue.clone(), summary.priority, summary.tags.clone())
+async fn make(live: &LiveRun, child: &ChildStarted) -> Result<(), EngineError> {
+    let workflow = &child.workflow;
+    let queued = match &child.start {
+        Some(start) => (**start).clone(),
+        None => {
+            let inner = live.lock();
+            StartOptions::default().queued_for_child(
+                workflow.clone(),
+                &inner.state.summary,
+                &live.ledger.limits,
+            )?
+        }
     };
-    let version = live.live_runs().newest_live(&live.ledger, &workflow).await?;
-    let parent = Some(live.run.clone());
-    let plan = live.live_runs().plan(&workflow);
-    let trace = live.trace.as_ref().map(|trace| trace.within_run(&live.run));
-    let attributes = goldseam_core::Attributes::new();
-    let queued =
-        RunQueued { workflow, version, input, queue, priority, tags, attributes, parent, plan, trace };
-    let started = live.ledger.start(run, queued, None).await?;
-    if started.records.is_empty() { fetch_end(live, run).await } else { Ok(()) }
+    let version = match queued.version {
+        UNDECIDED => live.live_runs().newest_live(&live.ledger, workflow).await?,
+        version => version,
+    };
+    let trace = queued.trace.or_else(|| live.trace.as_ref().map(|trace| trace.within_run(&live.run)));
+    let (parent, plan) = (Some(live.run.clone()), live.live_runs().plan(workflow));
+    let queued = RunQueued { version, input: child.input.clone(), parent, plan, trace, ..queued };
+    let started = live.ledger.start(&child.run, queued, None).await?;
+    match started.records.is_empty() && !child.detached {
+        true => fetch_end(live, &child.run).await,
+        false => Ok(()),
+    }
 }
 
 /// Delivers the end of an existing child. It may have ended while the parent had ended and could not receive it; a
@@ -178,13 +336,27 @@ async fn fetch_end(live: &LiveRun, run: &RunId) -> Result<(), EngineError> {
 
 /// Creates a child for a remote worker. If that is refused, reports a failed child to the parent.
 pub(crate) async fn create_for(live: &LiveRun, child: ChildStarted) {
-    let ChildStarted { run, workflow, input, .. } = child;
-    let failure = match make(live, &run, workflow, input).await {
+    let failure = match make(live, &child).await {
         Ok(()) => return,
-        Err(EngineError::Refused { refusal, .. }) => Failure::terminal(refusal.to_string()),
+        Err(error @ EngineError::Refused { .. }) => {
+            let code = error.code();
+            let EngineError::Refused { refusal, .. } = error else { return };
+            Failure::terminal(refusal.to_string()).with_code(code)
+        }
         // The next claimant of the run creates it.
-        Err(error) => return tracing::warn!(%run, %error, "failed to create child; will be retried"),
+        Err(error) => {
+            return tracing::warn!(run = %child.run, %error, "failed to create child; will be retried");
+        }
     };
+    report(live, &child, failure).await;
+}
+
+/// Reports to this run that its child cannot be created. A child that never existed is not cancelled later.
+async fn report(live: &LiveRun, child: &ChildStarted, failure: Failure) {
+    if child.detached {
+        return;
+    }
+    let run = &child.run;
     let failed = Command::ChildEnded { child: run.clone(), result: Err(failure) };
     if let Err(error) = live.ledger.commit(&live.run, &failed).await {
         tracing::warn!(%run, %error, "failed to report child-start failure to parent");

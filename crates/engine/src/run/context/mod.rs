@@ -8,7 +8,10 @@ mod changed;
 pub(crate) mod child;
 mod join;
 mod name;
+mod publish;
 mod remote;
+mod requests;
+mod signal_run;
 mod step;
 mod wait;
 
@@ -29,10 +32,11 @@ use crate::run::live_run::{LiveRun, Spot};
 use crate::run::spans;
 
 pub use ask::Ask;
-pub use child::{Child, ChildHandle};
+pub use child::{Child, ChildHandle, Detached};
 pub use join::Join;
 pub use name::Name;
 pub use remote::Remote;
+pub use requests::{IncomingRequest, Requests};
 pub use step::{Attempt, Group, Probe, Step};
 pub use wait::{Select, Selected, Signal};
 

@@ -11,11 +11,11 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, select};
 use goldseam_core::event::{InputRequested, WaitStarted};
 use goldseam_core::form::Form;
-use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
+use goldseam_core::state::{Found, Mail, OpKind, WaitOp, request_signal, requested_name};
 use goldseam_core::{Failure, Millis, Owned, Payload, RunId, SignalName};
 use serde::de::DeserializeOwned;
 
-use super::{ChildHandle, Context, Name};
+use super::{ChildHandle, Context, IncomingRequest, Name};
 use crate::ledger::clock::sleep_until;
 use crate::ledger::meter::WaitKind;
 use crate::ledger::workflow_error::{Error, Result};
@@ -55,7 +55,9 @@ pub(super) async fn wait(
         Some(OpKind::Wait(WaitOp { wanted: Some(wanted), .. })) => {
             (WaitKind::of(&wanted), wanted.due, is_slow(&wanted))
         }
-        Some(OpKind::Step(_) | OpKind::Progress | OpKind::Attributes) => return ctx.mismatch(spot).await,
+        Some(
+            OpKind::Step(_) | OpKind::Progress | OpKind::Attributes | OpKind::Published | OpKind::Answered,
+        ) => return ctx.mismatch(spot).await,
         Some(OpKind::Wait(_)) | None => {
             ctx.live.gate().await?;
             let (wanted, ask) = wanted(ctx.live.now());
@@ -335,6 +337,8 @@ pub enum Selected {
         /// Its content.
         payload: Payload,
     },
+    /// A request, which the code answers or refuses.
+    Request(IncomingRequest<Payload>),
     /// An answer.
     Answer(Payload),
     /// A child ended.
@@ -365,6 +369,40 @@ impl Select<'_> {
                 self.schemas.insert(name.clone(), schema);
                 self.signals.push(name);
             }
+            Err(error) => self.flaw = Some(error.into()),
+        }
+        self
+    }
+
+    /// Waits also for a request with this name.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn counter(ctx: Context, _: ()) -> goldseam::Result<u32> {
+    ///     let mut count = 0;
+    ///     loop {
+    ///         match ctx.select("next").request("add").signal("stop").await? {
+    ///             Selected::Request(request) => {
+    ///                 count += request.read::<u32>()?;
+    ///                 request.answer(&count).await?;
+    ///             }
+    ///             _ => return Ok(count),
+    ///         }
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("counter", counter).start().await?;
+    /// let run = engine.start(counter, "c-1", &()).await?;
+    /// assert_eq!(run.request::<_, u32>("add", &2).await?, 2);
+    /// run.signal("stop", &()).await?;
+    /// assert_eq!(run.result().await?, 2);
+    /// # Ok(()) }
+    /// ```
+    pub fn request(mut self, name: &str) -> Self {
+        match request_signal(name) {
+            Ok(name) => self.signals.push(name),
             Err(error) => self.flaw = Some(error.into()),
         }
         self
@@ -413,7 +451,10 @@ impl<'a> IntoFuture for Select<'a> {
                 (wanted, ask)
             };
             match wait(ctx, &spot, wanted).await? {
-                Found::Mail(Mail::Signal { name, payload }) => Ok(Selected::Signal { name, payload }),
+                Found::Mail(Mail::Signal { name, id, payload }) => Ok(match requested_name(&name) {
+                    Some(name) => Selected::Request(IncomingRequest::selected(ctx, name, id, payload)),
+                    None => Selected::Signal { name, payload },
+                }),
                 Found::Mail(Mail::Child { run, result }) => Ok(Selected::Child { run, result }),
                 Found::Mail(Mail::Answer { answer, .. }) => Ok(Selected::Answer(answer)),
                 Found::Timer => Ok(Selected::Timeout),

@@ -101,7 +101,8 @@ impl ScriptRun {
         match what {
             "signal" => {
                 let name = with["name"].as_str().unwrap();
-                client.signal(run, name, payload(&with["payload"]), None).await.unwrap();
+                let id = with["id"].as_str().map(str::to_owned);
+                client.signal(run, name, payload(&with["payload"]), id).await.unwrap();
             }
             "answer" => {
                 let question = goldseam::Path::new(with["question"].as_str().unwrap()).unwrap();

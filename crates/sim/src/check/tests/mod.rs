@@ -4,6 +4,7 @@ mod ending;
 mod log;
 mod mail;
 mod ownership;
+mod requests;
 
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{

@@ -1,0 +1,29 @@
+//! Requests to a run. A request is mail: a signal whose name has a prefix, and whose id the run answers.
+
+use super::{Mail, State};
+use crate::id::{IdError, SignalName};
+
+/// Prefix of the signals that bring requests.
+const PREFIX: &str = "request.";
+
+/// Returns the name of the signal that brings requests with this name.
+pub fn request_signal(name: &str) -> Result<SignalName, IdError> {
+    SignalName::new(name)?;
+    SignalName::new(format!("{PREFIX}{name}"))
+}
+
+/// Returns the name of the request that a signal with this name brings, if it brings one.
+pub fn requested_name(signal: &SignalName) -> Option<&str> {
+    signal.as_str().strip_prefix(PREFIX).filter(|name| !name.is_empty())
+}
+
+impl State {
+    /// Returns the unread requests: name and id, oldest first.
+    pub fn unread_requests(&self) -> Vec<(&str, &str)> {
+        let request = |mail| match mail {
+            &Mail::Signal { ref name, ref id, .. } => Some((requested_name(name)?, id.as_str())),
+            Mail::Answer { .. } | Mail::Child { .. } => None,
+        };
+        self.unread.values().filter_map(request).collect()
+    }
+}
