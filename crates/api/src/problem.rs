@@ -164,6 +164,7 @@ fn status_of(error: &EngineError) -> u16 {
         EngineError::Id(_)
         | EngineError::Argument(_)
         | EngineError::Payload(_)
+        | EngineError::Timing(_)
         | EngineError::NoSuchVersion { .. } => 400,
         EngineError::Operation(SpecError { code: "GS0149", .. }) => 404,
         EngineError::Operation(_) | EngineError::Condition(_) | EngineError::Attribute(_) => 400,
@@ -187,6 +188,7 @@ fn status_of(error: &EngineError) -> u16 {
             Refusal::InvalidAnswer { .. } | Refusal::InvalidSignal { .. } | Refusal::InvalidForm { .. } => {
                 422
             }
+            Refusal::DeadlinePassed { .. } => 400,
             Refusal::TooMuchMail { .. } => 429,
             _ => 409,
         },

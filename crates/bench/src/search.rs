@@ -131,6 +131,9 @@ fn run(number: u64, runs: u64) -> Fallible<Append> {
         parent: None,
         plan: Vec::new(),
         trace: None,
+        start_at: None,
+        deadline: None,
+        lane: None,
     };
     let at = Millis(NOW - i64::try_from((runs - number) * 100)?);
     let run = RunId::new(format!("run-{number:08}"))?;

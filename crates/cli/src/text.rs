@@ -15,9 +15,25 @@ pub(crate) fn note(summary: &Summary, now: Millis) -> String {
     if summary.terminated {
         return "terminated".to_owned();
     }
+    if summary.is_cancel_pending() && summary.timed_out {
+        return "its deadline has passed; its end is pending".to_owned();
+    }
     if summary.is_cancel_pending() {
         return "a cancel request is pending".to_owned();
     }
+    if let Some(begin) = summary.begins_at().filter(|begin| *begin > now) {
+        return format!("begins in {}", time::span(begin.since(now)));
+    }
+    let noted = progress(summary, now);
+    match summary.times_out_at() {
+        Some(deadline) if noted.is_empty() => format!("times out in {}", time::span(deadline.since(now))),
+        Some(deadline) => format!("{noted}; times out in {}", time::span(deadline.since(now))),
+        None => noted,
+    }
+}
+
+/// What the run does or waits for.
+fn progress(summary: &Summary, now: Millis) -> String {
     if let Some(jump) = &summary.jump {
         return format!("a jump to {} is pending", jump.to);
     }

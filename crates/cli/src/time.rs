@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use goldseam::Millis;
+use goldseam::unstable::core::moment::parse_iso;
 pub(crate) use goldseam_api::timestamp::{clock, iso};
 
 /// Units of a duration, in milliseconds.
@@ -28,6 +29,17 @@ pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
         rest = &rest[digits + letters..];
     }
     Ok(Duration::from_millis(total))
+}
+
+/// Parses a time as in RFC 3339, or a date.
+pub(crate) fn parse_time(text: &str) -> Result<Millis, String> {
+    parse_iso(text.trim())
+        .ok_or_else(|| format!("invalid time {text:?}; write 2026-11-18T09:30:00Z or 2026-11-18"))
+}
+
+/// Returns a duration in milliseconds.
+pub(crate) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Parses a duration, or a plain number of seconds.

@@ -16,7 +16,8 @@ use goldseam_core::seal::{Place, place, seal};
 use goldseam_core::state::{OpKind, StepProgress};
 use goldseam_core::task::{NewTask, Task, TaskState};
 use goldseam_core::{
-    BranchId, Class, Failure, Hash, Limits, Millis, NodeId, Path, Payload, QueueName, Recorded, Retry,
+    BranchId, Class, Failure, Hash, LaneName, Limits, Millis, NodeId, Path, Payload, QueueName, Recorded,
+    Retry,
 };
 use goldseam_core::{RunId, Seq, SignalName, State, TaskId, WorkflowName, WriteId, derive};
 use goldseam_store::api::{Append, Expect, NodeRecord, NodeState, TaskChange, TaskFilter};
@@ -109,6 +110,10 @@ impl<'a> RandomRun<'a> {
             parent: None,
             plan: Vec::new(),
             trace: None,
+            // Every third run has a deadline, which passes in the middle of its life.
+            deadline: (seed % 3 == 0).then(|| now + Duration::from_secs(1)),
+            start_at: None,
+            lane: None,
         };
         assert!(life.act(&Command::Start { queued, claim: None }).await);
         life
@@ -321,10 +326,11 @@ impl<'a> RandomRun<'a> {
         let retry = Policy::from(&Retry::fixed(Duration::from_millis(50)).attempts_max(3));
         let queue = queue("gpu");
         let priority = 0;
+        let lane = (n > 1).then(|| LaneName::new(format!("lane-{n}")).unwrap());
         let payload = Some(json("{\"x\":1}"));
         let silence_ms = 60_000;
         let undo = n > 1;
-        let remote = Remote { task, queue, priority, payload, retry, silence_ms, delivery, undo };
+        let remote = Remote { task, queue, priority, lane, payload, retry, silence_ms, delivery, undo };
         StepStarted { ord: self.ord(&path), path, attempt, input: None, remote: Some(Box::new(remote)) }
     }
 
@@ -461,7 +467,7 @@ impl<'a> RandomRun<'a> {
 
     async fn operate(&mut self) {
         let note = self.note();
-        let command = match self.dice.below(12) {
+        let command = match self.dice.below(13) {
             0 => Command::Pause(note),
             1 => Command::Resume(note),
             2 => Command::Cancel(note),
@@ -475,6 +481,7 @@ impl<'a> RandomRun<'a> {
                 Command::Withdraw(Withdraw { note, what, lost: self.state().summary.owner.clone() })
             }
             10 => Command::CancelUnmanned { note, lost: self.state().summary.owner.clone() },
+            11 => Command::TimeOut,
             _ => Command::Annotate(note),
         };
         self.act(&command).await;

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{NodeId, RunId};
+use crate::id::{NodeId, RunId, WorkState};
 use crate::payload::Payload;
 use crate::time::Millis;
 
@@ -30,12 +30,15 @@ pub struct Audit {
     /// The heal, if the change was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heal: Option<Box<AuditHeal>>,
+    /// The state of its work that the claimant reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<WorkState>,
 }
 
 impl Audit {
     /// Creates an entry without details.
     pub fn new(at: Millis, what: impl Into<String>) -> Self {
-        Self { at, what: what.into(), details: None, heal: None }
+        Self { at, what: what.into(), details: None, heal: None, state: None }
     }
 
     /// Returns the heal if it made this version of the record.

@@ -64,6 +64,8 @@ pub enum Command {
         /// The present owner, known to be lost.
         lost: Option<NodeId>,
     },
+    /// Request that the run end because its deadline has passed.
+    TimeOut,
     /// End the run now, without its code and without compensation.
     Terminate(Note),
     /// Withdraw a request that no worker has acted on.
@@ -129,6 +131,7 @@ impl Command {
             Self::Heal(heal) => heal.note.as_ref().map(|note| note.id.as_str()),
             Self::Start { .. }
             | Self::Claim(_)
+            | Self::TimeOut
             | Self::ChildEnded { .. }
             | Self::StepEnded(_)
             | Self::HandBack(_)

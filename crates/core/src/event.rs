@@ -19,9 +19,9 @@ use crate::payload::Payload;
 use crate::time::{Millis, Seq};
 
 pub use data::{
-    AttributesChanged, BranchOpened, By, Carried, Cause, ChildStarted, InputRequested, JumpRequested, Note,
-    Release, Remote, Request, RequestAnswered, RequestWithdrawn, RunClaimed, RunPruned, RunQueued,
-    RunRecovered, StepCompleted, StepFailed, StepStarted, Terminated, ValuePublished, WaitStarted,
+    AttributesChanged, BranchOpened, By, CancelRequested, Carried, Cause, ChildStarted, InputRequested,
+    JumpRequested, Note, Release, Remote, Request, RequestAnswered, RequestWithdrawn, RunClaimed, RunPruned,
+    RunQueued, RunRecovered, StepCompleted, StepFailed, StepStarted, Terminated, ValuePublished, WaitStarted,
 };
 
 /// Tags of a run, to search by.
@@ -91,9 +91,10 @@ pub enum Event {
     /// The run was archived, and all earlier events were removed. No event follows.
     #[serde(rename = "run.pruned")]
     RunPruned(RunPruned),
-    /// A caller requested that the run end; it becomes `cancelled` afterwards. Ends a pause. Mail.
+    /// A caller requested that the run end, or its deadline passed; it becomes `cancelled` or `failed` afterwards. Ends a
+    /// pause. Mail.
     #[serde(rename = "run.cancel_requested")]
-    RunCancelRequested(Note),
+    RunCancelRequested(CancelRequested),
     /// An attempt began. A separate event only for steps that are long, send heartbeats or run at most once, and for
     /// remote steps, whose task is then in a queue: → `waiting`.
     #[serde(rename = "step.started")]

@@ -13,7 +13,7 @@ use crate::event::{
 };
 use crate::form::Form;
 use crate::hash::Hash;
-use crate::id::{RunId, StepName, TagKey};
+use crate::id::{LaneName, RunId, StepName, TagKey};
 use crate::recovery::{Code, Remedy};
 use crate::testing::*;
 use crate::time::{Millis, Seq};
@@ -238,8 +238,24 @@ fn a_talker() -> Log {
     log.owned(last).completed("a")
 }
 
+/// A delayed run in a lane with a deadline; it times out, undoes a step, and is retried without a deadline.
+fn a_latecomer() -> Log {
+    let lane = Some(LaneName::new("tenant-7").unwrap());
+    let (start_at, deadline) = (Some(Millis(5_000)), Some(Millis(60_000)));
+    let queued = RunQueued { start_at, deadline, lane: lane.clone(), ..order("[1]") };
+    let mut log = Log::new("r1").act(Command::Start { queued, claim: None });
+    log.now = Millis(5_000);
+    log = log.claimed("n-1").completed_with_undo("a");
+    let mut sent = log.remote("b");
+    sent.remote.iter_mut().for_each(|remote| remote.lane = lane.clone());
+    log = log.owned(vec![Do::StepStarted(sent)]).released(Release::Unload);
+    log.now = Millis(60_000);
+    log = log.claimed("n-2").undone("a").owned(vec![Do::EndCancelled]);
+    log.act(Command::Retry(note("t1"))).claimed("n-2").completed("a").owned(vec![Do::Complete(json("null"))])
+}
+
 /// All histories. Every event type is in one of them.
-pub(crate) fn histories() -> [(&'static str, Log); 13] {
+pub(crate) fn histories() -> [(&'static str, Log); 14] {
     [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
@@ -254,6 +270,7 @@ pub(crate) fn histories() -> [(&'static str, Log); 13] {
         ("a_traveller", a_traveller()),
         ("a_described", a_described()),
         ("a_talker", a_talker()),
+        ("a_latecomer", a_latecomer()),
     ]
 }
 

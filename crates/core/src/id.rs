@@ -248,6 +248,8 @@ pub mod kind {
     pub enum Tag {}
     /// The name of a published value.
     pub enum Value {}
+    /// A state of claimed work.
+    pub enum Work {}
 
     impl Kind for Run {
         const NOUN: &'static str = "run";
@@ -282,6 +284,9 @@ pub mod kind {
     impl Kind for Value {
         const NOUN: &'static str = "published value";
     }
+    impl Kind for Work {
+        const NOUN: &'static str = "state";
+    }
 }
 
 /// The id of a run.
@@ -306,6 +311,8 @@ pub type StepName = Id<kind::Step>;
 pub type TagKey = Id<kind::Tag>;
 /// The name of a value that a run publishes.
 pub type ValueName = Id<kind::Value>;
+/// The state of claimed work that its claimant reports, as in `testing`.
+pub type WorkState = Id<kind::Work>;
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,7 @@
 //! |---|---|
 //! | values | [`argument`], [`id`], [`path`], [`time`], [`moment`] (times as text), [`hash`], [`limits`], [`payload`], [`error`], [`fingerprint`] |
 //! | words | [`version`], [`whole`], [`status`], [`reserved`] |
-//! | policies and forms | [`retry`], [`recovery_policy`], [`form`] with [`shape`] |
+//! | policies and forms | [`retry`], [`timing`], [`recovery_policy`], [`form`] with [`shape`] |
 //! | records | [`attribute`], [`branch`], [`corrupt`], [`trace`], [`event`] with [`summary`] (a tombstone holds a summary), [`search`] (conditions over summaries), [`audit`], [`task`], [`lock`] |
 //! | codec | [`codec`]: events as bytes on disk |
 //! | hints | [`next_step`]: what a person or a program can do next |
@@ -75,6 +75,7 @@ pub mod status;
 pub mod summary;
 pub mod task;
 pub mod time;
+pub mod timing;
 pub mod trace;
 pub mod version;
 pub mod whole;
@@ -98,7 +99,7 @@ pub use event::{Event, Recorded};
 pub use hash::{Hash, WriteId};
 pub use id::{
     Id, IdError, IdLiteral, LaneName, LockName, NodeId, QueueName, RunId, SignalName, StepName, TagKey,
-    TaskId, ValueName, WorkflowName,
+    TaskId, ValueName, WorkState, WorkflowName,
 };
 pub use limits::Limits;
 pub use next_step::{Hint, NextStep};

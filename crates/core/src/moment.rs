@@ -5,7 +5,7 @@ use crate::time::Millis;
 const DAY_MS: i64 = 86_400_000;
 /// Years 1 to 9999.
 const EARLIEST: i64 = -62_135_596_800_000;
-const LATEST: i64 = 253_402_300_799_999;
+pub(crate) const LATEST: i64 = 253_402_300_799_999;
 
 /// Formats a time as `2026-11-15T18:05:02.125Z`.
 pub fn iso(at: Millis) -> String {

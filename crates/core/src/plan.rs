@@ -122,16 +122,16 @@ pub fn report_to_parent(row: &Summary, sealed: &Sealed, node: Option<&NodeId>, n
     ended.then(|| delivery_task(parent, &row.run, node, now))
 }
 
-/// Returns a new advance task for the run, ready now.
+/// Returns a new advance task for the run, ready now or when its delayed start is due.
 fn advance_task(row: &Summary, now: Millis) -> Task {
     let new = NewTask {
         id: Task::advance_id(&row.run, row.as_of.0),
         kind: Task::advance_kind(row.workflow.as_str(), row.version),
         queue: row.queue.clone(),
-        lane: None,
+        lane: row.lane.clone(),
         priority: row.priority,
         key: None,
-        run_at: now,
+        run_at: row.ready_at(now),
         payload: Payload::null(),
         attempts_max: 1,
         silence_max: None,

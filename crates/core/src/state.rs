@@ -21,7 +21,6 @@ use crate::event::{
 use crate::hash::Hash;
 use crate::id::{RunId, TaskId};
 use crate::path::Path;
-use crate::payload::Payload;
 use crate::summary::{OpenInput, Summary, command_id, is_run_wide};
 use crate::time::Seq;
 use crate::version::UNDECIDED;
@@ -163,23 +162,6 @@ fn terminated_by(ended: &Event) -> Option<Box<Terminated>> {
     }
 }
 
-/// Returns a run as it was queued, as far as its row records it. A pruned run never executes again, so its input is
-/// not needed.
-fn as_queued(row: &Summary) -> RunQueued {
-    RunQueued {
-        workflow: row.workflow.clone(),
-        version: row.initial_version,
-        input: Payload::null(),
-        queue: row.queue.clone(),
-        priority: row.priority,
-        tags: row.tags.clone(),
-        attributes: row.attributes.clone(),
-        parent: row.parent.clone(),
-        plan: Vec::new(),
-        trace: None,
-    }
-}
-
 impl State {
     fn begin(run: &RunId, first: &Recorded, branches: Branches) -> Result<Self, Corrupt> {
         let (queued, mut summary) = match &first.event {
@@ -191,7 +173,7 @@ impl State {
                 (carried.run.clone(), summary)
             }
             Event::RunQueued(queued) => (queued.clone(), Summary::first(run, first, Hash::ZERO)?),
-            Event::RunPruned(pruned) => (as_queued(&pruned.summary), Summary::first(run, first, Hash::ZERO)?),
+            Event::RunPruned(pruned) => (pruned.summary.as_queued(), Summary::first(run, first, Hash::ZERO)?),
             _ => return Err(Corrupt::new(first.seq, "a log must begin with run.queued")),
         };
         summary.advance_to(first, Hash::ZERO);
@@ -268,7 +250,7 @@ impl State {
     fn fold(&mut self, recorded: &Recorded, in_lineage: bool) {
         let event = &recorded.event;
         if let Event::BranchOpened(opened) = event {
-            self.move_to(opened, recorded.seq);
+            self.move_to(opened, recorded);
         } else if in_lineage || event.is_mail() || is_run_wide(event) {
             self.summary.take(recorded);
         }
@@ -310,11 +292,13 @@ impl State {
         self.branches.generation(left) == self.branches.generation(self.branches.active().id)
     }
 
-    fn move_to(&mut self, opened: &BranchOpened, seq: Seq) {
+    fn move_to(&mut self, opened: &BranchOpened, recorded: &Recorded) {
+        let seq = recorded.seq;
         match opened.why {
             Why::Continue => self.restart(opened, seq),
             Why::Jump { .. } | Why::Retry { .. } => {
                 self.summary.forget_cancel();
+                self.summary.renew_deadline(recorded.at);
                 self.summary.progress();
                 self.summary.forget_tasks();
             }

@@ -3,12 +3,14 @@
 //! Invariant: a summary is a fold of the log up to `as_of` and nothing else. A late summary is updated by folding
 //! later events, and a lost one is rebuilt by folding from the start.
 
+mod begin;
 mod failing;
 mod ids;
 mod parts;
 mod published;
 mod reads;
 mod requests;
+mod timing;
 
 use std::collections::BTreeMap;
 
@@ -18,9 +20,9 @@ use crate::attribute::Attributes;
 use crate::branch::{BranchId, Why};
 use crate::corrupt::Corrupt;
 use crate::error::Failure;
-use crate::event::{By, Event, Recorded, RunPruned, RunQueued, Tags};
+use crate::event::{By, Event, Recorded, RunPruned, Tags};
 use crate::hash::Hash;
-use crate::id::{NodeId, QueueName, RunId, ValueName, WorkflowName};
+use crate::id::{LaneName, NodeId, QueueName, RunId, ValueName, WorkflowName};
 use crate::path::Path;
 pub use crate::status::{NoStatus, Status};
 use crate::time::{Millis, Seq};
@@ -68,6 +70,15 @@ pub struct Summary {
     /// The run that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
+    /// The lane of its advance task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<LaneName>,
+    /// When it begins, if its start was delayed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Millis>,
+    /// When it must have ended. An operator who goes back to a step after this time removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Millis>,
     /// Hash of the input that it was started with.
     pub input_hash: Hash,
     /// When it was queued.
@@ -132,6 +143,9 @@ pub struct Summary {
     /// When and by which operator the pending request to cancel was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_asked: Option<Asked>,
+    /// Whether the request to cancel was made because the deadline passed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub timed_out: bool,
     /// A jump that waits for its compensations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jump: Option<Box<PendingJump>>,
@@ -230,62 +244,6 @@ impl Summary {
             mail_unread: 0,
             pruned: Some(place),
             ..before
-        }
-    }
-
-    fn begin(run: &RunId, queued: &RunQueued, at: Millis) -> Self {
-        Self {
-            run: run.clone(),
-            workflow: queued.workflow.clone(),
-            version: queued.version,
-            initial_version: queued.version,
-            status: Status::Queued,
-            queue: queued.queue.clone(),
-            priority: queued.priority,
-            tags: queued.tags.clone(),
-            attributes: queued.attributes.clone(),
-            attributes_at: None,
-            parent: queued.parent.clone(),
-            input_hash: queued.input.hash(),
-            created_at: at,
-            last_event_at: at,
-            finished_at: None,
-            as_of: Seq::ZERO,
-            head: Hash::ZERO,
-            base: Seq(1),
-            bytes: Some(0),
-            branch: BranchId::ROOT,
-            epoch: Seq::ZERO,
-            owner: None,
-            started: false,
-            attempt: 0,
-            claimed_at: None,
-            alone: false,
-            lived_ms: None,
-            under_way: Vec::new(),
-            recovery: None,
-            recoveries: 0,
-            recovered_at: None,
-            paused: false,
-            cancel: None,
-            cancel_asked: None,
-            jump: None,
-            compensating: false,
-            parked: false,
-            waits: Vec::new(),
-            inputs: Vec::new(),
-            cut_off: Vec::new(),
-            mail_ids: Vec::new(),
-            mail_count: 0,
-            mail_unread: 0,
-            published: BTreeMap::new(),
-            answered: Vec::new(),
-            steps: 0,
-            step: None,
-            failed_step: None,
-            trouble: None,
-            terminated: false,
-            pruned: None,
         }
     }
 
@@ -457,13 +415,7 @@ impl Summary {
                 self.parked = false;
                 self.trouble = None;
             }
-            // A paused or parked run must run once more to end.
-            Event::RunCancelRequested(note) => {
-                self.cancel = Some(note.reason.clone());
-                self.cancel_asked = Some(Asked { at, by: note.by.clone() });
-                self.paused = false;
-                self.parked = false;
-            }
+            Event::RunCancelRequested(request) => self.cancel_requested(request, at),
             Event::RequestWithdrawn(withdrawn) => self.withdraw(withdrawn.what),
             Event::RunParked { code, reason } => {
                 self.owner = None;

@@ -3,6 +3,7 @@
 //! A user's task is a truth: one record, changed only by compare-and-set on its version and fenced by a number that
 //! grows with each claim. A run's *advance* task is only a hint.
 
+mod heartbeat;
 mod repeat;
 
 use std::time::Duration;
@@ -312,36 +313,6 @@ impl Task {
         Err(TaskRefusal::Fenced { task: self.id.clone(), fence, state: self.state.as_str() })
     }
 
-    /// Records a heartbeat of the claimant.
-    pub fn beaten(mut self, fence: u64, now: Millis) -> Result<Self, TaskRefusal> {
-        self.held(fence)?;
-        self.heartbeat_at = Some(now);
-        self.changed_at = now.max(self.changed_at);
-        self.version += 1;
-        Ok(self)
-    }
-
-    /// Records a heartbeat with progress details. They stay with the task until it is completed, for the next
-    /// claimant.
-    pub fn beaten_with(self, fence: u64, details: Payload, now: Millis) -> Result<Self, TaskRefusal> {
-        let mut beaten = self.beaten(fence, now)?;
-        beaten.forget_details();
-        note(&mut beaten.audit, now, "heartbeat");
-        if let Some(entry) = beaten.audit.last_mut() {
-            entry.details = Some(details);
-        }
-        Ok(beaten)
-    }
-
-    /// Returns the details of the last heartbeat that had some.
-    pub fn last_heartbeat(&self) -> Option<&Payload> {
-        self.audit.iter().rev().find_map(|entry| entry.details.as_ref())
-    }
-
-    fn forget_details(&mut self) {
-        self.audit.retain(|entry| entry.details.is_none());
-    }
-
     /// Completes the task. The same result again under the same fence changes nothing; a different one is refused.
     pub fn completed(mut self, fence: u64, result: Payload, now: Millis) -> Result<Self, TaskRefusal> {
         if self.has_brought(fence, Ok(&result))? {
@@ -434,10 +405,12 @@ impl Task {
         }
         self.deliveries += 1;
         let owner = self.owner.clone().unwrap_or_default();
+        let state = self.work_state().cloned();
         let dead = self.deliveries > deliveries_max && !self.is_advance();
         self.end(if dead { TaskState::Dead } else { TaskState::Ready }, now);
         self.run_at = self.run_at.min(now);
-        note(&mut self.audit, now, format!("{RECLAIMED}{owner}: {why}"));
+        let at_work = state.map_or_else(String::new, |state| format!(", in state {state}"));
+        note(&mut self.audit, now, format!("{RECLAIMED}{owner}: {why}{at_work}"));
         self
     }
 

@@ -67,6 +67,9 @@ pub(crate) fn order(input: &str) -> RunQueued {
         parent: None,
         plan: Vec::new(),
         trace: None,
+        start_at: None,
+        deadline: None,
+        lane: None,
     }
 }
 
@@ -288,6 +291,7 @@ impl Log {
             task,
             queue: QueueName::new("gpu").unwrap(),
             priority: 5,
+            lane: None,
             payload: Some(json(&format!("{{\"for\":\"{step}\"}}"))),
             retry: Policy::from(&Retry::fixed(Duration::from_millis(500)).attempts_max(3)),
             silence_ms: 60_000,

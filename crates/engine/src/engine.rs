@@ -2,6 +2,7 @@
 
 #[cfg(feature = "testing")]
 mod for_tests;
+mod steps;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +24,7 @@ use crate::heal::claims::staleness::node_name;
 use crate::heal::foreign::ForeignOptions;
 use crate::ledger::clock::{Clock, StoreTime, SystemClock};
 use crate::ledger::commit::Ledger;
-use crate::ledger::config::{Config, Recovery};
+use crate::ledger::config::{Config, Recovery, StepDefaults};
 use crate::ledger::entropy::{Entropy, OsEntropy};
 use crate::ledger::error::EngineError;
 use crate::ledger::meter::Meter;
@@ -45,6 +46,7 @@ struct ConfigChanges {
     slots: Option<u32>,
     limits: Option<Limits>,
     recovery_of: BTreeMap<WorkflowName, Recovery>,
+    steps_of: BTreeMap<WorkflowName, StepDefaults>,
     foreign: Option<ForeignOptions>,
 }
 
@@ -285,12 +287,13 @@ impl Builder {
     /// The configuration with the settings that were made one by one.
     fn configured(&self) -> Config {
         let mut config = self.config.clone();
-        let ConfigChanges { slots, limits, recovery_of, foreign } = &self.changes;
+        let ConfigChanges { slots, limits, recovery_of, steps_of, foreign } = &self.changes;
         config.slots = slots.unwrap_or(config.slots);
         if let Some(limits) = limits {
             config.limits = limits.clone();
         }
         config.recovery_of.extend(recovery_of.clone());
+        config.steps_of.extend(steps_of.clone());
         config.foreign = foreign.clone().or(config.foreign);
         config
     }
@@ -454,7 +457,7 @@ impl Engine {
             return Err(registry.unknown(workflow.as_str()));
         };
         let plan = registry.plan(&workflow);
-        let queued = RunQueued { plan, ..options.queued(workflow, newest, input, &self.node.config.limits)? };
+        let queued = RunQueued { plan, ..options.queued(workflow, newest, input, &self.node.ledger).await? };
         self.begin(&run, queued).await?;
         Ok(RunHandle::new(self.client.clone(), run))
     }
@@ -470,7 +473,9 @@ impl Engine {
         let open = !live_runs.is_leaving() && !live_runs.is_secluded();
         let room = open && live_runs.live_count() < self.node.config.slots as usize;
         let has_code = self.node.registry.has(&queued.workflow, queued.version);
-        let ours = room && has_code && self.node.config.queues.contains(&queued.queue);
+        // Only a claim of its task takes a lane.
+        let now = queued.start_at.is_none() && queued.lane.is_none();
+        let ours = room && has_code && now && self.node.config.queues.contains(&queued.queue);
         let recovery = Some(self.node.config.recovery_for(&queued.workflow).policy());
         let claim = ours.then(|| Starter { node: self.node.id.clone(), recovery });
         let sent = self.node.ledger.clock.elapsed();

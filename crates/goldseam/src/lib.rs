@@ -79,7 +79,7 @@ pub use goldseam_core::{
     Retry, RunId, Seq, Status, Summary, TraceContext,
 };
 pub use goldseam_engine::client;
-pub use goldseam_engine::config::Recovery;
+pub use goldseam_engine::config::{Recovery, StepDefaults};
 pub use goldseam_engine::context;
 pub use goldseam_engine::{
     Attempt, Builder, Client, Config, Context, Engine, EngineError, Error, Outcome, Probe, Result, ResultExt,

@@ -80,10 +80,35 @@ pub fn is_mixed(seed: u64) -> bool {
     seed % 10 == 7
 }
 
+/// Returns whether runs of this seed have deadlines, delayed starts and lanes.
+pub fn is_timed(seed: u64) -> bool {
+    seed % 16 == 11
+}
+
+/// Adds the times and the lane of a run of a timed seed.
+fn timed(options: StartOptions, mut random: Random) -> StartOptions {
+    let span = |ms: u64| Duration::from_millis(ms);
+    let options = match random.below(3) {
+        0 => options.timeout(span(200 + random.below(20_000))),
+        _ => options,
+    };
+    let options = match random.below(4) {
+        0 => options.delay(span(random.below(4_000))),
+        _ => options,
+    };
+    match random.below(3) {
+        0 => options.lane(format!("lane-{}", random.below(2))),
+        _ => options,
+    }
+}
+
 /// Returns the start options of the run with this number. In mixed seeds, some runs ask for a version and the others
 /// get the newest. In all other seeds, each run asks for version 1, so that those seeds keep their traces.
 fn options_of(seed: u64, number: u64) -> StartOptions {
     let options = StartOptions::default();
+    if is_timed(seed) {
+        return timed(options.version(1), Random::new(seed.wrapping_mul(41).wrapping_add(number) ^ 0x71e3));
+    }
     if !is_mixed(seed) {
         return options.version(1);
     }

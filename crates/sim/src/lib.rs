@@ -15,7 +15,7 @@
 //! | [`operator`] | an operator who acts on many runs at once |
 //! | [`lock_holder`], [`follower`] | programs that share a lock; followers of runs |
 //! | [`swarm`] | one seed: a phase with faults, a phase without, then the checks |
-//! | [`check`] | the invariants I1–I17, I19 and I21–I24, one function each |
+//! | [`check`] | the invariants I1–I17, I19 and I21–I25, one function each |
 //! | [`nth`], [`scenario`] | the Nth call fails, for every N, in a set of scenarios |
 //! | [`failed_seeds`] | seeds that failed once and are replayed by the tests |
 

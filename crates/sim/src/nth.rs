@@ -200,14 +200,14 @@ async fn begin(fixture: &Fixture<'_>, scenario: &Scenario, first: Option<&Engine
     let Scenario { flow, input, .. } = *scenario;
     let run = &scenario_run();
     let by_node = match first {
-        Some(engine) => engine.start(flow, run.as_str(), &input).await.is_ok(),
+        Some(engine) => engine.start_with(flow, run.as_str(), &input, scenario.options()).await.is_ok(),
         None => false,
     };
     let value = payload(&serde_json::json!(input));
     let until = fixture.journal.time().elapsed() + LONGEST;
     let mut begun = by_node;
     while !begun && fixture.journal.time().elapsed() < until {
-        begun = healthy.start(flow, run, &value).await.is_ok();
+        begun = healthy.start_with(flow, run, &value, scenario.options()).await.is_ok();
         if !begun {
             tokio::time::sleep(AGAIN).await;
         }

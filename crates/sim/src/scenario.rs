@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use goldseam_core::{Path, RunId, Status, Summary};
-use goldseam_engine::Client;
 use goldseam_engine::client::Jump;
+use goldseam_engine::{Client, StartOptions};
 
 use crate::clients::{by, payload};
 use crate::operator::signalling;
@@ -42,6 +42,8 @@ pub enum ClientRole {
     Work,
     /// Send the signals that the run waits for, by operations.
     Operate,
+    /// Start the run with a deadline that passes while it waits.
+    TimeOut,
 }
 
 /// All scenarios.
@@ -58,6 +60,7 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario("once", "once", 1, ClientRole::Watch, Status::Completed),
     scenario("remote", "remote", 1, ClientRole::Work, Status::Completed),
     scenario("operation", "signals", 1, ClientRole::Operate, Status::Completed),
+    scenario("timeout", "undoing", 1, ClientRole::TimeOut, Status::Failed),
 ];
 
 const fn scenario(
@@ -81,7 +84,7 @@ impl Scenario {
         let run = &summary.run;
         let waits = summary.waits.iter().any(|wait| !wait.signals.is_empty());
         match self.role {
-            ClientRole::Watch => {}
+            ClientRole::Watch | ClientRole::TimeOut => {}
             ClientRole::Work if summary.waits.iter().any(|wait| !wait.tasks.is_empty()) => {
                 worker.turn(client).await;
             }
@@ -112,6 +115,14 @@ impl Scenario {
             | ClientRole::Jump
             | ClientRole::Work
             | ClientRole::Operate => {}
+        }
+    }
+
+    /// Returns the options of the start.
+    pub fn options(&self) -> StartOptions {
+        match self.role {
+            ClientRole::TimeOut => StartOptions::default().timeout(Duration::from_millis(400)),
+            _ => StartOptions::default(),
         }
     }
 

@@ -30,7 +30,8 @@ impl Rest {
         }
         let tasks: usize = summary.waits.iter().map(|wait| wait.tasks.len()).sum();
         let children = summary.waits.iter().any(|wait| !wait.children.is_empty());
-        let rests = matches!(summary.status, Status::Waiting | Status::Sleeping)
+        let is_delayed = summary.status == Status::Queued && summary.begins_at().is_some();
+        let rests = (matches!(summary.status, Status::Waiting | Status::Sleeping) || is_delayed)
             && summary.owner.is_none()
             && summary.mail_unread == 0
             && summary.cancel.is_none()

@@ -17,6 +17,7 @@ pub mod logs;
 pub mod remote;
 pub mod retention;
 pub mod seams;
+pub mod timing;
 pub mod unreadable;
 pub mod versions;
 pub mod views;
@@ -109,6 +110,17 @@ macro_rules! healing {
             ending::a_jump_that_waits_is_shown_and_withdrawn,
             ending::a_pending_cancel_is_not_forgotten,
             ending::no_stable_event_is_an_error,
+            timing::a_run_stops_at_its_deadline_wherever_it_is,
+            timing::a_deadline_that_no_node_saw_is_kept,
+            timing::an_unstarted_run_ends_without_its_code,
+            timing::paused_and_parked_runs_time_out,
+            timing::a_retry_of_a_timed_out_run_has_no_deadline,
+            timing::o1_keeps_the_deadline_and_the_delayed_start,
+            timing::a_delayed_run_begins_at_its_time,
+            timing::runs_of_a_lane_take_turns,
+            timing::why_names_the_holder_of_a_lane,
+            timing::defaults_apply_to_steps_that_state_none,
+            timing::senseless_times_are_refused,
             alone::a_healthy_store_is_left_alone,
             alone::run_that_only_looks_stalled_is_left_alone,
             alone::a_dry_run_changes_nothing,

@@ -50,6 +50,29 @@ pub struct NewRun {
     /// the workflow, the first node that claims the run decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
+    /// How long the run may take, from its begin until its end, in milliseconds; not with `deadline_ms`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::unstable::core::whole::optional"
+    )]
+    pub timeout_ms: Option<u64>,
+    /// When the run must have ended, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<i64>,
+    /// Delay before the run begins, in milliseconds; not with `start_at_ms`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::unstable::core::whole::optional"
+    )]
+    pub delay_ms: Option<u64>,
+    /// When the run begins, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at_ms: Option<i64>,
+    /// At most one run of a lane is executed at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<String>,
 }
 
 /// The result of a start, or of an earlier start of the same run.

@@ -145,6 +145,9 @@ pub struct NewHeartbeat {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Payload, required = false)]
     pub details: Option<Payload>,
+    /// The state of the work, as in `testing`: a name. Lists of tasks show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
 }
 
 /// A hold on a task: the fence or the token from the claim.

@@ -1,5 +1,7 @@
 //! Starting runs and changing them.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use goldseam::client::{By, StartOptions, dropping};
 use goldseam::unstable::core::command::{Migrate, Withdraw};
@@ -7,7 +9,7 @@ use goldseam::unstable::core::decide::Refusal;
 use goldseam::unstable::core::event::{JumpRequested, Note, Request, RequestWithdrawn};
 use goldseam::unstable::core::reserved::Named;
 use goldseam::unstable::core::{Command, Event, QueueName, SignalName, State, WorkflowName};
-use goldseam::{EngineError, Path, RunId, Status, Summary};
+use goldseam::{EngineError, Millis, Path, RunId, Status, Summary};
 
 use super::healing::{earlier_recovery, recovery_document};
 use super::idempotency::{AppliedCommand, KeyedNote};
@@ -22,6 +24,26 @@ use crate::doc::ending::{CancelledDoc, NewRetry, NewWithdrawal, TerminatedDoc, W
 use crate::doc::run::{NewRun, StartedDoc};
 use crate::next_step::with_commands;
 use crate::problem::Problem;
+
+/// Adds the times and the lane of a new run.
+fn timed(mut options: StartOptions, new: &NewRun) -> ApiResult<StartOptions> {
+    let NewRun { timeout_ms, deadline_ms, delay_ms, start_at_ms, lane, .. } = new;
+    let twice = |one: &str, other: &str| {
+        let detail = format!("`{one}` and `{other}` set the same time");
+        Problem::bad_request(detail).code("GS0160").hint(format!("use either `{one}` or `{other}`"))
+    };
+    if timeout_ms.is_some() && deadline_ms.is_some() {
+        return Err(twice("timeout_ms", "deadline_ms"));
+    }
+    if delay_ms.is_some() && start_at_ms.is_some() {
+        return Err(twice("delay_ms", "start_at_ms"));
+    }
+    options = timeout_ms.iter().fold(options, |options, ms| options.timeout(Duration::from_millis(*ms)));
+    options = deadline_ms.iter().fold(options, |options, at| options.deadline(Millis(*at).into()));
+    options = delay_ms.iter().fold(options, |options, ms| options.delay(Duration::from_millis(*ms)));
+    options = start_at_ms.iter().fold(options, |options, at| options.start_at(Millis(*at).into()));
+    Ok(lane.iter().fold(options, |options, lane| options.lane(lane)))
+}
 
 #[async_trait]
 impl CommandsApi for LocalApi {
@@ -46,6 +68,7 @@ impl CommandsApi for LocalApi {
             .attributes
             .iter()
             .fold(options, |options, (key, value)| options.attribute(key, value.clone()));
+        options = timed(options, &new)?;
         let committed = match self.client.begin(&new.workflow, &run, input, options).await {
             Err(EngineError::Refused { refusal: Refusal::OtherInput { .. }, .. }) if derived.is_some() => {
                 return Err(Problem::key_reused(&run));

@@ -4,11 +4,11 @@
 //! therefore recognised for as long as the log exists, and answered from it.
 
 use goldseam::unstable::core::command::Withdraw;
-use goldseam::unstable::core::event::{Note, RequestWithdrawn};
+use goldseam::unstable::core::event::{Note, RequestWithdrawn, RunQueued};
 use goldseam::unstable::core::hash::Hash;
 use goldseam::unstable::core::summary::command_id;
 use goldseam::unstable::core::{BranchId, Command, Event, Recorded, State, derive};
-use goldseam::{RunId, Seq};
+use goldseam::{Millis, RunId, Seq};
 
 use super::LocalApi;
 use crate::caller::{Caller, KEY_MARK};
@@ -117,31 +117,44 @@ impl LocalApi {
         Ok(Some(AppliedCommand { end, records, before: Some(before), unawaited: false }))
     }
 
-    /// Whether the existing run has the version, queue, priority and tags of a start request.
+    /// Whether the existing run has the version, queue, priority, tags, lane and times of a start request. Of a span,
+    /// only its presence is compared: it counted from the first request.
     pub(super) async fn is_same_start(&self, run: &RunId, asked: &NewRun) -> Result<bool, Problem> {
         let first = self.client.first(run).await?;
-        let (version, queue, priority, tags, attributes) = match first.map(|first| first.event) {
-            Some(Event::RunQueued(queued)) => {
-                (queued.version, queued.queue, queued.priority, queued.tags, Some(queued.attributes))
-            }
-            // A tombstone keeps them.
-            Some(Event::RunPruned(pruned)) => {
-                let row = *pruned.summary;
-                // The workflow may have changed the attributes since.
-                (row.initial_version, row.queue, row.priority, row.tags, None)
-            }
+        let Some(first) = first else { return Ok(false) };
+        let created = first.at;
+        let (was, is_first) = match first.event {
+            Event::RunQueued(queued) => (queued, true),
+            // A tombstone keeps them. The attributes and the deadline may have changed since.
+            Event::RunPruned(pruned) => (pruned.summary.as_queued(), false),
             _ => return Ok(false),
         };
-        let tags = tags.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        Ok(asked.version.is_none_or(|asked| asked == version)
-            && asked.queue.as_deref().unwrap_or("default") == queue.as_str()
-            && asked.priority == priority
+        let tags = was.tags.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        Ok(asked.version.is_none_or(|asked| asked == was.version)
+            && asked.queue.as_deref().unwrap_or("default") == was.queue.as_str()
+            && asked.priority == was.priority
+            && asked.lane.as_deref() == was.lane.as_ref().map(|lane| lane.as_str())
+            && (!is_first || has_times_of(&was, created, asked))
             && tags.eq(asked.tags.iter().map(|(key, value)| (key.as_str(), value.as_str())))
-            && attributes.is_none_or(|was| {
-                let was = was.iter().map(|(name, value)| (name.as_str(), value));
+            && (!is_first || {
+                let was = was.attributes.iter().map(|(name, value)| (name.as_str(), value));
                 was.eq(asked.attributes.iter().map(|(name, value)| (name.as_str(), value)))
             }))
     }
+}
+
+/// Whether a run that was queued at `created` has the times of a start request.
+fn has_times_of(was: &RunQueued, created: Millis, asked: &NewRun) -> bool {
+    let begins = match asked.start_at_ms.map(Millis) {
+        Some(at) if at <= created => was.start_at.is_none(),
+        Some(at) => was.start_at == Some(at),
+        None => was.start_at.is_some() == asked.delay_ms.is_some_and(|ms| ms > 0),
+    };
+    let ends = match asked.deadline_ms.map(Millis) {
+        Some(at) => was.deadline == Some(at),
+        None => was.deadline.is_some() == asked.timeout_ms.is_some(),
+    };
+    begins && ends
 }
 
 /// A note for a log, and whether its id comes from an idempotency key.
@@ -166,7 +179,6 @@ fn is_same(command: &Command, event: &Event) -> bool {
             Command::Withdraw(Withdraw { note, .. }),
             Event::RequestWithdrawn(RequestWithdrawn { note: was, .. }),
         )
-        | (Command::Cancel(note) | Command::CancelUnmanned { note, .. }, Event::RunCancelRequested(was))
         | (Command::Pause(note), Event::RunPaused(was))
         | (Command::Resume(note), Event::RunResumed(was) | Event::NoteAdded(was))
         | (
@@ -177,6 +189,9 @@ fn is_same(command: &Command, event: &Event) -> bool {
             | Command::UndoSeam(note),
             Event::NoteAdded(was),
         ) => note.reason == was.reason,
+        (Command::Cancel(note) | Command::CancelUnmanned { note, .. }, Event::RunCancelRequested(was)) => {
+            note.reason == was.reason && was.deadline.is_none()
+        }
         // A jump with nothing to compensate is recorded without `compensate`.
         (Command::Jump(jump), Event::JumpRequested(was)) => {
             let undoes = jump.compensate || !was.compensate;

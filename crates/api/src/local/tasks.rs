@@ -138,9 +138,11 @@ impl TasksApi for LocalApi {
     async fn heartbeat(&self, _: &Caller, task: &TaskId, new: NewHeartbeat) -> ApiResult<Task> {
         let queue = self.client.queue();
         let fence = fence(new.fence)?;
-        Ok(match &new.details {
-            Some(details) => queue.heartbeat_with(task, fence, self.payload(details)?).await?,
-            None => queue.heartbeat(task, fence).await?,
+        let details = new.details.as_ref().map(|details| self.payload(details)).transpose()?;
+        Ok(match (&new.state, details) {
+            (Some(state), details) => queue.heartbeat_in(task, fence, state, details).await?,
+            (None, Some(details)) => queue.heartbeat_with(task, fence, details).await?,
+            (None, None) => queue.heartbeat(task, fence).await?,
         })
     }
 

@@ -3,8 +3,9 @@
 use goldseam::Payload;
 use goldseam::unstable::core::branch::Why;
 use goldseam::unstable::core::event::{
-    AttributesChanged, By, Cause, Note, Release, RunRecovered, Terminated,
+    AttributesChanged, By, CancelRequested, Cause, Note, Release, RunRecovered, Terminated,
 };
+use goldseam::unstable::core::moment::iso;
 use goldseam::unstable::core::state::requested_name;
 use goldseam::unstable::core::{Event, SignalName, version};
 
@@ -29,7 +30,10 @@ pub fn describe(event: &Event, much: PayloadLength) -> String {
     match event {
         Event::RunQueued(run) => {
             let what = version::describe(&run.workflow, run.version);
-            format!("{what} in queue {}, input {}", run.queue, short(&run.input))
+            let lane = run.lane.as_ref().map_or_else(String::new, |lane| format!(", lane {lane}"));
+            let begins = run.start_at.map_or_else(String::new, |at| format!(", begins {}", iso(at)));
+            let ends = run.deadline.map_or_else(String::new, |at| format!(", deadline {}", iso(at)));
+            format!("{what} in queue {}{lane}{begins}{ends}, input {}", run.queue, short(&run.input))
         }
         Event::RunStarted => String::new(),
         Event::RunClaimed(claim) => {
@@ -42,10 +46,10 @@ pub fn describe(event: &Event, much: PayloadLength) -> String {
             }
         }
         Event::RunReleased { reason } => released(*reason).to_owned(),
-        Event::RunResumed(note) | Event::RunPaused(note) | Event::RunCancelRequested(note) => {
-            actor_and_reason(note)
+        Event::RunCancelRequested(CancelRequested { id, by, reason, .. }) => {
+            actor_and_reason(&Note { id: id.clone(), by: by.clone(), reason: reason.clone() })
         }
-        Event::NoteAdded(note) => actor_and_reason(note),
+        Event::RunResumed(note) | Event::RunPaused(note) | Event::NoteAdded(note) => actor_and_reason(note),
         Event::RunRecovered(event) => recovered(event),
         Event::RunParked { code, reason } => format!("{code}: {reason}"),
         Event::RunCompleted { output } => format!("→ {}", short(output)),

@@ -61,6 +61,11 @@ fn new_run(which: Which) -> NewRun {
         priority: 0,
         queue: None,
         version: None,
+        timeout_ms: None,
+        deadline_ms: None,
+        delay_ms: None,
+        start_at_ms: None,
+        lane: None,
     }
 }
 

@@ -200,7 +200,8 @@ fn note(app: &App, summary: &Summary, context: &RowContext) -> String {
     if let Some(error) = context.retrying.get(&summary.run) {
         return error.clone();
     }
-    let queued = context.live.as_ref().filter(|_| summary.status == Status::Queued);
+    let is_due = summary.status == Status::Queued && summary.ready_at(app.now()) <= app.now();
+    let queued = context.live.as_ref().filter(|_| is_due);
     match queued.and_then(|live| live.missing(&summary.workflow, summary.version)) {
         Some(_) => format!("waits for a worker with {}", summary.needs()),
         None => text::note(summary, app.now()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use goldseam::Failure;
 use goldseam::unstable::core::task::Task;
-use goldseam::unstable::core::{LaneName, Payload, QueueName, TaskId};
+use goldseam::unstable::core::{LaneName, Payload, QueueName, TaskId, WorkState};
 use goldseam_api::doc::ItemsDoc;
 use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewHeartbeat, NewResult, NewUserTask};
 use serde::Serialize;
@@ -41,6 +41,9 @@ pub(crate) enum QueueCommand {
         /// Progress as JSON, passed to the next claimant as `last_heartbeat`
         #[arg(long, value_name = "JSON")]
         details: Option<String>,
+        /// The state of the work, as in testing; goldseam tasks shows it
+        #[arg(long, value_name = "NAME")]
+        state: Option<String>,
     },
     /// Complete a task; a repeat is harmless
     Complete {
@@ -175,10 +178,11 @@ pub(crate) async fn run(app: &App, command: QueueCommand) -> Result<Exit, CliErr
         QueueCommand::Reclaim(args) => return heal::reclaim(app, &args).await,
         QueueCommand::Stats => return heal::stats(app).await,
         QueueCommand::Submit(args) => submit(app, args).await?,
-        QueueCommand::Heartbeat { held, details } => {
+        QueueCommand::Heartbeat { held, details, state } => {
+            state.as_ref().map(WorkState::new).transpose()?;
             let details = details.map(|text| payload::read(Some(&text))).transpose()?;
             let Hold { fence, token } = held.hold();
-            let new = NewHeartbeat { fence, token, details };
+            let new = NewHeartbeat { fence, token, details, state };
             app.api().await?.heartbeat(&caller, &held.id()?, new).await?
         }
         QueueCommand::Complete { held, result } => {

@@ -3,7 +3,7 @@
 use clap::Args;
 use goldseam::unstable::core::branch::Branches;
 use goldseam::unstable::core::{Event, Recorded, version};
-use goldseam::{RunId, Status, Summary};
+use goldseam::{Millis, RunId, Status, Summary};
 use goldseam_api::Api;
 use goldseam_api::doc::ending::PendingDoc;
 use goldseam_api::doc::run::{OpenQuestionDoc, RunDoc, WaitQuery};
@@ -130,6 +130,14 @@ impl RunPage {
         }
     }
 
+    /// A time, and how far away it is.
+    fn when(&self, at: Millis) -> String {
+        match at <= self.now {
+            true => format!("{} ({} ago)", time::iso(at), time::age(at, self.now)),
+            false => format!("{} (in {})", time::iso(at), time::span(at.since(self.now))),
+        }
+    }
+
     /// The names and values of the header.
     fn header(&self, much: PayloadLength) -> Vec<(&'static str, String)> {
         let summary = self.summary();
@@ -146,6 +154,15 @@ impl RunPage {
             ("branch", format!("{}, {} events", summary.branch, summary.as_of)),
             ("steps", self.steps_done()),
         ];
+        if let Some(lane) = &summary.lane {
+            lines.push(("lane", lane.to_string()));
+        }
+        if let Some(begin) = summary.begins_at() {
+            lines.push(("begins", self.when(begin)));
+        }
+        if let Some(deadline) = summary.deadline.filter(|_| !summary.status.is_terminal()) {
+            lines.push(("deadline", self.when(deadline)));
+        }
         if let Some(pruned) = &summary.pruned {
             lines.push(("archived", format!("{} to {}", time::iso(pruned.at), pruned.archive)));
         }

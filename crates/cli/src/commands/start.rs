@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use goldseam::unstable::core::WorkflowName;
 use goldseam::unstable::core::version::UNDECIDED;
-use goldseam::{AttributeValue, EngineError, Failure, RunId, TraceContext};
+use goldseam::unstable::core::{LaneName, WorkflowName};
+use goldseam::{AttributeValue, EngineError, Failure, Millis, RunId, TraceContext};
 use goldseam_api::doc::run::{EndingDoc, NewRun, StartedDoc, WaitQuery};
 use goldseam_api::{Api, Caller, Problem};
 use serde_json::json;
@@ -24,7 +24,7 @@ const WAIT_MS: u64 = 20_000;
 /// again changes nothing. The same id with different input is refused.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  goldseam start order --id ord-7 --input '{\"customer\":\"ana\"}'\n  goldseam start order --input @order.json --tag region=eu --attr amount:=120 --wait --timeout 1m"
+    after_help = "Examples:\n  goldseam start order --id ord-7 --input '{\"customer\":\"ana\"}'\n  goldseam start order --input @order.json --tag region=eu --attr amount:=120 --wait --wait-timeout 1m\n  goldseam start remind --delay 5m --timeout 1h --lane tenant-7"
 )]
 pub(crate) struct StartArgs {
     /// The workflow
@@ -56,18 +56,34 @@ pub(crate) struct StartArgs {
     /// the environment
     #[arg(long, value_name = "TRACEPARENT")]
     traceparent: Option<String>,
+    /// How long the run may take, as in 90s or 1h; then it stops, undoes its steps and fails. Counts from its begin
+    #[arg(long, value_name = "SPAN", value_parser = time::parse_span)]
+    timeout: Option<Duration>,
+    /// When the run must have ended, as in 2026-11-18T09:30:00Z
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, conflicts_with = "timeout")]
+    deadline: Option<Millis>,
+    /// Delay before the run begins, as in 5m
+    #[arg(long, value_name = "SPAN", value_parser = time::parse_span)]
+    delay: Option<Duration>,
+    /// When the run begins, as in 2026-11-18T09:30:00Z
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, conflicts_with = "delay")]
+    start_at: Option<Millis>,
+    /// The lane of the run: at most one run of a lane is executed at a time
+    #[arg(long)]
+    lane: Option<String>,
     /// Wait for the end and print the output
     #[arg(long)]
     wait: bool,
     /// How long to wait, as in 90s or 1h
     #[arg(long, requires = "wait", value_name = "SPAN", value_parser = time::parse_span)]
-    timeout: Option<Duration>,
+    wait_timeout: Option<Duration>,
 }
 
 pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
     let input = payload::read(args.input.as_deref())?;
     args.id.as_ref().map(RunId::new).transpose()?;
     WorkflowName::new(&args.workflow)?;
+    args.lane.as_ref().map(LaneName::new).transpose()?;
     let trace = trace(args.traceparent.as_deref())?;
     let api = app.api_or_new().await?;
     let new = NewRun {
@@ -79,6 +95,11 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
         priority: args.priority,
         queue: Some(args.queue),
         version: args.workflow_version,
+        timeout_ms: args.timeout.map(time::millis),
+        deadline_ms: args.deadline.map(|at| at.0),
+        delay_ms: args.delay.map(time::millis),
+        start_at_ms: args.start_at.map(|at| at.0),
+        lane: args.lane,
     };
     let caller = Caller { trace, ..actor::caller(None) };
     let started = api.start(&caller, new).await?;
@@ -101,7 +122,7 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
         }
     }
     if args.wait {
-        return wait(app, &*api, run, args.timeout).await.map_err(|error| cannot_wait(run, error));
+        return wait(app, &*api, run, args.wait_timeout).await.map_err(|error| cannot_wait(run, error));
     }
     Ok(app.print_result(run, &started, &format!("started {run}")))
 }

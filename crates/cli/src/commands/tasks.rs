@@ -109,13 +109,21 @@ pub(super) fn show(app: &App, tasks: &[Task]) {
             task.queue.to_string(),
             task.lane.as_ref().map_or_else(none, ToString::to_string),
             task.priority.to_string(),
-            task.state.as_str().to_owned(),
+            state(task),
             task.owner.clone().unwrap_or_else(none),
             task.fence.to_string(),
             note(app, task),
         ]);
     }
     app.table(&table);
+}
+
+/// The state of a task, with the state of its work if the claimant reported one.
+fn state(task: &Task) -> String {
+    match task.work_state() {
+        Some(work) => format!("{} ({work})", task.state.as_str()),
+        None => task.state.as_str().to_owned(),
+    }
 }
 
 fn note(app: &App, task: &Task) -> String {

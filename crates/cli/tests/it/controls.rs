@@ -26,6 +26,9 @@ fn tagged(place: &Place, run: &str) {
             parent: None,
             plan: Vec::new(),
             trace: None,
+            start_at: None,
+            deadline: None,
+            lane: None,
         };
         let run = RunId::new(run).unwrap();
         client.carry_out(&run, &Command::Start { queued, claim: None }).await.unwrap();

@@ -27,6 +27,23 @@ fn a_task_is_submitted_claimed_and_completed_once() {
 }
 
 #[test]
+fn tasks_show_the_state_that_a_claimant_reports() {
+    let place = Place::new();
+    place.run(&["queue", "submit", "merge", "--id", "t"]).ok();
+    place.run(&["queue", "claim", "--owner", "ci-1"]).ok();
+    let beat =
+        |state: &str| place.run(&["queue", "heartbeat", "t", "--fence", "1", "--state", state, "--json"]);
+    beat("building").ok();
+    let task = beat("testing").json();
+    let states: Vec<&str> =
+        task["audit"].as_array().unwrap().iter().filter_map(|e| e["state"].as_str()).collect();
+    assert_eq!(states, ["building", "testing"], "{task}");
+    let listed = place.run(&["tasks"]).ok();
+    assert!(listed.contains("\tclaimed (testing)\t"), "{listed}");
+    assert_eq!(beat("not a state").code, 2);
+}
+
+#[test]
 fn heartbeat_details_reach_the_next_claimant() {
     let place = Place::new();
     place.run(&["queue", "submit", "copy", "--id", "t", "--attempts", "3"]).ok();

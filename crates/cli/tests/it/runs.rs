@@ -126,9 +126,48 @@ fn show_names_the_missing_workflow_of_a_new_run() {
     assert!(run.starts_with("run-"), "{run}");
     let shown = place.run(&["show", run.trim()]).ok();
     assert!(shown.contains("an engine with workflow etl; none is running"), "{shown}");
-    let ran = place.run(&["start", "etl", "--id", "e", "--wait", "--timeout", "100ms"]);
+    let ran = place.run(&["start", "etl", "--id", "e", "--wait", "--wait-timeout", "100ms"]);
     assert_eq!(ran.code, 8, "{}", ran.err);
     assert!(ran.err.contains("help: goldseam watch e"), "{}", ran.err);
+}
+
+#[test]
+fn start_takes_times_and_a_lane() {
+    let place = Place::new();
+    let timed = ["start", "etl", "--id", "t", "--timeout", "1h", "--delay", "5m", "--lane", "tenant-7"];
+    place.run(&timed).ok();
+    place.run(&timed).ok();
+    let shown = place.run(&["show", "t", "--json"]).json();
+    assert_eq!(shown["lane"], "tenant-7");
+    let ms = |name: &str| shown[name].as_i64().unwrap();
+    assert_eq!((ms("deadline") - ms("start_at"), ms("start_at") > ms("created_at")), (3_600_000, true));
+    let text = place.run(&["show", "t"]).ok();
+    assert!(text.contains("lane\ttenant-7\n") && text.contains("begins\t2"), "{text}");
+    assert!(text.contains("deadline\t2") && text.contains("(in 1h0"), "{text}");
+    assert!(place.run(&["ls"]).ok().contains("begins in 4m"), "{}", place.run(&["ls"]).ok());
+    let why = place.run(&["why", "t"]).ok();
+    assert!(why.contains("its start is delayed") && why.contains("it times out at its deadline"), "{why}");
+    let at = ["start", "etl", "--id", "a", "--start-at", "2020-01-01", "--deadline", "2999-01-01T00:00:00Z"];
+    place.run(&at).ok();
+    let shown = place.run(&["show", "a", "--json"]).json();
+    assert_eq!((&shown["start_at"], shown["deadline"].as_i64()), (&Value::Null, Some(32_472_144_000_000)));
+}
+
+#[test]
+fn start_refuses_senseless_times_and_lanes() {
+    let place = Place::new();
+    for (args, said) in [
+        (["--timeout", "0s"], "GS0160"),
+        (["--deadline", "2020-01-01T00:00:00Z"], "GS0160"),
+        (["--lane", "no lane"], "GS0101"),
+        (["--deadline", "tomorrow"], "write 2026-11-18T09:30:00Z"),
+    ] {
+        let ran = place.run(&["start", "etl", "--id", "x", args[0], args[1]]);
+        assert!(ran.code != 0 && ran.err.contains(said), "{args:?}: {}", ran.err);
+    }
+    let twice = ["start", "etl", "--timeout", "1h", "--deadline", "2999-01-01"];
+    assert_eq!(place.run(&twice).code, 2);
+    assert!(place.run(&["show", "x"]).code != 0, "nothing was started");
 }
 
 #[test]

@@ -241,9 +241,10 @@ pub(super) fn happened(life: &Derived, recorded: &Recorded) -> Option<Cells> {
         Event::RunRecovered(e) => text(&e.reason),
         Event::RunParked { reason, .. } | Event::RunCancelled { reason, .. } => text(reason),
         Event::RunFailed { failure } => text(&failure.message),
-        Event::RunPaused(note) | Event::RunResumed(note) | Event::RunCancelRequested(note) => {
+        Event::RunPaused(note) | Event::RunResumed(note) => {
             text(&note.reason).filter(|reason| !reason.is_empty())
         }
+        Event::RunCancelRequested(request) => text(&request.reason).filter(|reason| !reason.is_empty()),
         Event::RunReleased { reason } => {
             text(format!("{reason:?}").to_lowercase().replace("handover", "hand_over"))
         }

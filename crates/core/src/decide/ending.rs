@@ -6,7 +6,7 @@
 use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, View};
 use crate::command::Withdraw;
-use crate::event::{Event, Note, Release, Request, RequestWithdrawn, Terminated};
+use crate::event::{CancelRequested, Event, Note, Release, Request, RequestWithdrawn, Terminated};
 use crate::id::NodeId;
 use crate::state::{State, Undo};
 use crate::summary::Summary;
@@ -40,13 +40,39 @@ pub(super) fn cancel(view: View<'_>, note: &Note, code: Code<'_>, now: Millis) -
         return Ok(Decision::default());
     }
     open(summary)?;
-    let requested = Event::RunCancelRequested(note.clone());
+    let requested = Event::RunCancelRequested(note.clone().into());
     if ends_at_once(&view, summary, code)? {
-        let ended = Event::RunCancelled { reason: note.reason.clone(), terminated: None };
+        let ended = match summary.timed_out {
+            true => Event::RunFailed { failure: summary.timeout_failure(None) },
+            false => Event::RunCancelled { reason: note.reason.clone(), terminated: None },
+        };
         return Ok(Decision::new(now, vec![requested, ended], TaskMove::Remove));
+    }
+    if summary.timed_out {
+        return Err(Refusal::NothingToDo { why: "the run has timed out and is already ending" });
     }
     if summary.cancel.is_some() {
         return Err(Refusal::NothingToDo { why: "a request to cancel is already pending" });
+    }
+    Ok(Decision::new(now, vec![requested], TaskMove::Wake))
+}
+
+/// Requests that a run end whose deadline has passed. If this needs no worker, the run fails in the same append.
+pub(super) fn time_out(view: View<'_>, now: Millis) -> Result<Decision, Refusal> {
+    let summary = view.summary()?;
+    open(summary)?;
+    let Some(deadline) = summary.times_out_at().filter(|deadline| *deadline <= now) else {
+        return Err(Refusal::NothingToDo { why: "no deadline of the run has passed" });
+    };
+    let failure = summary.timeout_failure(None);
+    let requested = Event::RunCancelRequested(CancelRequested {
+        id: format!("deadline-{}", deadline.0),
+        by: None,
+        reason: failure.message.clone(),
+        deadline: Some(deadline),
+    });
+    if ends_at_once(&view, summary, Code::MayBeLive)? {
+        return Ok(Decision::new(now, vec![requested, Event::RunFailed { failure }], TaskMove::Remove));
     }
     Ok(Decision::new(now, vec![requested], TaskMove::Wake))
 }
@@ -118,6 +144,9 @@ pub(super) fn withdraw(view: View<'_>, withdraw: &Withdraw, now: Millis) -> Resu
             return Err(Refusal::NothingToDo { why: "no request to cancel is pending" });
         }
         Request::Jump => refuse_begun(state, "withdrawn")?,
+        Request::Cancel if summary.timed_out => {
+            return Err(Refusal::NothingToDo { why: "the run has timed out; retry it after it has ended" });
+        }
         Request::Cancel => {
             if state.failure.is_some()
                 && let Some(step) = state.undone.keys().next().cloned()
@@ -192,5 +221,6 @@ pub(super) fn cancel_again(state: &State) -> Option<Event> {
     let reason = summary.cancel.clone()?;
     let by = summary.cancel_asked.as_ref().and_then(|asked| asked.by.clone());
     let id = format!("cancel-after-jump-{}", summary.as_of);
-    Some(Event::RunCancelRequested(Note { id, by, reason }))
+    let deadline = summary.deadline.filter(|_| summary.timed_out);
+    Some(Event::RunCancelRequested(CancelRequested { id, by, reason, deadline }))
 }

@@ -1,7 +1,7 @@
 //! Commands that need no ownership: start, claim, hand back, and all mail.
 
 use super::prune::refuse_archived;
-use super::{Decision, Refusal, TaskMove, TooLong, View};
+use super::{Decision, Refusal, TaskMove, TooLong, View, ending};
 use crate::command::{Claim, Command, Starter};
 use crate::error::Failure;
 use crate::event::{Cause, Event, Release, RunClaimed, RunQueued, RunRecovered};
@@ -22,6 +22,10 @@ pub(super) fn start(
     now: Millis,
 ) -> Result<Decision, Refusal> {
     let Ok(summary) = view.summary() else {
+        let begin = queued.start_at.unwrap_or(now).max(now);
+        if let Some(deadline) = queued.deadline.filter(|deadline| *deadline <= begin) {
+            return Err(Refusal::DeadlinePassed { deadline, begin });
+        }
         let mut events = vec![Event::RunQueued(queued.clone())];
         let Some(Starter { node, recovery }) = claim else {
             return Ok(Decision::new(now, events, TaskMove::Ready));
@@ -63,10 +67,17 @@ fn news(said: Option<Policy>, own: Option<Policy>) -> Option<Policy> {
 
 pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
-    if !summary.status.is_active() {
+    let mut events = Vec::new();
+    if summary.is_overdue(now) {
+        let timed_out = ending::time_out(view, now)?;
+        // If nothing is left for the code to do, there is nothing to claim.
+        if timed_out.task == TaskMove::Remove {
+            return Ok(timed_out);
+        }
+        events.extend(timed_out.events.into_iter().map(|stamped| stamped.event));
+    } else if !summary.status.is_active() {
         return Err(Refusal::NotClaimable { status: summary.status });
     }
-    let mut events = Vec::new();
     let mut attempt = summary.attempt;
     let cause = match (&summary.owner, &claim.lost) {
         (Some(owner), Some(lost)) if *owner == lost.node && *owner != claim.node => {
@@ -135,6 +146,7 @@ pub(super) fn mail(
         | Command::Claim(_)
         | Command::Cancel(_)
         | Command::CancelUnmanned { .. }
+        | Command::TimeOut
         | Command::Terminate(_)
         | Command::Withdraw(_)
         | Command::Jump(_)
@@ -159,7 +171,8 @@ pub(super) fn mail(
     refuse_archived(summary)?;
     let event = mail_event(view, command, limits)?;
     let task = match &event {
-        Event::RunPaused(_) if summary.owner.is_none() => TaskMove::Rest(Millis::NEVER),
+        Event::RunPaused(_) if summary.owner.is_none() => TaskMove::Rest(summary.stopped_until()),
+        Event::RunResumed(_) if summary.ready_at(now) > now => TaskMove::Rest(summary.ready_at(now)),
         Event::RunPaused(_) | Event::RunResumed(_) => TaskMove::Wake,
         event if summary.awaits(event) && summary.status.is_active() => TaskMove::Wake,
         _ => TaskMove::Keep,
@@ -261,6 +274,7 @@ fn mail_event(view: View<'_>, command: &Command, limits: &Limits) -> Result<Even
         | Command::Claim(_)
         | Command::Cancel(_)
         | Command::CancelUnmanned { .. }
+        | Command::TimeOut
         | Command::Terminate(_)
         | Command::Withdraw(_)
         | Command::Jump(_)

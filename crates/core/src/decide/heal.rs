@@ -77,7 +77,7 @@ fn remedy(view: &View<'_>, state: &State, heal: &Heal, now: Millis) -> Result<De
         }
         Remedy::Park { reason } => {
             let parked = Event::RunParked { code: heal.rule.to_string(), reason: reason.clone() };
-            Decision::new(now, vec![recovered(None), parked], TaskMove::Rest(Millis::NEVER))
+            Decision::new(now, vec![recovered(None), parked], TaskMove::Rest(summary.stopped_until()))
         }
         Remedy::TakeResult { path, attempt, task } => {
             remote::take_result(state, Attempt { path, number: *attempt }, task, now)?

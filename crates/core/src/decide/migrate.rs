@@ -34,7 +34,7 @@ pub(super) fn migrate(view: View<'_>, migrate: &Migrate, now: Millis) -> Result<
     let to = migrate.to;
     let note = Some(migrate.note.clone());
     let task = match summary.paused {
-        true => TaskMove::Renew(Millis::NEVER),
+        true => TaskMove::Renew(summary.stopped_until()),
         false => TaskMove::Ready,
     };
     // An event ends the lost owner's claim, as it does for every claim.

@@ -19,6 +19,7 @@ use crate::command::Command;
 use crate::event::Event;
 use crate::id::{IdError, NodeId, RunId, SignalName, TaskId};
 use crate::limits::Limits;
+use crate::moment::iso;
 use crate::path::Path;
 use crate::state::State;
 use crate::summary::{Status, Summary};
@@ -281,6 +282,14 @@ pub enum Refusal {
     /// The run cannot continue. Start another run.
     #[error("the run was terminated and cannot continue")]
     Terminated,
+    /// The deadline of a new run is not after its begin. Give it more time.
+    #[error("the deadline {} is not after {}, when the run can begin", iso(*deadline), iso(*begin))]
+    DeadlinePassed {
+        /// The deadline.
+        deadline: Millis,
+        /// When the run can begin at the earliest.
+        begin: Millis,
+    },
     /// The history is too long. The author of the workflow uses `continue_as_new`.
     #[error("the history has {0}")]
     HistoryTooLong(TooLong),
@@ -330,6 +339,7 @@ impl Refusal {
             Self::CancelPending | Self::UndoBegun { .. } | Self::ActedOn { .. } => "GS0136",
             Self::Terminated => "GS0137",
             Self::NotOurChild { .. } => "GS0172",
+            Self::DeadlinePassed { .. } => "GS0160",
             Self::OtherResult { .. } => "GS0603",
         }
     }
@@ -354,6 +364,7 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         Command::CancelUnmanned { note, lost } => {
             ending::cancel(view, note, ending::Code::Nowhere { lost: lost.as_ref() }, now)
         }
+        Command::TimeOut => ending::time_out(view, now),
         Command::Terminate(note) => ending::terminate(view, note, now),
         Command::Withdraw(withdraw) => ending::withdraw(view, withdraw, now),
         Command::StepEnded(ended) => remote::ended(view, ended, now),

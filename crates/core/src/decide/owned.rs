@@ -211,7 +211,10 @@ impl Batch<'_> {
             Owned::UndoStarted { path, failure } => {
                 self.not_undone(path)?;
                 self.drop_tasks();
-                let failure = failure.clone().or_else(|| self.cause_of_undoing());
+                let failure = match failure {
+                    Some(failure) => Some(self.timed_out(Some(failure)).unwrap_or_else(|| failure.clone())),
+                    None => self.cause_of_undoing(),
+                };
                 self.undoing |= failure.is_some();
                 self.push(Event::CompensationStarted { path: path.clone(), failure });
             }
@@ -236,12 +239,16 @@ impl Batch<'_> {
             Owned::Complete(output) => self.finish(Event::RunCompleted { output: output.clone() }),
             Owned::Fail(failure) => {
                 self.nothing_left()?;
-                self.finish(Event::RunFailed { failure: failure.clone() });
+                let failure = self.timed_out(Some(failure)).unwrap_or_else(|| failure.clone());
+                self.finish(Event::RunFailed { failure });
             }
             Owned::EndCancelled => {
                 self.nothing_left()?;
                 let reason = self.state.summary.cancel.clone().unwrap_or_default();
-                self.finish(Event::RunCancelled { reason, terminated: None });
+                self.finish(match self.timed_out(None) {
+                    Some(failure) => Event::RunFailed { failure },
+                    None => Event::RunCancelled { reason, terminated: None },
+                });
             }
             Owned::Park { code, reason } => self.park(code, reason.clone()),
             Owned::Release(reason) => self.release(*reason),
@@ -298,9 +305,21 @@ impl Batch<'_> {
             return None;
         }
         Some(match self.state.summary.cancel {
+            Some(_) if self.state.summary.timed_out => self.state.summary.timeout_failure(None),
             Some(_) => Failure::terminal("the run is being cancelled").with_code("cancelled"),
             None => Failure::terminal("the run failed without a reason"),
         })
+    }
+
+    /// Returns why the run fails, if its deadline passed before its code failed with `own`. A run that was compensating
+    /// before its deadline keeps its own failure.
+    fn timed_out(&self, own: Option<&Failure>) -> Option<Failure> {
+        let summary = &self.state.summary;
+        match &self.state.failure {
+            _ if !summary.timed_out => None,
+            Some(recorded) => Some(recorded.clone()),
+            None => Some(summary.timeout_failure(own)),
+        }
     }
 
     /// Refuses to record a step that has ended on this lineage, or an attempt that was given up.
@@ -493,7 +512,7 @@ impl Batch<'_> {
 
     fn park(&mut self, code: &str, reason: String) {
         self.push(Event::RunParked { code: code.to_owned(), reason });
-        self.task = TaskMove::Rest(Millis::NEVER);
+        self.task = TaskMove::Rest(self.state.summary.stopped_until());
         self.left = true;
     }
 
@@ -507,8 +526,8 @@ impl Batch<'_> {
             Release::Unload if self.is_wanted() => return,
             Release::Unload => self.due(),
             Release::Paused if !summary.paused => return,
-            Release::Paused => Millis::NEVER,
-            Release::HandOver if summary.paused => Millis::NEVER,
+            Release::Paused => summary.stopped_until(),
+            Release::HandOver if summary.paused => summary.stopped_until(),
             Release::HandOver => self.now.now,
             Release::Unfit => self.now.now + std::time::Duration::from_secs(5),
         };
@@ -546,6 +565,7 @@ impl Batch<'_> {
         };
         // The attempt that this append begins ends the pause before it.
         let open = self.state.summary.waits.iter().filter(|wait| !begun(&wait.path));
-        opened.chain(open.filter_map(|wait| wait.due)).min().unwrap_or(Millis::NEVER)
+        let deadline = self.state.summary.times_out_at();
+        opened.chain(open.filter_map(|wait| wait.due)).chain(deadline).min().unwrap_or(Millis::NEVER)
     }
 }

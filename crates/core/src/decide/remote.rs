@@ -68,7 +68,7 @@ pub(super) fn hand_out(state: &State, started: &StepStarted, now: Millis) -> (St
         id: remote.task.clone(),
         kind: started.path.name().to_owned(),
         queue: remote.queue.clone(),
-        lane: None,
+        lane: remote.lane.clone(),
         priority: remote.priority,
         key: None,
         run_at: now,

@@ -11,3 +11,4 @@ mod owned;
 mod prune;
 mod remote;
 mod size;
+mod timing;

@@ -10,7 +10,9 @@ use crate::branch::{BranchId, Why};
 use crate::error::Failure;
 use crate::form::Form;
 use crate::hash::Hash;
-use crate::id::{NodeId, QueueName, RunId, SignalName, StepName, TagKey, TaskId, ValueName, WorkflowName};
+use crate::id::{
+    LaneName, NodeId, QueueName, RunId, SignalName, StepName, TagKey, TaskId, ValueName, WorkflowName,
+};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::retry::Policy;
@@ -47,6 +49,15 @@ pub struct RunQueued {
     /// The place of the starter in a distributed trace.
     #[serde(default, deserialize_with = "crate::trace::lenient", skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
+    /// When it begins; none: at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Millis>,
+    /// When it must have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Millis>,
+    /// The lane of its advance task; at most one run of a lane is executed at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<LaneName>,
 }
 
 /// The data of [`Event::AttributesChanged`](super::Event::AttributesChanged).
@@ -217,6 +228,28 @@ pub struct Note {
     pub reason: String,
 }
 
+/// The data of [`Event::RunCancelRequested`](super::Event::RunCancelRequested).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelRequested {
+    /// Identifies a repeated command.
+    pub id: String,
+    /// The caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The reason.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// The deadline of the run, if the request was made because it passed: the run ends `failed`, not `cancelled`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Millis>,
+}
+
+impl From<Note> for CancelRequested {
+    fn from(Note { id, by, reason }: Note) -> Self {
+        Self { id, by, reason, deadline: None }
+    }
+}
+
 /// The data of [`Event::StepStarted`](super::Event::StepStarted).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepStarted {
@@ -248,6 +281,9 @@ pub struct Remote {
     /// The worker's input; in the log once, with the first attempt.
     #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
     pub payload: Option<Payload>,
+    /// The lane of the task; at most one task of a lane is claimed at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<LaneName>,
     /// How often and how soon the step is retried.
     pub retry: Policy,
     /// How long the worker may be silent.

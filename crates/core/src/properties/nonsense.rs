@@ -138,6 +138,7 @@ proptest! {
             Command::Terminate(note("e")),
             Command::CancelUnmanned { note: note("u"), lost: state.summary.owner.clone() },
             take_over("n-9", "n-1", true),
+            Command::TimeOut,
             signal("go", "s9"),
             Command::Owned(fence, vec![]),
         ];

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::command::{Command, Doing, Fence, Owned, StepEnded, Withdraw};
-use crate::event::{By, Event, JumpRequested, Note, Release, Request, StepStarted};
+use crate::event::{By, Event, JumpRequested, Note, Release, Request, RunQueued, StepStarted};
 use crate::form::Form;
 use crate::recovery::{Code, Remedy};
 use crate::state::derive;
@@ -30,6 +30,7 @@ enum Move {
     Heal(u8, bool),
     Own(u8, Vec<(u8, u8)>),
     Prune(u8),
+    TimeOut,
     Later,
 }
 
@@ -46,7 +47,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => (0..4u8, any::<bool>()).prop_map(|(n, lost)| Move::Heal(n, lost)),
         12 => (0..3u8, vec((0..21u8, 0..4u8), 1..4)).prop_map(|(who, doings)| Move::Own(who, doings)),
         1 => (0..3u8).prop_map(Move::Prune),
-        1 => Just(Move::Later),
+        1 => Just(Move::TimeOut),
+        2 => Just(Move::Later),
     ];
     vec(one, 1..70)
 }
@@ -170,13 +172,17 @@ fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Comma
             Command::Owned(*fences.get(who)?, doings.collect())
         }
         Move::Prune(late) => prune(Seq(log.end().0.saturating_sub(u64::from(*late)))),
+        Move::TimeOut => Command::TimeOut,
         Move::Later => return None,
     })
 }
 
 /// Plays the moves. Each node remembers the fence of its last claim, even if it is out of date.
 fn play(moves: &[Move]) -> Log {
-    let mut log = Log::new("r1").queued();
+    // Every second run has a deadline, which passes in the middle of a long walk.
+    let deadline = (moves.len() % 2 == 0).then_some(Millis(1_400));
+    let queued = RunQueued { deadline, ..order("{}") };
+    let mut log = Log::new("r1").act(Command::Start { queued, claim: None });
     let mut fences = BTreeMap::new();
     for next in moves {
         let Some(command) = command(&log, &fences, next) else {
@@ -351,6 +357,39 @@ fn no_cancel_is_forgotten(log: &Log) {
     assert!(!pending || log.state().summary.cancel_asked.is_some());
 }
 
+/// Asserts that a run times out once per deadline, never early, and ends failed with the reason.
+fn timeouts_are_sound(log: &Log) {
+    let mut timed_out = false;
+    for recorded in &log.records {
+        match &recorded.event {
+            Event::RunCancelRequested(request) => {
+                assert!(!timed_out || request.deadline.is_none(), "it times out once");
+                timed_out |= request.deadline.is_some();
+                assert!(
+                    request.deadline.is_none_or(|deadline| deadline <= recorded.at),
+                    "it timed out early"
+                );
+            }
+            Event::BranchOpened(opened) if opened.why.renews_keys() && opened.carried.is_none() => {
+                timed_out = false;
+            }
+            Event::RequestWithdrawn(withdrawn) if withdrawn.what == Request::Cancel => timed_out = false,
+            Event::RunCancelled { terminated, .. } => {
+                assert!(!timed_out || terminated.is_some(), "a run that timed out ended cancelled");
+            }
+            Event::RunFailed { failure } if timed_out => {
+                assert_eq!(failure.code.as_deref(), Some("timeout"), "{failure:?}");
+            }
+            _ => {}
+        }
+    }
+    assert!(ended(log) || log.state().summary.timed_out == timed_out, "the row and the log differ");
+}
+
+fn ended(log: &Log) -> bool {
+    log.state().summary.status.is_terminal()
+}
+
 fn the_row_is_sound(log: &Log) {
     let row = &log.state().summary;
     let waits = log.state().jump.as_ref().map(|jump| &jump.to);
@@ -391,6 +430,7 @@ proptest! {
         remote_steps_are_sound(&log);
         commands_are_taken_once(&log);
         no_cancel_is_forgotten(&log);
+        timeouts_are_sound(&log);
         nothing_begins_while_undoing(&log);
         prop_assert_eq!(log.read_back(), log.records.clone());
         prop_assert_eq!(&derive(&log.run, &log.since_base(), log.head).unwrap(), log.state());

@@ -218,6 +218,12 @@ fn wanted(state: &State, now: Millis) -> Option<&'static str> {
     if summary.owner.is_some() {
         return Some("its owner is lost");
     }
+    if summary.is_overdue(now) {
+        return Some("its deadline has passed");
+    }
+    if summary.begins_at().is_some_and(|at| at > now) {
+        return None;
+    }
     if summary.waits.is_empty() {
         return Some("it has no open wait");
     }

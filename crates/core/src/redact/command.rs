@@ -41,7 +41,7 @@ impl Command {
             Self::Start { queued, .. } => {
                 queued.trace.iter_mut().for_each(|trace| trace.drop_state_if(|state| redactor.finds(state)));
             }
-            Self::Signal { .. } | Self::HandBack(_) => {}
+            Self::Signal { .. } | Self::TimeOut | Self::HandBack(_) => {}
         }
     }
 
@@ -60,6 +60,7 @@ impl Command {
             | Self::Heal(_)
             | Self::Cancel(_)
             | Self::CancelUnmanned { .. }
+            | Self::TimeOut
             | Self::Terminate(_)
             | Self::Withdraw(_)
             | Self::Pause(_)

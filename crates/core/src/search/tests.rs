@@ -41,6 +41,9 @@ fn run(attributes: Attributes) -> Summary {
         parent: None,
         plan: Vec::new(),
         trace: None,
+        start_at: None,
+        deadline: None,
+        lane: None,
     });
     let recorded = Recorded {
         seq: Seq(1),

@@ -32,11 +32,11 @@ pub fn command_id(event: &Event) -> Option<String> {
         Event::SignalReceived { id, .. } | Event::InputAnswered { id, .. } => Some(id.clone()),
         Event::RunPaused(note)
         | Event::RunResumed(note)
-        | Event::RunCancelRequested(note)
         | Event::RequestWithdrawn(RequestWithdrawn { note, .. })
         | Event::NoteAdded(note)
         | Event::VersionChanged { note: Some(note), .. } => Some(note.id.clone()),
         Event::RunCancelled { terminated: Some(terminated), .. } => Some(terminated.note.id.clone()),
+        Event::RunCancelRequested(request) => Some(request.id.clone()),
         Event::JumpRequested(jump) => Some(jump.note.id.clone()),
         Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => Some(child_command(run)),
         _ => None,

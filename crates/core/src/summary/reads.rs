@@ -8,7 +8,8 @@ use crate::time::Millis;
 impl Summary {
     /// Returns when the run must be looked at again if nothing else happens.
     pub fn due(&self) -> Option<Millis> {
-        self.waits.iter().filter_map(|wait| wait.due).min()
+        let waits = self.waits.iter().filter_map(|wait| wait.due);
+        waits.chain(self.begins_at()).chain(self.times_out_at()).min()
     }
 
     /// Returns the number of events from where loading may begin.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Summary, Trouble};
-use crate::event::{JumpRequested, Request};
+use crate::event::{CancelRequested, JumpRequested, Request};
 use crate::path::Path;
 use crate::time::Millis;
 
@@ -57,6 +57,16 @@ impl Summary {
     pub(crate) fn forget_cancel(&mut self) {
         self.cancel = None;
         self.cancel_asked = None;
+        self.timed_out = false;
+    }
+
+    /// Records a request to cancel. A paused or parked run must run once more to end.
+    pub(super) fn cancel_requested(&mut self, request: &CancelRequested, at: Millis) {
+        self.cancel = Some(request.reason.clone());
+        self.cancel_asked = Some(Asked { at, by: request.by.clone() });
+        self.timed_out |= request.deadline.is_some();
+        self.paused = false;
+        self.parked = false;
     }
 
     /// Returns whether a request to cancel waits for a worker.

@@ -1,6 +1,7 @@
 //! Changes of tasks, and refusals.
 
 use super::*;
+use crate::id::WorkState;
 
 fn ready() -> Task {
     let new = NewTask {
@@ -228,4 +229,21 @@ fn a_claim_has_one_result() {
     let back = claimed.released(1, Millis(30)).unwrap();
     assert!(back.was_released_under(1) && !failed.was_released_under(1));
     assert!(fenced(back.failed(1, no, Millis(40))), "it was released");
+}
+
+#[test]
+fn a_claimant_reports_the_state_of_its_work() {
+    let state = |text: &str| WorkState::new(text).unwrap();
+    let task = ready().claimed("w1", Millis(10));
+    assert_eq!(task.work_state(), None);
+    let task = task.beaten_in(1, &state("building"), Millis(20)).unwrap();
+    let task = task.beaten_in(1, &state("building"), Millis(30)).unwrap();
+    assert_eq!((task.work_state(), task.audit.len()), (Some(&state("building")), 1), "only a change is kept");
+    let task = task.beaten_in(1, &state("testing"), Millis(40)).unwrap().beaten(1, Millis(50)).unwrap();
+    assert_eq!((task.work_state(), task.last_sign()), (Some(&state("testing")), Millis(50)));
+    assert!(task.clone().beaten_in(2, &state("testing"), Millis(60)).is_err(), "another claim");
+    let back = task.reclaimed("it is silent", 3, Millis(70));
+    assert!(back.audit.last().unwrap().what.ends_with("in state testing"), "{:?}", back.audit);
+    let again = back.claimed("w2", Millis(80));
+    assert_eq!(again.work_state(), None, "a new claim begins without a state");
 }

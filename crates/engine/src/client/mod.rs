@@ -44,11 +44,11 @@ use crate::ledger::salvage::Log;
 use crate::ledger::secrets::Secrets;
 use crate::run::live_runs::{Ended, LiveRuns};
 
+pub use crate::ledger::start_options::StartOptions;
 pub use published::Published;
 pub use requests::{REQUEST_TIMEOUT, Reply, ReplyOptions, RequestOptions, Requested};
 pub use run_handle::RunHandle;
 pub use search::Search;
-pub use start::StartOptions;
 
 /// How a run ended.
 pub type Outcome = CoreOutcome;

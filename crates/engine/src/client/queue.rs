@@ -3,7 +3,7 @@
 mod remote;
 
 use goldseam_core::task::{NewTask, Task, TaskState};
-use goldseam_core::{Failure, Payload, QueueName, TaskId, argument};
+use goldseam_core::{Failure, Payload, QueueName, TaskId, WorkState, argument};
 use goldseam_store::{ClaimRequest, ClaimedTasks, Expect, StoreError, TaskFilter, Written};
 
 use crate::client::stats::{self, Stats};
@@ -124,6 +124,46 @@ impl Queue {
     ) -> Result<Task, EngineError> {
         let details = self.ledger.secrets.out_of_details(details, &self.ledger.limits);
         self.change(id, |task, now| task.beaten_with(fence, details.clone(), now)).await
+    }
+
+    /// Like [`Queue::heartbeat`], and names the state that the work is in, as in `testing`. Lists of tasks show it, and
+    /// the task's audit keeps the changes. Every state is watched alike: a claimant that is silent for too long loses
+    /// the task.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    /// use goldseam::queue::{QueueName, Want};
+    ///
+    /// async fn merge(ctx: Context, branch: String) -> goldseam::Result<()> { ctx.remote("merge", &branch).await }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("merge", merge).start().await?;
+    /// let run = engine.start(merge, "m-1", &"main".to_owned()).await?;
+    /// run.wait_until(|run| run.status == goldseam::Status::Waiting).await?;
+    /// let queue = goldseam::connect(&url).await?.queue();
+    /// let want = Want { owner: "ci-1".to_owned(), queue: QueueName::new("default")?, kind: None, limit: 1 };
+    /// let task = queue.claim(want).await?.remove(0);
+    /// let task = queue.heartbeat_in(&task.id, task.fence, "testing", None).await?;
+    /// assert_eq!(task.work_state().unwrap().as_str(), "testing");
+    /// # Ok(()) }
+    /// ```
+    pub async fn heartbeat_in(
+        &self,
+        id: &TaskId,
+        fence: u64,
+        state: &str,
+        details: Option<Payload>,
+    ) -> Result<Task, EngineError> {
+        let state = WorkState::new(state)?;
+        let details = details.map(|details| self.ledger.secrets.out_of_details(details, &self.ledger.limits));
+        self.change(id, |task, now| {
+            let beaten = task.beaten_in(fence, &state, now)?;
+            Ok(match details.clone() {
+                Some(details) => beaten.with_details(details, now),
+                None => beaten,
+            })
+        })
+        .await
     }
 
     /// The details of the last heartbeat of an earlier claim of this task, or of an earlier attempt at its remote

@@ -1,5 +1,7 @@
 //! Explains why a run does not move: what it waits for, which node owns it, since when, and what to do.
 
+mod timing;
+
 use std::collections::BTreeMap;
 
 use goldseam_core::event::{Request, Terminated};
@@ -204,7 +206,9 @@ fn help(explained: &Explanation, examined: &Examined) -> Vec<Hint> {
             can.push(NextStep::withdraw(run, Request::Jump).into());
         }
         if state.summary.is_cancel_pending() {
-            can.push(NextStep::withdraw(run, Request::Cancel).into());
+            if !state.summary.timed_out {
+                can.push(NextStep::withdraw(run, Request::Cancel).into());
+            }
             can.push(NextStep::terminate(run).into());
         }
     }
@@ -287,7 +291,10 @@ impl ExplainedRun<'_> {
             let what = format!("a jump to {}{} is pending", jump.to, by(jump.note.by.as_ref()));
             into.links.push(self.request(what, &worker.clone().text(format!(" to undo {undoes}")), since));
         }
-        if summary.is_cancel_pending() {
+        if summary.is_cancel_pending() && summary.timed_out {
+            let what = "its deadline has passed, and its end is pending".to_owned();
+            into.links.push(self.request(what, &worker, summary.deadline));
+        } else if summary.is_cancel_pending() {
             let asked = summary.cancel_asked.as_ref();
             let who = by(asked.and_then(|asked| asked.by.as_ref()));
             let what = format!("a request to cancel it{who} is pending");
@@ -339,6 +346,7 @@ impl ExplainedRun<'_> {
         }
         if !summary.status.is_terminal() {
             into.links.extend(self.unawaited());
+            into.links.extend(self.deadline());
         }
         Ok(())
     }
@@ -482,7 +490,7 @@ impl ExplainedRun<'_> {
 
     async fn task_of_run(&self) -> Result<Option<Link>, EngineError> {
         let Some(task) = self.healer.own_task(&self.state.summary.run).await? else { return Ok(None) };
-        let queue = &task.queue;
+        let (queue, summary) = (&task.queue, &self.state.summary);
         if let Some(waits) = task.quarantine().filter(|_| self.state.summary.owner.is_some()) {
             let place = suspected(&self.state.summary);
             let what = format!(
@@ -492,9 +500,16 @@ impl ExplainedRun<'_> {
             return Ok(Some(self.does(LinkKind::Quarantine, what, Some(waits.since), Some(waits.until))));
         }
         Ok(match task.state {
+            TaskState::Ready if summary.begins_at().is_some_and(|at| at > self.liveness.now) => {
+                let what = "its start is delayed".to_owned();
+                Some(self.link(what, Some(summary.created_at), summary.begins_at()))
+            }
             TaskState::Ready if task.run_at <= self.liveness.now && !self.has_live_version() => {
                 let what = format!("waits for a worker with {}", self.state.summary.needs());
                 Some(self.does(LinkKind::Wait, what, Some(task.changed_at), None))
+            }
+            TaskState::Ready if task.run_at <= self.liveness.now && task.lane.is_some() => {
+                Some(self.lane(&task).await?)
             }
             TaskState::Ready if task.run_at <= self.liveness.now => {
                 let what =

@@ -15,8 +15,8 @@ use goldseam_core::state::{OpenRemote, Outcome};
 use goldseam_core::summary::Trouble;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{
-    BranchId, Command, Corrupt, Failure, Hash, Millis, NodeId, Payload, RunId, Seq, State, Status, Summary,
-    TaskId, derive,
+    BranchId, Command, Corrupt, Failure, Hash, LaneName, Millis, NodeId, Payload, RunId, Seq, State, Status,
+    Summary, TaskId, derive,
 };
 use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskFilter, Written};
 
@@ -25,6 +25,9 @@ use crate::ledger::error::EngineError;
 
 /// How long a row may stay behind a recovery before the healer that wrote the recovery counts as lost.
 const ROW_DELAY_MAX: Duration = Duration::from_secs(2);
+
+/// Claimed tasks that are read at a time to find the holder of a lane.
+const CLAIMED_PAGE: u32 = 500;
 
 /// A diagnosis of one run.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +77,22 @@ impl Healer {
     pub(super) async fn advance_task(&self, id: TaskId) -> Result<Option<Task>, EngineError> {
         let filter = TaskFilter { id: Some(id), advance: Some(true), limit: 1, ..TaskFilter::default() };
         Ok(self.ledger.store.tasks(filter).await?.pop())
+    }
+
+    /// Finds the claimed task of a lane: at most one task of a lane is claimed at a time.
+    pub(crate) async fn holder_of_lane(&self, lane: &LaneName) -> Result<Option<Task>, EngineError> {
+        let mut after = None;
+        loop {
+            let claimed = Some(TaskState::Claimed);
+            let filter = TaskFilter { state: claimed, after, limit: CLAIMED_PAGE, ..TaskFilter::default() };
+            let tasks = self.ledger.store.tasks(filter).await?;
+            after = tasks.last().map(|task| task.id.clone());
+            let is_last = u32::try_from(tasks.len()).is_ok_and(|count| count < CLAIMED_PAGE);
+            let holder = tasks.into_iter().find(|task| task.lane.as_ref() == Some(lane));
+            if holder.is_some() || is_last {
+                return Ok(holder);
+            }
+        }
     }
 
     /// Diagnoses a run that this process owns and does not execute.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use goldseam_core::recovery::{Code, Diagnosis, Policy, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{Hash, Millis, RunId, Seq};
+use goldseam_core::{Command, Hash, Millis, RunId, Seq};
 use goldseam_store::Row;
 
 use super::foreign::{
@@ -334,6 +334,7 @@ impl Sweeper {
             Err(error) => return Err(error),
         };
         report.scanned += 1;
+        let examined = self.timed_out(run, examined, liveness).await?;
         let examined = self.with_row(run, examined, liveness, report).await?;
         let Some(found) = self.most_urgent(&examined).cloned() else {
             self.sightings.remove(run);
@@ -370,6 +371,24 @@ impl Sweeper {
         self.reported.insert(run.clone());
         report.stalled.push(Stalled { found, since, fate });
         Ok(())
+    }
+
+    /// Requests the end of a run whose deadline has passed while no node could claim it. A run that has not begun ends
+    /// at once.
+    async fn timed_out(
+        &self,
+        run: &RunId,
+        examined: Examined,
+        liveness: &Liveness,
+    ) -> Result<Examined, EngineError> {
+        let is_overdue = examined.state.as_ref().is_some_and(|state| state.summary.is_overdue(liveness.now));
+        if !is_overdue || self.options.dry_run {
+            return Ok(examined);
+        }
+        match self.healer.ledger.commit(run, &Command::TimeOut).await {
+            Ok(_) | Err(EngineError::Refused { .. }) => self.healer.examine(run, liveness).await,
+            Err(error) => Err(error),
+        }
     }
 
     /// The finding to heal first; if one rule is requested, its finding if it applies.
@@ -508,6 +527,10 @@ fn fingerprint(row: &Row, task: Option<&Task>) -> u64 {
 /// Whether an unchanged run is still healthy: only time could have stalled it, and it has not.
 fn is_quiet(row: &Row, task: &Task, liveness: &Liveness) -> bool {
     let overdue = row.summary.due().is_some_and(|due| due <= liveness.now);
+    // Its lane may be busy, or its queue long.
+    if row.summary.is_overdue(liveness.now) {
+        return false;
+    }
     match task.state {
         // A claimable task needs a live node with its version.
         TaskState::Ready if task.run_at <= liveness.now => {

@@ -114,6 +114,12 @@ impl Ledger {
         self.write(&mut source, &mut window).await
     }
 
+    /// Returns the store's time, for a start that names times.
+    pub(crate) async fn store_time(&self) -> Result<Millis, EngineError> {
+        self.ask_time(&mut RetryWindow::new(self, "reading the time")).await?;
+        Ok(self.clock.now())
+    }
+
     /// Asks the store for the time: a task that is ready now is ready by the store's clock, not by a client's.
     async fn ask_time(&self, window: &mut RetryWindow) -> Result<(), EngineError> {
         if let Some(time) = self.asks.as_ref().filter(|time| time.is_old()) {

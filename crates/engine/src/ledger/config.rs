@@ -6,11 +6,13 @@ use std::time::Duration;
 use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::lock::TTL_DEFAULT;
 use goldseam_core::recovery::Policy;
-use goldseam_core::{Limits, QueueName, WorkflowName, argument};
+use goldseam_core::{Limits, QueueName, Retry, WorkflowName, argument};
 use goldseam_store::StorePace;
 
 use crate::ledger::error::EngineError;
 use crate::ledger::foreign::ForeignOptions;
+use crate::ledger::step_defaults::Silence;
+pub use crate::ledger::step_defaults::{SILENCE_MOST, StepDefaults};
 
 /// Minimum number of beats within `silence_max`: after half of it a node stops trusting its ownership, and one beat
 /// may
@@ -70,8 +72,14 @@ pub struct Config {
     pub linger: Duration,
     /// A step that runs longer than this gets a separate append for its start.
     pub long_step: Duration,
-    /// How long the worker of a remote step may be silent, unless the step sets its own limit.
-    pub remote_silence_max: Duration,
+    /// The retry policy of steps, in this process and remote, that state none. Default: one attempt.
+    pub retry: Retry,
+    /// How long an attempt of a step may give no sign of life, in this process and remote, if the step states neither a
+    /// timeout nor a heartbeat timeout: the attempt is then given up as `heartbeat-timeout`, and the retry policy
+    /// decides. A longer step must state a limit or send heartbeats. None: without limit.
+    pub heartbeat_timeout: Option<Duration>,
+    /// Retry policy and heartbeat timeout of single workflows that differ from `retry` and `heartbeat_timeout`.
+    pub steps_of: BTreeMap<WorkflowName, StepDefaults>,
     /// Longest pause between two polls of the queue.
     pub poll: Duration,
     /// How long a shutdown waits for running steps.
@@ -186,6 +194,20 @@ impl Config {
         self.recovery_of.get(workflow).unwrap_or(&self.recovery)
     }
 
+    /// The retry policy of steps of this workflow that state none.
+    pub fn retry_for(&self, workflow: &WorkflowName) -> &Retry {
+        self.steps_of.get(workflow).and_then(|steps| steps.retry.as_ref()).unwrap_or(&self.retry)
+    }
+
+    /// How long an attempt of a step of this workflow may be silent, if the step states no limit; none: without limit.
+    pub fn heartbeat_timeout_for(&self, workflow: &WorkflowName) -> Option<Duration> {
+        match self.steps_of.get(workflow).map(|steps| steps.heartbeat_timeout) {
+            None | Some(Silence::Inherited) => self.heartbeat_timeout,
+            Some(Silence::Unlimited) => None,
+            Some(Silence::Limited(span)) => Some(span),
+        }
+    }
+
     /// Number of rows that each sweep compares with their logs on a store of this pace.
     pub(crate) fn walks(&self, pace: &StorePace) -> u32 {
         self.walk.unwrap_or(if pace.sweep.is_zero() { WALK } else { 0 })
@@ -215,6 +237,15 @@ impl Config {
         ];
         if let Some((name, _)) = pauses.iter().find(|(_, span)| span.is_zero()) {
             return Err(EngineError::Config(format!("`{name}` must be greater than zero")));
+        }
+        let silences = self.steps_of.values().filter_map(|steps| match steps.heartbeat_timeout {
+            Silence::Limited(span) => Some(span),
+            Silence::Inherited | Silence::Unlimited => None,
+        });
+        if self.heartbeat_timeout.into_iter().chain(silences).any(|span| span.is_zero()) {
+            return Err(EngineError::Config(
+                "`heartbeat_timeout` must be greater than zero; pass none to set no limit".to_owned(),
+            ));
         }
         if std::iter::once(&self.recovery).chain(self.recovery_of.values()).any(|one| one.attempts_max == 0) {
             return Err(EngineError::Config(
@@ -305,7 +336,9 @@ impl Default for Config {
             grace: Duration::from_millis(300),
             linger: Duration::from_secs(1),
             long_step: Duration::from_secs(1),
-            remote_silence_max: Duration::from_secs(60),
+            retry: Retry::never(),
+            heartbeat_timeout: Some(Duration::from_secs(60)),
+            steps_of: BTreeMap::new(),
             poll: Duration::from_secs(1),
             drain: Duration::from_secs(10),
             recovery: Recovery::default(),
@@ -364,6 +397,38 @@ mod tests {
         assert_eq!(error.code(), "GS0120", "{error}");
         with(Some(Duration::from_secs(86_400))).check().unwrap();
         with(None).check().unwrap();
+    }
+
+    #[test]
+    fn steps_of_a_workflow_inherit_what_they_do_not_set() {
+        let order = WorkflowName::new("order").unwrap();
+        let other = WorkflowName::new("other").unwrap();
+        let with = |steps: StepDefaults| Config {
+            retry: Retry::exponential(),
+            steps_of: [(order.clone(), steps)].into(),
+            ..Config::default()
+        };
+        let minute = Some(Duration::from_secs(60));
+        assert_eq!(Config::default().heartbeat_timeout_for(&order), minute);
+        assert_eq!(Config::default().retry_for(&order), &Retry::never());
+        let config = with(StepDefaults::default());
+        assert_eq!(
+            (config.heartbeat_timeout_for(&order), config.retry_for(&order).attempts_max),
+            (minute, 10)
+        );
+        let config = with(StepDefaults::default().retry(Retry::never()).without_heartbeat_timeout());
+        assert_eq!((config.heartbeat_timeout_for(&order), config.retry_for(&order).attempts_max), (None, 1));
+        assert_eq!(
+            (config.heartbeat_timeout_for(&other), config.retry_for(&other).attempts_max),
+            (minute, 10)
+        );
+        let hour = Duration::from_secs(3_600);
+        let config =
+            Config { heartbeat_timeout: None, ..with(StepDefaults::default().heartbeat_timeout(hour)) };
+        assert_eq!(config.heartbeat_timeout_for(&order), Some(hour));
+        assert_eq!(config.heartbeat_timeout_for(&other), None);
+        let zero = with(StepDefaults::default().heartbeat_timeout(Duration::ZERO)).check().unwrap_err();
+        assert_eq!(zero.code(), "GS0120", "{zero}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use goldseam_core::operation::SpecError;
 use goldseam_core::recovery::Code;
 use goldseam_core::search::ConditionError;
 use goldseam_core::task::TaskRefusal;
+use goldseam_core::timing::TimingError;
 use goldseam_core::{
     ArgumentError, Corrupt, Failure, Hint, IdError, NextStep, Path, PayloadError, RunId, TaskId, WorkflowName,
 };
@@ -29,6 +30,9 @@ pub enum EngineError {
     /// A text is empty or has control characters, or a number is 0.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
+    /// The times of a start make no sense.
+    #[error(transparent)]
+    Timing(#[from] TimingError),
     /// A bulk operation cannot begin, or does not exist.
     #[error(transparent)]
     Operation(#[from] SpecError),
@@ -223,6 +227,7 @@ impl EngineError {
         match self {
             Self::Id(_) => "GS0101",
             Self::Argument(_) => "GS0138",
+            Self::Timing(_) => "GS0160",
             Self::Operation(error) => error.code,
             Self::Attribute(_) => AttributeError::CODE,
             Self::Condition(error) => error.code(),
@@ -265,6 +270,8 @@ impl EngineError {
         match self {
             Self::Id(_) => Some("use letters, digits, `.`, `_` and `-`, at most 128 characters".into()),
             Self::Argument(error) => Some(error.flaw.hint().into()),
+            Self::Timing(TimingError::NoTime) => Some("give it at least a millisecond, or no timeout".into()),
+            Self::Timing(TimingError::TooLate { .. }) => Some("use an earlier time".into()),
             Self::Attribute(_) => {
                 Some("put large values into the input or a step; attributes are for search".into())
             }
@@ -391,6 +398,9 @@ fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<Hint> {
         ),
         Refusal::ActedOn { .. } => Some(Hint::from(why).text(" shows its progress")),
         Refusal::Terminated => Some("start another run".into()),
+        Refusal::DeadlinePassed { .. } => {
+            Some("give it a later deadline; times are compared with the clock of the store".into())
+        }
         Refusal::HistoryTooLong(_) => {
             Some("change the workflow to call continue_as_new, which starts a new history".into())
         }

@@ -22,6 +22,8 @@ pub mod retry;
 pub mod salvage;
 pub mod secrets;
 pub mod spawn;
+pub(crate) mod start_options;
+pub mod step_defaults;
 pub(crate) mod sync;
 mod tasks;
 pub mod workflow_error;

@@ -240,9 +240,13 @@ impl Node {
             Ok(Taken::Unfit { kind }) => self.hand_back(task, kind).await,
             Err(EngineError::Superseded { .. }) => self.supersede(task).await,
             Err(EngineError::Refused { refusal: Refusal::NotClaimable { status }, .. }) => {
-                self.retire(task, !status.is_terminal()).await;
+                let until = match status.is_terminal() {
+                    true => None,
+                    false => Some(self.stopped_until(run).await),
+                };
+                self.retire(task, until).await;
             }
-            Err(EngineError::Refused { refusal: Refusal::NoSuchRun, .. }) => self.retire(task, false).await,
+            Err(EngineError::Refused { refusal: Refusal::NoSuchRun, .. }) => self.retire(task, None).await,
             Err(EngineError::Refused { refusal: Refusal::Owned { owner }, .. }) => {
                 self.hand_to(task, &owner).await;
             }
@@ -367,7 +371,9 @@ impl Node {
         let base = known.summary().map_or(Seq(1), |summary| summary.base);
         let workflow = known.summary().map(|summary| summary.workflow.as_str().to_owned());
         let lost = match known.summary() {
-            Some(summary) if summary.status.is_active() => self.lost_owner(summary).await?,
+            Some(summary) if summary.status.is_active() || summary.is_overdue(self.ledger.clock.now()) => {
+                self.lost_owner(summary).await?
+            }
             _ => None,
         };
         let mut claim = Claim { lost, ..self.claim_of(known.summary()) };
@@ -381,6 +387,10 @@ impl Node {
         let lived = claim.lost.as_ref().map(|lost| lost.lived);
         let with = With { task: Some(&task.id), ..With::default() };
         let taken = self.ledger.commit_on(Some(known), run, &Command::Claim(claim), with).await?;
+        if !taken.records.iter().any(|recorded| matches!(recorded.event, Event::RunClaimed(_))) {
+            // Its deadline had passed, and it needed no code to end.
+            return Ok(Taken::Over);
+        }
         if let Some(lived) = lived {
             self.begin_probation(run, lived);
         }
@@ -471,13 +481,19 @@ impl Node {
         }
     }
 
-    /// Makes the task of a run that needs no node dormant, or cancels it.
-    async fn retire(&self, task: Task, dormant: bool) {
+    /// When the task of a run that an operator stopped is due: at its deadline, or never.
+    async fn stopped_until(&self, run: &RunId) -> Millis {
+        let summary = self.ledger.summary(run).await.ok().flatten();
+        summary.map_or(Millis::NEVER, |summary| summary.stopped_until())
+    }
+
+    /// Makes the task of a run that needs no node dormant until a time, or cancels it.
+    async fn retire(&self, task: Task, until: Option<Millis>) {
         let now = self.ledger.clock.now();
         let expect = Expect::Version(task.version);
-        let next = match dormant {
-            true => Ok(task.returned(Millis::NEVER, now)),
-            false => task.cancelled(now),
+        let next = match until {
+            Some(until) => Ok(task.returned(until, now)),
+            None => task.cancelled(now),
         };
         if let Ok(next) = next
             && let Err(error) = self.ledger.store.put_task(next, expect).await

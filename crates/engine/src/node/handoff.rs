@@ -12,7 +12,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use goldseam_core::event::Release;
-use goldseam_core::{Fence, Owned, RunId};
+use goldseam_core::{Fence, Millis, Owned, RunId};
 use tokio::sync::{Notify, watch};
 
 use super::Node;
@@ -22,6 +22,7 @@ use crate::ledger::spawn::spawn;
 use crate::ledger::sync::lock;
 use crate::run::append::{append_as, read_on};
 use crate::run::compensation::cancel_child;
+use crate::run::driver::time_out;
 use crate::run::live_run::{LiveRun, Stop};
 use crate::run::live_runs::{Ended, LiveRuns};
 
@@ -254,6 +255,7 @@ impl Node {
                 break;
             }
             self.release_untaken(handoff).await;
+            let deadline = self.time_out_overdue(handoff).await;
             match self.beat().await {
                 Ok(()) => {}
                 Err(error) if error.code() == CLOSED => {
@@ -262,7 +264,9 @@ impl Node {
                 }
                 Err(error) => tracing::warn!(node = %self.id, %error, "beat for a worker failed"),
             }
-            self.rest(self.config.beat.min(handoff.lease / 4)).await;
+            let pause = self.config.beat.min(handoff.lease / 4);
+            let until = deadline.map(|at| at.since(self.ledger.clock.now()).max(LOOK_EVERY));
+            self.rest(until.map_or(pause, |until| until.min(pause))).await;
         }
         self.sign_off().await;
         self.close();
@@ -277,6 +281,27 @@ impl Node {
                 self.hand_over(&offer).await;
             }
         }
+    }
+
+    /// Requests the end of the worker's runs whose deadline has passed: the worker learns of it as of any request to
+    /// cancel. Returns the next deadline.
+    async fn time_out_overdue(&self, handoff: &Handoff) -> Option<Millis> {
+        let mut next = None;
+        for offer in handoff.all() {
+            let due = offer.live.lock().state.summary.times_out_at();
+            match due {
+                Some(due) if due <= self.ledger.clock.now() => {
+                    let _turn = offer.turn.lock().await;
+                    if let Err(stop) = time_out(Arc::clone(&offer.live)).await {
+                        tracing::warn!(run = %offer.live.run, ?stop, "failed to time out a worker's run");
+                    }
+                    handoff.changes.notify();
+                }
+                Some(due) => next = Some(next.map_or(due, |next: Millis| next.min(due))),
+                None => {}
+            }
+        }
+        next
     }
 
     /// Offers a run that this node owns to the worker.

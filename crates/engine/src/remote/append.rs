@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::pages::{Page, Room, after, check_after};
 use super::token::{AppendName, Held};
-use super::validate::{self, Reader, RequestFlaw};
+use super::validate::{self, HandoutDefaults, Reader, RequestFlaw};
 use super::wire::{Append, Appended, Outcome};
 use super::{Holder, RemoteRefusal, RemoteWorkers, Served};
 use crate::ledger::commit::{Committed, Ledger};
@@ -115,7 +115,7 @@ impl RemoteWorkers {
             return self.answer_from_log(&job).await;
         }
         offer.take();
-        let done = write(node, offer, &job).await;
+        let done = write(offer, &job).await;
         let over = match &done {
             Ok(Done::Passed) => true,
             Ok(_) => !offer.is_current(),
@@ -210,7 +210,7 @@ impl RemoteWorkers {
 }
 
 /// Appends the doings and carries out their consequences.
-async fn write(node: &Node, offer: &OfferedRun, job: &Job) -> Result<Done, EngineError> {
+async fn write(offer: &OfferedRun, job: &Job) -> Result<Done, EngineError> {
     let live = &offer.live;
     let run = &job.held.run;
     let known = live.lock().state.summary.as_of;
@@ -224,10 +224,10 @@ async fn write(node: &Node, offer: &OfferedRun, job: &Job) -> Result<Done, Engin
         }
         return Ok(Done::Landed { repeated: true });
     }
-    let (now, silence) = (live.now(), node.config.remote_silence_max);
+    let (now, defaults) = (live.now(), HandoutDefaults::of(live));
     let read = {
         let mut inner = live.lock();
-        let reader = Reader::new(&mut inner, &job.holder, now, &live.ledger.limits, silence);
+        let reader = Reader::new(&mut inner, &job.holder, now, &live.ledger.limits, defaults);
         reader.read(job.append.doings.clone())
     };
     let doings = match read {

@@ -425,6 +425,7 @@ impl RemoteWorkers {
             trace: offer.live.trace.as_ref().map(|trace| trace.within_run(&summary.run)),
             created_at: summary.created_at,
             cancel_requested: summary.cancel.is_some(),
+            deadline: summary.deadline,
             other_input_until: state.other_input_until,
             base: summary.base,
             events: page.events,

@@ -13,14 +13,14 @@ use goldseam_core::event::{
 use goldseam_core::retry::Policy;
 use goldseam_core::state::{Op, OpKind, State, WaitOp};
 use goldseam_core::{
-    Failure, Hash, Limits, Millis, Owned, Path, Payload, PayloadError, QueueName, Retry, RunId, Seq,
+    Failure, Hash, LaneName, Limits, Millis, Owned, Path, Payload, PayloadError, QueueName, Retry, RunId, Seq,
 };
 
 use super::RemoteRefusal;
 use super::holder::{Holder, check_kind};
 use super::wire::{Doing, Giving, Question, Timeout, Trouble};
-use crate::ledger::config::default_queue;
-use crate::run::live_run::{Inner, Spot, Stop};
+use crate::ledger::config::{SILENCE_MOST, default_queue};
+use crate::run::live_run::{Inner, LiveRun, Spot, Stop};
 
 /// Maximum number of doings in one append.
 pub const DOINGS_MAX: usize = 1_000;
@@ -86,9 +86,23 @@ struct Handout {
     payload: Payload,
     queue: QueueName,
     priority: i32,
+    lane: Option<LaneName>,
     retry: Option<Policy>,
     silence_ms: Option<u64>,
     undo: bool,
+}
+
+/// What holds for remote steps that do not state it themselves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HandoutDefaults {
+    retry: Policy,
+    silence: Option<Duration>,
+}
+
+impl HandoutDefaults {
+    pub(super) fn of(live: &LiveRun) -> Self {
+        Self { retry: Policy::from(&live.default_retry()), silence: live.default_heartbeat_timeout() }
+    }
 }
 
 /// Validates doings against the current state of the run.
@@ -97,7 +111,7 @@ pub(super) struct Reader<'a> {
     holder: &'a Holder,
     now: Millis,
     limits: &'a Limits,
-    silence: Duration,
+    defaults: HandoutDefaults,
     asked: BTreeMap<Path, u32>,
     places: BTreeMap<(String, u32), Path>,
     opened: BTreeSet<Path>,
@@ -113,14 +127,14 @@ impl<'a> Reader<'a> {
         holder: &'a Holder,
         now: Millis,
         limits: &'a Limits,
-        silence: Duration,
+        defaults: HandoutDefaults,
     ) -> Self {
         Self {
             inner,
             holder,
             now,
             limits,
-            silence,
+            defaults,
             asked: BTreeMap::new(),
             places: BTreeMap::new(),
             opened: BTreeSet::new(),
@@ -194,6 +208,7 @@ impl<'a> Reader<'a> {
                 payload,
                 queue,
                 priority,
+                lane,
                 retry,
                 silence_ms,
                 undo,
@@ -205,7 +220,7 @@ impl<'a> Reader<'a> {
                 let queue = queue.unwrap_or_else(default_queue);
                 self.holder.check_queue(&queue)?;
                 check_kind(path.name())?;
-                let handout = Handout { payload, queue, priority, retry, silence_ms, undo };
+                let handout = Handout { payload, queue, priority, lane, retry, silence_ms, undo };
                 let remote = Some(Box::new(self.remote(&path, attempt, handout)));
                 Owned::StepStarted(StepStarted { path, ord, attempt, input, remote })
             }
@@ -451,16 +466,19 @@ impl<'a> Reader<'a> {
     }
 
     fn remote(&self, path: &Path, attempt: u32, handout: Handout) -> Remote {
-        let Handout { payload, queue, priority, retry, silence_ms, undo } = handout;
+        let Handout { payload, queue, priority, lane, retry, silence_ms, undo } = handout;
         let (task, delivery) = next_task(self.state(), path, attempt);
-        let silence_ms = silence_ms.unwrap_or(u64::try_from(self.silence.as_millis()).unwrap_or(u64::MAX));
+        let most = u64::try_from(SILENCE_MOST.as_millis()).unwrap_or(u64::MAX);
+        let default =
+            self.defaults.silence.map_or(most, |span| u64::try_from(span.as_millis()).unwrap_or(most));
         Remote {
             task,
             queue,
             priority,
+            lane,
             payload: Some(payload),
-            retry: retry.unwrap_or_else(|| Policy::from(&Retry::never())),
-            silence_ms,
+            retry: retry.unwrap_or(self.defaults.retry),
+            silence_ms: silence_ms.unwrap_or(default).min(most),
             delivery,
             undo,
         }

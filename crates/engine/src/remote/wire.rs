@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use goldseam_core::event::Tags;
 use goldseam_core::retry::Policy;
 use goldseam_core::{
-    Attributes, BranchId, Event, Failure, Hash, Millis, NodeId, Path, Payload, QueueName, Recorded, RunId,
-    Seq, SignalName, StepName, TagKey, TraceContext, ValueName, WorkflowName,
+    Attributes, BranchId, Event, Failure, Hash, LaneName, Millis, NodeId, Path, Payload, QueueName, Recorded,
+    RunId, Seq, SignalName, StepName, TagKey, TraceContext, ValueName, WorkflowName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -182,8 +182,11 @@ pub struct Execution {
     pub trace: Option<TraceContext>,
     /// When the run was queued.
     pub created_at: Millis,
-    /// Whether the run is to be cancelled.
+    /// Whether the run is to be cancelled, by a caller or because its deadline passed.
     pub cancel_requested: bool,
+    /// When the run must have ended. The server requests its end then; the worker need not watch the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Millis>,
     /// Input hashes of operations up to this position belong to another input, and are not compared.
     pub other_input_until: Seq,
     /// The position at which the history starts.
@@ -364,10 +367,13 @@ pub enum Doing {
         /// Larger values go first.
         #[serde(default)]
         priority: i32,
-        /// The retry policy; none: one attempt.
+        /// The lane of the task: at most one task of a lane is claimed at a time.
+        #[serde(default)]
+        lane: Option<LaneName>,
+        /// The retry policy; none: that of the server, one attempt by default.
         #[serde(default)]
         retry: Option<Policy>,
-        /// How long the worker of the task may be silent; default one minute.
+        /// How long the worker of the task may be silent; none: as the server says, one minute by default.
         #[serde(default)]
         silence_ms: Option<u64>,
         /// Whether it has a compensation.

@@ -122,6 +122,8 @@ impl Attempt {
 pub(crate) struct AttemptLimits {
     pub(crate) timeout: Option<Duration>,
     pub(crate) silence: Option<Duration>,
+    /// Whether the default heartbeat timeout applies if there is no other limit.
+    pub(crate) watched: bool,
     /// Whether its start is already in the log.
     pub(crate) marked: bool,
 }
@@ -226,6 +228,9 @@ struct Watch<'a> {
 impl<'a> Watch<'a> {
     fn new(live: &'a Arc<LiveRun>, limits: AttemptLimits, beats: bool) -> Self {
         let now = live.ledger.clock.elapsed();
+        let is_open = limits.watched && limits.timeout.is_none() && limits.silence.is_none();
+        let default = is_open.then(|| live.default_heartbeat_timeout()).flatten();
+        let limits = AttemptLimits { silence: limits.silence.or(default), ..limits };
         Self { live, limits, began: now, beat: now, marked: beats || limits.marked, beats }
     }
 

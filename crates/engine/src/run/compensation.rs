@@ -8,10 +8,12 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use goldseam_core::event::Note;
 use goldseam_core::state::{Op, OpKind, State, StepProgress, Undo};
-use goldseam_core::{Failure, Owned, Path, Payload, Retry, Seq};
+use goldseam_core::{Failure, Owned, Path, Payload, Retry, Seq, TaskId};
+use goldseam_store::TaskChange;
 
 use crate::ledger::clock::pause;
 use crate::ledger::workflow_error::Result;
+use crate::run::attempt::details_id;
 use crate::run::driver::panicked;
 use crate::run::live_run::{Inner, LiveRun, Mode, Stop};
 use crate::run::spans::{self, OperationScope};
@@ -104,6 +106,23 @@ pub(crate) fn from_log(live: &Arc<LiveRun>, state: &State) -> BoxFuture<'static,
         (None, Some(failure)) => Box::pin(unwind(live, failure.clone())),
         _ => Box::pin(rewind(live)),
     }
+}
+
+/// The compensation work of a run whose deadline has passed.
+pub(crate) fn timed_out(live: &Arc<LiveRun>, state: &State) -> BoxFuture<'static, Result<Payload>> {
+    let (live, failure) = (Arc::clone(live), state.summary.timeout_failure(None));
+    let dropped = state.ops.iter().filter_map(|(path, op)| match &op.kind {
+        OpKind::Step(step) if step.progress == StepProgress::Started && step.remote.is_none() => {
+            details_id(&live.run, path)
+        }
+        _ => None,
+    });
+    let dropped: Vec<TaskId> = dropped.collect();
+    Box::pin(async move {
+        // Heartbeat details of the dropped attempts are not needed any longer.
+        live.lock().extra.extend(dropped.into_iter().map(|task| TaskChange::Remove { task }));
+        unwind(live, failure).await
+    })
 }
 
 /// The position after which completed steps are compensated: the start, unless a jump has a later target.

@@ -12,9 +12,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use goldseam_core::event::Release;
-use goldseam_core::{Failure, Owned, Payload};
+use goldseam_core::{Command, Failure, Millis, Owned, Payload};
 
-use crate::ledger::clock::pause;
+use crate::ledger::clock::{pause, sleep_until};
+use crate::ledger::error::EngineError;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::append::{Moved, append_queued, read_on};
 use crate::run::compensation;
@@ -44,6 +45,8 @@ pub(crate) struct Driver {
     io: Option<Io>,
     linger: Option<BoxFuture<'static, ()>>,
     releasing: bool,
+    /// The deadline of the run, and the timer that ends there.
+    deadline: Option<(Millis, BoxFuture<'static, ()>)>,
     /// Work that was dropped. Its guards lock the live run, so it is dropped only while the lock is free.
     given_up: Option<BoxFuture<'static, Result<Payload>>>,
     /// The span of the run, around all user code.
@@ -56,8 +59,16 @@ pub(crate) async fn drive(
     work: BoxFuture<'static, Result<Payload>>,
     span: tracing::Span,
 ) -> DriveEnd {
-    let mut driver =
-        Driver { live, work: Some(work), io: None, linger: None, releasing: false, given_up: None, span };
+    let mut driver = Driver {
+        live,
+        work: Some(work),
+        io: None,
+        linger: None,
+        releasing: false,
+        deadline: None,
+        given_up: None,
+        span,
+    };
     poll_fn(move |cx| driver.poll(cx)).await
 }
 
@@ -73,6 +84,9 @@ impl Driver {
             inner.polling = false;
             // A stop during a poll wakes no task, so it is checked here.
             moved |= inner.stop.is_some();
+            if self.io.is_none() {
+                self.io = self.consider_deadline(&inner, cx);
+            }
             if self.io.is_none() {
                 moved |= self.consider_rest(&mut inner, cx);
                 self.io = self.next_io(&mut inner);
@@ -112,10 +126,39 @@ impl Driver {
         true
     }
 
+    /// Writes that the deadline has passed, or sets the timer for it.
+    fn consider_deadline(&mut self, inner: &Inner, cx: &mut Cx<'_>) -> Option<Io> {
+        let Some(due) = inner.state.summary.times_out_at().filter(|_| inner.stop.is_none()) else {
+            self.deadline = None;
+            return None;
+        };
+        if due <= self.live.now() {
+            self.deadline = None;
+            return Some(Box::pin(time_out(Arc::clone(&self.live))));
+        }
+        if self.deadline.as_ref().is_none_or(|(armed, _)| *armed != due) {
+            let clock = Arc::clone(&self.live.ledger.clock);
+            self.deadline = Some((due, Box::pin(async move { sleep_until(&clock, due).await })));
+        }
+        let passed = self.deadline.as_mut().is_some_and(|(_, timer)| timer.poll_unpin(cx).is_ready());
+        if passed {
+            // The timer may end slightly early; a new one is set.
+            self.deadline = None;
+            cx.waker().wake_by_ref();
+        }
+        None
+    }
+
     /// Releases a run that only waits, is paused, or whose node leaves.
     fn consider_rest(&mut self, inner: &mut Inner, cx: &mut Cx<'_>) -> bool {
         if self.releasing || inner.stop.is_some() {
             return false;
+        }
+        // A run that has timed out stops at once: its code cannot catch that.
+        if inner.mode == Mode::Run && inner.state.summary.timed_out && inner.knows_compensations() {
+            inner.mode = Mode::Undo;
+            self.given_up = self.work.replace(compensation::timed_out(&self.live, &inner.state));
+            return true;
         }
         if inner.mode == Mode::Replay && inner.is_quiet() && self.has_replayed(inner, cx) {
             inner.mode = Mode::Undo;
@@ -219,6 +262,20 @@ impl Driver {
             (Some(_), _) => Some(DriveEnd::Dropped(Stop::Fenced)),
         }
     }
+}
+
+/// Requests the end of a run whose deadline has passed.
+pub(crate) async fn time_out(live: Arc<LiveRun>) -> Result<(), Stop> {
+    match live.ledger.commit(&live.run, &Command::TimeOut).await {
+        Ok(_) => {}
+        // Another request was faster.
+        Err(EngineError::Refused { refusal, .. }) => {
+            tracing::debug!(run = %live.run, %refusal, "run does not time out");
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let unused = live.ledger.entropy.write_id();
+    read_on(&live, unused).await.map(|_| ())
 }
 
 /// The failure that the log records for a panic in user code.

@@ -3,6 +3,7 @@
 //! The state changes only by events that are in the log. The workflow queues doings here, and the driver appends
 //! them; a ticket tells when a doing is durable.
 
+mod defaults;
 mod replay;
 mod waiting;
 
@@ -27,6 +28,7 @@ use crate::ledger::config::Config;
 use crate::ledger::copy_mark::closed_by_copy;
 use crate::ledger::error::EngineError;
 use crate::ledger::meter::{WaitKind, WorkMeter};
+use crate::ledger::start_options::QueueTerms;
 use crate::ledger::sync::lock;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::append::Moved;
@@ -238,6 +240,11 @@ impl LiveRun {
 
     pub(crate) fn now(&self) -> Millis {
         self.ledger.clock.now()
+    }
+
+    /// Returns the terms of a child that starts now.
+    pub(crate) fn terms(&self) -> QueueTerms<'_> {
+        QueueTerms { now: self.now(), limits: &self.ledger.limits }
     }
 
     /// Queues a doing; the ticket tells when it is durable.

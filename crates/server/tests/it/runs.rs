@@ -23,6 +23,47 @@ async fn run_is_started_signalled_and_awaited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn start_takes_a_timeout_a_delay_and_a_lane() {
+    let server = TestServer::open().await;
+    let engine = server.engine().await;
+    let new = |id: &str, more: Value| {
+        let mut new = json!({ "workflow": "greet", "id": id, "input": "Ada" });
+        more.as_object().unwrap().iter().for_each(|(key, value)| new[key] = value.clone());
+        new
+    };
+    let soon = new("t-1", json!({ "timeout_ms": 300, "lane": "tenant-7" }));
+    server.post("/v1/runs", &soon).await.ok();
+    let ended = server.get("/v1/runs/t-1/result?wait_ms=20000").await.ok();
+    assert_eq!(
+        (&ended["status"], &ended["failure"]["code"]),
+        (&json!("failed"), &json!("timeout")),
+        "{ended}"
+    );
+    server.post("/v1/runs", &soon).await.ok();
+    let later = new("t-2", json!({ "delay_ms": 600_000, "timeout_ms": 1_000 }));
+    server.post("/v1/runs", &later).await.ok();
+    let detail = server.get("/v1/runs/t-2").await.ok();
+    let ms = |name: &str| detail[name].as_i64().unwrap();
+    assert_eq!((ms("deadline") - ms("start_at"), &detail["status"]), (1_000, &json!("queued")));
+    for wrong in [
+        json!({ "timeout_ms": 0 }),
+        json!({ "deadline_ms": 1_000 }),
+        json!({ "timeout_ms": 1, "deadline_ms": 32_472_144_000_000_i64 }),
+        json!({ "delay_ms": 1, "start_at_ms": 1 }),
+        json!({ "start_at_ms": i64::MAX }),
+    ] {
+        let reply = server.post("/v1/runs", &new("t-3", wrong.clone())).await;
+        assert_eq!(reply.status.as_u16(), 400, "{wrong}: {}", reply.text);
+        assert!(reply.text.contains("GS0160"), "{wrong}: {}", reply.text);
+    }
+    let lane = server.post("/v1/runs", &new("t-3", json!({ "lane": "no lane" }))).await;
+    assert!(lane.status.as_u16() == 400 && lane.text.contains("GS0101"), "{}", lane.text);
+    let other = new("t-2", json!({ "delay_ms": 600_000, "timeout_ms": 1_000, "lane": "other" }));
+    assert_eq!(server.post("/v1/runs", &other).await.status.as_u16(), 409, "another lane is another start");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn question_is_answered_and_an_invalid_answer_refused() {
     let server = TestServer::open().await;
     let engine = server.engine().await;

@@ -3,7 +3,7 @@
 use goldseam_core::event::Request;
 use goldseam_core::{Event, Why};
 
-use super::{Log, SimEvidence, Violation};
+use super::{Log, SimEvidence, Violation, before};
 
 /// I21: no event follows a termination, and an acknowledged request to cancel ends its run unless the log records its
 /// withdrawal.
@@ -13,6 +13,48 @@ pub fn i21_endings(evidence: &SimEvidence) -> Vec<Violation> {
         let say = |what: String| Violation::new("I21", format!("{run}: {what}"));
         found.extend(after_termination(log).map(say));
         found.extend(forgotten_cancels(log).into_iter().map(say));
+    }
+    found
+}
+
+/// Longest time after its deadline, in milliseconds, until a run has ended, once there are no more faults.
+const OVERDUE_MAX: i64 = 60_000;
+
+/// I24: a run times out at its deadline, never before it and not long after, and then ends `failed`.
+pub fn i24_deadlines(evidence: &SimEvidence) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let last = evidence.facts.executed.iter().map(|append| append.at).max().unwrap_or_default();
+    let from = evidence.facts.calm_at.unwrap_or(last);
+    for (run, log) in &evidence.logs {
+        let say = |what: String| Violation::new("I24", format!("{run}: {what}"));
+        found.extend(wrong_timeouts(log).into_iter().map(say));
+        let overdue = log.row.as_ref().and_then(|row| row.times_out_at());
+        if let Some(deadline) = overdue.filter(|deadline| before((*deadline).max(from), last) > OVERDUE_MAX) {
+            found.push(say(format!("its deadline {} has passed, and it goes on", deadline.0)));
+        }
+    }
+    found
+}
+
+fn wrong_timeouts(log: &Log) -> Vec<String> {
+    let mut timed_out = false;
+    let mut found = Vec::new();
+    for recorded in &log.events {
+        match &recorded.event {
+            Event::RunCancelRequested(request) => {
+                timed_out |= request.deadline.is_some();
+                if let Some(deadline) = request.deadline.filter(|deadline| *deadline > recorded.at) {
+                    found.push(format!("{} is before the deadline {}", recorded.seq.0, deadline.0));
+                }
+            }
+            Event::BranchOpened(opened) if matches!(opened.why, Why::Jump { .. } | Why::Retry { .. }) => {
+                timed_out = false;
+            }
+            Event::RunCancelled { terminated: None, .. } if timed_out => {
+                found.push(format!("{} ends a run cancelled that timed out", recorded.seq.0));
+            }
+            _ => {}
+        }
     }
     found
 }

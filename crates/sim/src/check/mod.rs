@@ -19,7 +19,7 @@ mod tests;
 use goldseam_core::{Millis, RunId, Status};
 
 pub use data::{Log, SimEvidence, Violation};
-pub use ending::i21_endings;
+pub use ending::{i21_endings, i24_deadlines};
 pub use log::{
     i02_no_lost_event, i03_order, i05_fencing, i06_single_terminal, i07_status_is_fold, i08_replay,
 };
@@ -27,7 +27,7 @@ pub use mail::{i11_signal, i12_timer, i13_saga, i14_idempotent_start, i16_read_y
 pub use operations::i23_operations;
 pub use outside::{i05_one_holder, i17_stream};
 pub use pace::{i15_pace, longest_gap};
-pub use requests::i24_requests;
+pub use requests::i25_requests;
 pub use run::{
     i01_no_lost_workflow, i04_never_again, i04_one_execution, i09_no_endless_loop, i09_sweep_idempotent,
     i10_bounded_recovery, i15_liveness, i19_records_are_whole, late_effects,
@@ -37,7 +37,7 @@ pub use versions::i22_versions;
 
 /// Runs all checks, in order.
 pub fn check_all(evidence: &SimEvidence) -> Vec<Violation> {
-    let checks: [fn(&SimEvidence) -> Vec<Violation>; 26] = [
+    let checks: [fn(&SimEvidence) -> Vec<Violation>; 27] = [
         i01_no_lost_workflow,
         i02_no_lost_event,
         i03_order,
@@ -63,7 +63,8 @@ pub fn check_all(evidence: &SimEvidence) -> Vec<Violation> {
         i21_endings,
         i22_versions,
         i23_operations,
-        i24_requests,
+        i24_deadlines,
+        i25_requests,
     ];
     checks.iter().flat_map(|check| check(evidence)).collect()
 }

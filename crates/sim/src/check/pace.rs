@@ -94,6 +94,7 @@ fn gaps(evidence: &SimEvidence) -> Vec<Gap<'_>> {
 /// Returns since when the run can move, or when its timer is due. None if it cannot move.
 fn ready_at(state: &State) -> Option<Millis> {
     match state.summary.status {
+        Status::Queued if state.summary.begins_at().is_some() => state.summary.begins_at(),
         Status::Queued | Status::Running | Status::Compensating => Some(Millis(0)),
         Status::Waiting | Status::Sleeping if has_come(state) => Some(Millis(0)),
         Status::Waiting | Status::Sleeping => state.summary.waits.iter().filter_map(|wait| wait.due).min(),

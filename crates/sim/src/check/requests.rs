@@ -10,9 +10,9 @@ use goldseam_engine::client::Reply;
 use super::{Log, SimEvidence, Violation};
 use crate::journal::Ack;
 
-/// I24: a request is answered at most once and only after it arrived; every requester gets the answer that the log
+/// I25: a request is answered at most once and only after it arrived; every requester gets the answer that the log
 /// has; the row names the latest published values of the active branch.
-pub fn i24_requests(evidence: &SimEvidence) -> Vec<Violation> {
+pub fn i25_requests(evidence: &SimEvidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         found.extend(answered_once(run, log));
@@ -29,7 +29,7 @@ pub fn i24_requests(evidence: &SimEvidence) -> Vec<Violation> {
         };
         if !agrees {
             let what = format!("{run}: request {id} was replied {reply:?}, but the log has {logged:?}");
-            found.push(Violation::new("I24", what));
+            found.push(Violation::new("I25", what));
         }
     }
     found
@@ -71,7 +71,7 @@ fn answered_once(run: &RunId, log: &Log) -> Vec<Violation> {
                     }
                 };
                 let (id, seq) = (&answered.request, recorded.seq.0);
-                found.push(Violation::new("I24", format!("{run}: request {id} is answered at {seq} {what}")));
+                found.push(Violation::new("I25", format!("{run}: request {id} is answered at {seq} {what}")));
             }
             _ => {}
         }
@@ -100,7 +100,7 @@ fn published(run: &RunId, log: &Log) -> Vec<Violation> {
         state.summary.published.iter().map(|(name, at)| (name.to_string(), at.seq)).collect();
     match row == latest || state.summary.pruned.is_some() {
         true => Vec::new(),
-        false => vec![Violation::new("I24", format!("{run}: published {latest:?}, the row has {row:?}"))],
+        false => vec![Violation::new("I25", format!("{run}: published {latest:?}, the row has {row:?}"))],
     }
 }
 

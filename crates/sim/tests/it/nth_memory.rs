@@ -32,5 +32,6 @@ scenarios!(
     cancel,
     once,
     remote,
-    operation
+    operation,
+    timeout
 );

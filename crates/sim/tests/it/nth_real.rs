@@ -115,7 +115,7 @@ mod sqlite {
         if std::env::var("GOLDSEAM_NTH").is_ok_and(|which| which == "all") { 1 } else { 4 }
     }
 
-    scenarios!(super::Target { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+    scenarios!(super::Target { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote, timeout);
 }
 
 mod postgres {
@@ -139,7 +139,7 @@ mod postgres {
         if std::env::var("GOLDSEAM_NTH").is_ok_and(|which| which == "all") { 1 } else { 32 }
     }
 
-    scenarios!(super::Target { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+    scenarios!(super::Target { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote, timeout);
 }
 
 mod object {
@@ -167,7 +167,7 @@ mod object {
             if super::all() { 1 } else { 16 }
         }
 
-        scenarios!(Target { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+        scenarios!(Target { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote, timeout);
     }
 
     mod seaweedfs {

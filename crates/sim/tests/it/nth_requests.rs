@@ -212,4 +212,17 @@ macro_rules! scenarios {
     };
 }
 
-scenarios!(saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+scenarios!(
+    saga,
+    signal,
+    sleep,
+    child,
+    jump,
+    continue_as_new,
+    parallel,
+    question,
+    cancel,
+    once,
+    remote,
+    timeout
+);

@@ -280,6 +280,9 @@ pub(crate) fn queued() -> RunQueued {
         parent: None,
         plan: Vec::new(),
         trace: None,
+        start_at: None,
+        deadline: None,
+        lane: None,
     }
 }
 

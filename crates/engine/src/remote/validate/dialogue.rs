@@ -6,9 +6,9 @@ use goldseam_core::reserved::{Named, prefix};
 use goldseam_core::{Path, Payload, RunId, ValueName, WorkflowName};
 
 use super::{Reader, RequestFlaw};
-use crate::client::StartOptions;
 use crate::ledger::dialogue::PublishError;
 use crate::ledger::error::EngineError;
+use crate::ledger::start_options::{QueueTerms, StartOptions};
 use crate::remote::RemoteRefusal;
 use crate::remote::wire::ChildStart;
 
@@ -34,7 +34,8 @@ impl Reader<'_> {
             return Ok((run, None));
         }
         let options = options(*start);
-        let queued = options.queued_for_child(workflow.clone(), &self.state().summary, self.limits);
+        let terms = QueueTerms { now: self.now, limits: self.limits };
+        let queued = options.queued_for_child(workflow.clone(), &self.state().summary, terms);
         let queued = queued.map_err(|error| match error {
             EngineError::Payload(error) => RequestFlaw::Payload(error),
             error => RequestFlaw::Malformed(error.to_string()),

@@ -10,14 +10,16 @@ use goldseam_core::delivery::child_ended;
 use goldseam_core::event::{ChildStarted, RunQueued, WaitStarted};
 use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
 use goldseam_core::version::UNDECIDED;
-use goldseam_core::{AttributeValue, Command, Failure, Owned, Payload, PayloadError, RunId, WorkflowName};
+use goldseam_core::{
+    AttributeValue, Command, Event, Failure, Owned, Payload, PayloadError, RunId, WorkflowName,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument as _;
 
 use super::{Context, Name, wait};
-use crate::client::StartOptions;
 use crate::ledger::error::EngineError;
+use crate::ledger::start_options::StartOptions;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{LiveRun, Mode, Spot, Stop, UndoFn};
 use crate::run::spans;
@@ -228,14 +230,6 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
     if let Some(undo) = undo {
         ctx.live.lock().undo.insert(spot.path.clone(), undo);
     }
-    let start = match options {
-        None => None,
-        Some(options) => {
-            let inner = ctx.live.lock();
-            let limits = &ctx.live.ledger.limits;
-            Some(Box::new(options.queued_for_child(workflow.clone(), &inner.state.summary, limits)?))
-        }
-    };
     let (run, is_new) = match ctx.recorded(&spot, None).await {
         Some(OpKind::Wait(WaitOp { found: Some(_), child: Some(run), .. })) => return Ok((run, spot)),
         Some(OpKind::Wait(WaitOp { child: Some(run), .. })) => (run, false),
@@ -244,6 +238,17 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
             ctx.live.gate().await?;
             (choose(&ctx.live, &spot, id.as_ref())?, true)
         }
+    };
+    let start = match (options, is_new) {
+        (None, _) => None,
+        (Some(options), true) => {
+            let inner = ctx.live.lock();
+            let queued =
+                options.queued_for_child(workflow.clone(), &inner.state.summary, ctx.live.terms())?;
+            Some(Box::new(queued))
+        }
+        // Times of the options were resolved when the call was recorded.
+        (Some(_), false) => recorded_start(&ctx.live, &run).await?,
     };
     let (path, ord) = (spot.path.clone(), spot.ord);
     let started = ChildStarted { path, ord, run, workflow, input, start, detached, undo: has_undo };
@@ -256,6 +261,18 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
         create(ctx, &started).instrument(spans::child(&spot.path, &started.run)).await?;
     }
     Ok((started.run, spot))
+}
+
+/// How the log says that a child starts.
+async fn recorded_start(live: &LiveRun, child: &RunId) -> Result<Option<Box<RunQueued>>> {
+    let Some(seq) = live.lock().state.children.get(child).map(|child| child.seq) else { return Ok(None) };
+    match live.ledger.history_to(&live.run, seq, seq).await {
+        Ok((records, _)) => Ok(records.into_iter().find_map(|recorded| match recorded.event {
+            Event::ChildStarted(started) => started.start,
+            _ => None,
+        })),
+        Err(error) => live.stop_and_hang(Stop::Store(error.to_string())).await,
+    }
 }
 
 /// The id of a new child.
@@ -295,11 +312,8 @@ async fn make(live: &LiveRun, child: &ChildStarted) -> Result<(), EngineError> {
         Some(start) => (**start).clone(),
         None => {
             let inner = live.lock();
-            StartOptions::default().queued_for_child(
-                workflow.clone(),
-                &inner.state.summary,
-                &live.ledger.limits,
-            )?
+            let parent = &inner.state.summary;
+            StartOptions::default().queued_for_child(workflow.clone(), parent, live.terms())?
         }
     };
     let version = match queued.version {

@@ -12,15 +12,16 @@ use goldseam_core::decide::next_task;
 use goldseam_core::event::{Remote as Sent, StepStarted};
 use goldseam_core::retry::Policy;
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
-use goldseam_core::{IdError, Owned, Payload, PayloadError, QueueName, Retry};
+use goldseam_core::{IdError, LaneName, Owned, Payload, PayloadError, QueueName, Retry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument as _;
 
 use super::step::undo_with;
 use super::{Context, Name, wait};
-use crate::ledger::config::default_queue;
+use crate::ledger::config::{SILENCE_MOST, default_queue};
 use crate::ledger::meter::WaitKind;
+use crate::ledger::step_defaults::Silence;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{Slow, Spot, UndoFn};
 use crate::run::spans;
@@ -65,8 +66,9 @@ impl Context {
             input: Payload::of(input, &self.live.ledger.limits),
             queue: Ok(default_queue()),
             priority: 0,
-            retry: Retry::never(),
-            silence: self.live.config.remote_silence_max,
+            lane: Ok(None),
+            retry: None,
+            silence: Silence::Inherited,
             undo: None,
             value: PhantomData,
         }
@@ -82,6 +84,7 @@ impl Context {
 ///     ctx.remote("resize", &image)
 ///         .queue("gpu")
 ///         .priority(5)
+///         .lane("tenant-7")
 ///         .retry(Retry::exponential().attempts_max(3))
 ///         .heartbeat_timeout(secs(60))
 ///         .compensate(|thumbnail: String| async move { delete(&thumbnail).await })
@@ -97,8 +100,9 @@ pub struct Remote<'a, T> {
     input: Result<Payload, PayloadError>,
     queue: Result<QueueName, IdError>,
     priority: i32,
-    retry: Retry,
-    silence: Duration,
+    lane: Result<Option<LaneName>, IdError>,
+    retry: Option<Retry>,
+    silence: Silence,
     undo: Option<UndoFn>,
     value: PhantomData<fn() -> T>,
 }
@@ -116,15 +120,30 @@ impl<T: DeserializeOwned> Remote<'_, T> {
         self
     }
 
-    /// Sets the retry policy. Without it, one failure fails the step. A lost worker does not count as an attempt.
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = retry;
+    /// Sets the lane of its task: at most one task of a lane is claimed at a time, in the whole store. Runs of the same
+    /// lane ([`StartOptions::lane`](crate::StartOptions::lane)) take turns with it.
+    pub fn lane(mut self, lane: &str) -> Self {
+        self.lane = LaneName::new(lane).map(Some);
         self
     }
 
-    /// Sets how long the worker may be silent before the attempt is given up.
+    /// Sets the retry policy. Without it, that of the workflow or of the engine holds, as for
+    /// [`Step::retry`](super::Step::retry). A lost worker does not count as an attempt.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// Sets how long the worker may be silent before the attempt is given up. Default:
+    /// [`Config::heartbeat_timeout`](crate::Config::heartbeat_timeout), 60 s.
     pub fn heartbeat_timeout(mut self, span: Duration) -> Self {
-        self.silence = span;
+        self.silence = Silence::Limited(span);
+        self
+    }
+
+    /// Lets the worker be silent without limit. If it dies, the step waits until an operator cancels its task.
+    pub fn without_heartbeat_timeout(mut self) -> Self {
+        self.silence = Silence::Unlimited;
         self
     }
 
@@ -144,6 +163,7 @@ impl<T: DeserializeOwned> Remote<'_, T> {
         let ctx = self.ctx;
         let spot = self.spot?;
         let queue = self.queue?;
+        let lane = self.lane?;
         let payload = self.input?;
         let input = Some(payload.hash());
         let undo = self.undo.is_some();
@@ -151,8 +171,15 @@ impl<T: DeserializeOwned> Remote<'_, T> {
         if let Some(undo) = self.undo {
             ctx.live.lock().undo.insert(spot.path.clone(), undo);
         }
-        let (priority, silence, retry) = (self.priority, self.silence, Policy::from(&self.retry));
-        let call = Call { ctx, spot: &spot, queue, priority, payload, retry, silence, undo };
+        let silence = match self.silence {
+            Silence::Inherited => ctx.live.default_heartbeat_timeout(),
+            Silence::Unlimited => None,
+            Silence::Limited(span) => Some(span),
+        };
+        let silence = silence.unwrap_or(SILENCE_MOST).min(SILENCE_MOST);
+        let retry = Policy::from(&self.retry.unwrap_or_else(|| ctx.live.default_retry()));
+        let priority = self.priority;
+        let call = Call { ctx, spot: &spot, queue, priority, lane, payload, retry, silence, undo };
         loop {
             let step = match ctx.recorded(&spot, input).await {
                 None => {
@@ -198,6 +225,7 @@ struct Call<'a> {
     spot: &'a Spot,
     queue: QueueName,
     priority: i32,
+    lane: Option<LaneName>,
     payload: Payload,
     retry: Policy,
     silence: Duration,
@@ -214,6 +242,7 @@ impl Call<'_> {
             task,
             queue: self.queue.clone(),
             priority: self.priority,
+            lane: self.lane.clone(),
             payload: Some(self.payload.clone()),
             retry: self.retry,
             silence_ms: u64::try_from(self.silence.as_millis()).unwrap_or(u64::MAX),

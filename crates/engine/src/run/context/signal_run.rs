@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Context;
 use crate::ledger::error::EngineError;
+use crate::ledger::process::Process as _;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::Stop;
 

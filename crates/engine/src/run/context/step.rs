@@ -96,8 +96,8 @@ impl Context {
             ctx: self,
             spot: self.spot(name),
             body: Box::new(move |attempt| Box::pin(body(attempt))),
-            retry: Retry::never(),
-            limits: AttemptLimits::default(),
+            retry: None,
+            limits: AttemptLimits { watched: true, ..AttemptLimits::default() },
             input: None,
             undo: None,
             probe: None,
@@ -164,7 +164,7 @@ pub struct Step<'a, T> {
     ctx: &'a Context,
     spot: Result<Spot>,
     body: StepBody<'a, T>,
-    retry: Retry,
+    retry: Option<Retry>,
     limits: AttemptLimits,
     input: Option<Result<Hash, Error>>,
     undo: Option<UndoFn>,
@@ -173,21 +173,33 @@ pub struct Step<'a, T> {
 }
 
 impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
-    /// Sets the retry policy. Without it, one failure fails the step.
+    /// Sets the retry policy. Without it, that of the workflow ([`Builder::steps`](crate::Builder::steps)) or of the
+    /// engine ([`Config::retry`](crate::Config::retry)) holds; if neither is set, one failure fails the step.
     pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = retry;
+        self.retry = Some(retry);
         self
     }
 
-    /// Sets how long one attempt may take.
+    /// Sets how long one attempt may take. The default heartbeat timeout then does not apply.
     pub fn timeout(mut self, span: Duration) -> Self {
         self.limits.timeout = Some(span);
         self
     }
 
-    /// Sets how long an attempt may be silent; the body reports that it is alive with [`Attempt::heartbeat`].
+    /// Sets how long an attempt may be silent; the body reports that it is alive with [`Attempt::heartbeat`], and the
+    /// details that it reports are durable.
+    ///
+    /// A step that sets neither this nor [`Step::timeout`] may be silent for
+    /// [`Config::heartbeat_timeout`](crate::Config::heartbeat_timeout), 60 s by default: a longer step must say so.
     pub fn heartbeat_timeout(mut self, silence_max: Duration) -> Self {
         self.limits.silence = Some(silence_max);
+        self
+    }
+
+    /// Lets an attempt be silent without limit: the default heartbeat timeout does not apply.
+    pub fn without_heartbeat_timeout(mut self) -> Self {
+        self.limits.silence = None;
+        self.limits.watched = false;
         self
     }
 
@@ -342,9 +354,10 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             Outcome::Failed(failure) => (failure, None),
             Outcome::TimedOut(code, failure) => (failure, Some(code)),
         };
-        let pause = self.retry.pause(step.failures + 1, &failure, spot.path.as_str());
+        let retry = self.retry.clone().unwrap_or_else(|| live.default_retry());
+        let pause = retry.pause(step.failures + 1, &failure, spot.path.as_str());
         let retry_at = pause.map(|pause| live.now() + pause);
-        let left = retry_at.map_or(0, |_| self.retry.attempts_max.saturating_sub(step.failures + 1));
+        let left = retry_at.map_or(0, |_| retry.attempts_max.saturating_sub(step.failures + 1));
         let failed = StepFailed {
             path: spot.path.clone(),
             ord: spot.ord,

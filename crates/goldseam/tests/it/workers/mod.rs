@@ -117,6 +117,24 @@ async fn remote_workflow_completes() {
 }
 
 #[tokio::test]
+async fn remote_workflow_times_out_and_is_undone() {
+    let scratch = Scratch::new();
+    let server = Place::open(&scratch).await;
+    let mut worker = Worker::register(&server, "w", &[("order", order_ops())], LEASE).await;
+    let input = Payload::of(&1, &Limits::default()).unwrap();
+    let options = goldseam::client::StartOptions::default().timeout(Duration::from_secs(3));
+    server.client.start_with("order", run_id("o-1").as_str(), &input, options).await.unwrap();
+    // It waits for a signal that never comes; the deadline makes it due.
+    work(&mut worker, "o-1").await;
+    let summary = server.client.get(&run_id("o-1")).await.unwrap();
+    let trouble = summary.trouble.unwrap();
+    assert_eq!((summary.status, trouble.code.as_deref()), (Status::Failed, Some("timeout")), "{trouble:?}");
+    let names = types(&server, "o-1").await;
+    let last = ["compensation.started", "compensation.completed", "run.failed"];
+    assert!(names.ends_with(&last.map(str::to_owned)), "{names:?}");
+}
+
+#[tokio::test]
 async fn later_signal_wakes_the_run_for_any_worker() {
     let scratch = Scratch::new();
     let server = Place::open(&scratch).await;

@@ -74,9 +74,31 @@ fn i15_catches_a_run_without_progress_after_the_faults() {
 }
 
 #[test]
+fn i24_catches_early_late_and_cancelled_timeouts() {
+    let asked = |deadline: i64| {
+        let (id, by, reason) = ("deadline".to_owned(), None, String::new());
+        Event::RunCancelRequested(CancelRequested { id, by, reason, deadline: Some(Millis(deadline)) })
+    };
+    let cancelled = || Event::RunCancelled { reason: String::new(), terminated: None };
+    assert_eq!(i24_deadlines(&Maker::started().event(asked(2_000)).event(failed()).evidence()), []);
+    caught(i24_deadlines, &Maker::started().event(asked(9_000)).event(failed()).evidence());
+    caught(i24_deadlines, &Maker::started().event(asked(2_000)).event(cancelled()).evidence());
+    let Event::RunQueued(first) = queued() else { unreachable!("a run is queued") };
+    let with = |deadline: i64| {
+        let first = RunQueued { deadline: Some(Millis(deadline)), ..first.clone() };
+        let mut late = Maker::new().event(Event::RunQueued(first)).event(claimed(0));
+        late.facts.calm_at = Some(Millis(0));
+        late.facts.executed.iter_mut().for_each(|append| append.at = Millis(90_000));
+        late.evidence()
+    };
+    assert_eq!(i24_deadlines(&with(80_000)), []);
+    caught(i24_deadlines, &with(5_000));
+}
+
+#[test]
 fn i21_catches_events_after_termination_and_lost_cancels() {
     let note = |id: &str| Note { id: id.to_owned(), by: None, reason: String::new() };
-    let asked = |id: &str| Event::RunCancelRequested(note(id));
+    let asked = |id: &str| Event::RunCancelRequested(note(id).into());
     let terminated = || {
         let left = Terminated {
             note: note("t"),

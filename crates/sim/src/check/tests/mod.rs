@@ -8,8 +8,8 @@ mod requests;
 
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{
-    BranchOpened, By, Cause, Note, Release, Request, RequestWithdrawn, RunClaimed, RunQueued, RunRecovered,
-    StepCompleted, StepStarted, Terminated, WaitStarted,
+    BranchOpened, By, CancelRequested, Cause, Note, Release, Request, RequestWithdrawn, RunClaimed,
+    RunQueued, RunRecovered, StepCompleted, StepStarted, Terminated, WaitStarted,
 };
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::{
@@ -117,6 +117,9 @@ fn queued() -> Event {
         parent: None,
         plan: Vec::new(),
         trace: None,
+        start_at: None,
+        deadline: None,
+        lane: None,
     })
 }
 

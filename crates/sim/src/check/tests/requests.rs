@@ -1,4 +1,4 @@
-//! Checks of requests and published values: I24.
+//! Checks of requests and published values: I25.
 
 use goldseam_core::SignalName;
 use goldseam_core::event::{RequestAnswered, ValuePublished};
@@ -17,15 +17,15 @@ fn answers(call: &str, id: &str) -> Event {
 }
 
 #[test]
-fn i24_catches_answers_that_are_early_or_repeated() {
-    assert_eq!(i24_requests(&Maker::started().event(asked("r1")).event(answers("a", "r1")).evidence()), []);
-    caught(i24_requests, &Maker::started().event(answers("a", "r1")).event(asked("r1")).evidence());
+fn i25_catches_answers_that_are_early_or_repeated() {
+    assert_eq!(i25_requests(&Maker::started().event(asked("r1")).event(answers("a", "r1")).evidence()), []);
+    caught(i25_requests, &Maker::started().event(answers("a", "r1")).event(asked("r1")).evidence());
     let twice = Maker::started().event(asked("r1")).event(answers("a", "r1")).event(answers("b", "r1"));
-    caught(i24_requests, &twice.evidence());
+    caught(i25_requests, &twice.evidence());
 }
 
 #[test]
-fn i24_catches_replies_that_the_log_does_not_have() {
+fn i25_catches_replies_that_the_log_does_not_have() {
     let replied = |reply: Reply, answer: bool| {
         let maker = Maker::started().event(asked("r1"));
         let maker = if answer { maker.event(answers("a", "r1")) } else { maker };
@@ -33,18 +33,18 @@ fn i24_catches_replies_that_the_log_does_not_have() {
         evidence.facts.acks.push(Ack::Replied(run(), "r1".to_owned(), reply));
         evidence
     };
-    assert_eq!(i24_requests(&replied(Reply::Answered(payload()), true)), []);
-    assert_eq!(i24_requests(&replied(Reply::Pending, false)), []);
-    caught(i24_requests, &replied(Reply::Answered(payload()), false));
-    caught(i24_requests, &replied(Reply::Refused("no".to_owned()), true));
+    assert_eq!(i25_requests(&replied(Reply::Answered(payload()), true)), []);
+    assert_eq!(i25_requests(&replied(Reply::Pending, false)), []);
+    caught(i25_requests, &replied(Reply::Answered(payload()), false));
+    caught(i25_requests, &replied(Reply::Refused("no".to_owned()), true));
 }
 
 #[test]
-fn i24_accepts_published_values_of_the_active_branch() {
+fn i25_accepts_published_values_of_the_active_branch() {
     let publishes = |call: &str, name: &str| {
         let name = goldseam_core::ValueName::new(name).unwrap();
         Event::ValuePublished(ValuePublished { path: path(call), ord: 0, name, value: payload() })
     };
     let log = Maker::started().event(publishes("a", "x")).event(publishes("b", "y"));
-    assert_eq!(i24_requests(&log.event(opened(2, 1, 4)).evidence()), []);
+    assert_eq!(i25_requests(&log.event(opened(2, 1, 4)).evidence()), []);
 }
