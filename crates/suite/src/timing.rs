@@ -24,7 +24,7 @@ fn within(span: Duration) -> StartOptions {
 fn seen(
     witness: &EffectCounter,
     what: &'static str,
-) -> impl Fn() -> futures_util::future::Ready<Result<u32, Error>> {
+) -> impl Fn() -> futures_util::future::Ready<Result<u32, Error>> + use<> {
     let witness = witness.clone();
     move || {
         witness.saw(what);
