@@ -200,7 +200,8 @@ fn status_of(error: &EngineError) -> u16 {
         | EngineError::Corrupt { .. } => 409,
         EngineError::TimedOut { .. } | EngineError::Contended { .. } => 503,
         EngineError::Store(StoreError::Refused {
-            code: "GS0206" | "GS0210" | "GS0227" | "GS0612", ..
+            code: "GS0154" | "GS0206" | "GS0210" | "GS0227" | "GS0612",
+            ..
         }) => 400,
         EngineError::Store(StoreError::Full { .. }) => 507,
         EngineError::Store(StoreError::Refused { .. } | StoreError::Busy { .. }) => 503,

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 
 use goldseam::Millis;
+use goldseam::unstable::core::moment;
+pub use goldseam::unstable::core::moment::clock;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -62,40 +64,7 @@ pub fn iso(at: Millis) -> String {
     if at == Millis::NEVER {
         return NEVER.to_owned();
     }
-    let (year, month, day) = civil(at.0.div_euclid(86_400_000));
-    format!("{year:04}-{month:02}-{day:02}T{}Z", time_of_day(at.0.rem_euclid(86_400_000)))
-}
-
-/// Formats the time of day, `18:05:02.125`.
-pub fn clock(at: Millis) -> String {
-    time_of_day(at.0.rem_euclid(86_400_000))
-}
-
-fn time_of_day(ms: i64) -> String {
-    format!("{:02}:{:02}:{:02}.{:03}", ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000)
-}
-
-/// Converts days since 1970 to a Gregorian date.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let of_era = z.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
-/// Converts a Gregorian date to days since 1970.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let shifted = if month > 2 { month - 3 } else { month + 9 };
-    let of_year = (153 * shifted + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+    moment::iso(at)
 }
 
 /// Parses the output of [`iso`].
@@ -113,7 +82,7 @@ fn parse(text: &str) -> Option<Millis> {
     let within = (1..=12).contains(&month) && (1..=31).contains(&day) && h < 24 && m < 60 && s < 60;
     let rest = date.next().is_none() && clock.next().is_none() && ms.len() == 3;
     let of_day = ((h * 60 + m) * 60 + s) * 1_000 + number(ms)?;
-    (within && rest).then(|| Millis(days(year, month, day) * 86_400_000 + of_day))
+    (within && rest).then(|| Millis(moment::days(year, month, day) * 86_400_000 + of_day))
 }
 
 #[cfg(test)]

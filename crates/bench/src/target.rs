@@ -93,6 +93,11 @@ impl Target {
         is_postgres(&self.url)
     }
 
+    /// Returns whether the target is a SQLite file.
+    pub(crate) fn is_sqlite(&self) -> bool {
+        matches!(self.base, Base::Folder)
+    }
+
     /// Returns the URL that was given, for measures of an existing store.
     pub(crate) fn given(&self) -> &str {
         match &self.base {

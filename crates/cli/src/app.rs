@@ -202,7 +202,7 @@ impl App {
         if self.wants_json() {
             let docs = error.code.as_ref().map(|code| format!("goldseam explain {code}"));
             let document = json!({ "code": error.code, "message": error.message, "help": error.help, "docs": docs,
-                "exit": error.exit as u8 });
+                "next": error.next, "exit": error.exit as u8 });
             out::note_json(&self.redaction.json(&json!({ "error": document }).to_string()));
             return error.exit.into();
         }

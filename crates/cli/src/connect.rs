@@ -29,6 +29,7 @@ fn from_file(file: &Path) -> Result<String, CliError> {
         code: None,
         message: format!("cannot read {shown}: {error}"),
         help: Some("pass a file with the key, as goldseam key create printed it".to_owned()),
+        next: Vec::new(),
         exit: Exit::Usage,
     };
     let mode = std::fs::metadata(file).map_err(cannot)?.permissions().mode();

@@ -6,6 +6,7 @@ use goldseam::unstable::core::{IdError, PayloadError};
 use goldseam::unstable::store::StoreError;
 use goldseam::{EngineError, RunId};
 use goldseam_api::Problem;
+use goldseam_api::next_step::NextStepDoc;
 use serde::Serialize;
 
 /// The exit codes. `goldseam exit-codes` documents them.
@@ -47,6 +48,9 @@ pub(crate) struct CliError {
     pub(crate) code: Option<String>,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
+    /// What a program can do next.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) next: Vec<NextStepDoc>,
     #[serde(skip)]
     pub(crate) exit: Exit,
 }
@@ -54,17 +58,29 @@ pub(crate) struct CliError {
 impl CliError {
     /// Creates an error without code and help.
     pub(crate) fn plain(message: impl Into<String>) -> Self {
-        Self { code: None, message: message.into(), help: None, exit: Exit::Error }
+        Self { code: None, message: message.into(), help: None, next: Vec::new(), exit: Exit::Error }
     }
 
     /// Creates an error for invalid arguments.
     pub(crate) fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { code: None, message: message.into(), help: Some(help.into()), exit: Exit::Usage }
+        Self {
+            code: None,
+            message: message.into(),
+            help: Some(help.into()),
+            next: Vec::new(),
+            exit: Exit::Usage,
+        }
     }
 
     /// Creates an error for something that does not exist.
     pub(crate) fn not_found(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { code: None, message: message.into(), help: Some(help.into()), exit: Exit::NotFound }
+        Self {
+            code: None,
+            message: message.into(),
+            help: Some(help.into()),
+            next: Vec::new(),
+            exit: Exit::NotFound,
+        }
     }
 
     /// Creates an error for a wait that timed out.
@@ -73,6 +89,7 @@ impl CliError {
             code: None,
             message: format!("run {run} did not end within {after}; it is still active"),
             help: Some(format!("goldseam watch {run} follows it")),
+            next: Vec::new(),
             exit: Exit::TimedOut,
         }
     }
@@ -103,7 +120,8 @@ impl From<Problem> for CliError {
             401 => Some("set GOLDSEAM_KEY, or pass the file with the key as --key-file".to_owned()),
             _ => problem.hint.map(Into::into),
         };
-        Self { code: problem.code.map(Into::into), message: problem.detail, help, exit }
+        let next = problem.next.map(|next| *next).unwrap_or_default();
+        Self { code: problem.code.map(Into::into), message: problem.detail, help, next, exit }
     }
 }
 

@@ -60,6 +60,7 @@ fn from_file(file: &str) -> Result<String, CliError> {
         code: None,
         message: format!("cannot read {file}: {error}"),
         help: Some("pass a file with one JSON value, as in @order.json".to_owned()),
+        next: Vec::new(),
         exit: Exit::Usage,
     };
     let mut text = String::new();

@@ -110,6 +110,13 @@ impl Lock {
         Some(self)
     }
 
+    /// Releases the hold at the request of a person, and records who it was.
+    pub fn released_by(self, holder: &str, fence: u64, who: Option<&str>, now: Millis) -> Option<Self> {
+        let mut free = self.released(holder, fence)?;
+        note(&mut free.audit, now, format!("released, held by {holder}: by {}", who.unwrap_or("hand")));
+        Some(free)
+    }
+
     /// Extends the hold to `ttl` from now. A hold that has ended is never revived.
     pub fn extended(mut self, holder: &str, fence: u64, until: Until) -> Result<Self, LockRefusal> {
         let lost = LockRefusal::Lost { name: self.name.clone(), fence };

@@ -10,9 +10,14 @@ pub(crate) const LATEST: i64 = 253_402_300_799_999;
 /// Formats a time as `2026-11-15T18:05:02.125Z`.
 pub fn iso(at: Millis) -> String {
     let (year, month, day) = civil(at.0.div_euclid(DAY_MS));
+    format!("{year:04}-{month:02}-{day:02}T{}Z", clock(at))
+}
+
+/// Formats the time of day, `18:05:02.125`.
+pub fn clock(at: Millis) -> String {
     let ms = at.0.rem_euclid(DAY_MS);
     let (h, m, s) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{:03}Z", ms % 1_000)
+    format!("{h:02}:{m:02}:{s:02}.{:03}", ms % 1_000)
 }
 
 /// Parses a time as in RFC 3339, or a date, which is its first moment in UTC. Cuts off what is below a millisecond.
@@ -134,8 +139,8 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Converts a Gregorian date to days since 1970.
-fn days(year: i64, month: i64, day: i64) -> i64 {
+/// Converts a Gregorian date to days since 1970. The caller checks that the month and the day exist.
+pub fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let era = year.div_euclid(400);
     let of_era = year.rem_euclid(400);

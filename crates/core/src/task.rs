@@ -377,6 +377,14 @@ impl Task {
         Ok(self)
     }
 
+    /// Cancels the task at the request of a person, and records who it was.
+    pub fn cancelled_by(self, who: Option<&str>, now: Millis) -> Result<Self, TaskRefusal> {
+        let held = self.owner.as_ref().map(|owner| format!(", held by {owner}")).unwrap_or_default();
+        let mut over = self.cancelled(now)?;
+        note(&mut over.audit, now, format!("cancelled{held}: by {}", who.unwrap_or("hand")));
+        Ok(over)
+    }
+
     /// Cancels the task in favour of another one, because it has no live claimant.
     pub fn replaced(self, why: &str, now: Millis) -> Result<Self, TaskRefusal> {
         let owner = self.owner.clone().unwrap_or_default();

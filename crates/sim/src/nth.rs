@@ -10,7 +10,7 @@ use std::time::Duration;
 use goldseam_core::id::{IdLiteral, kind};
 use goldseam_core::{Limits, RunId, Status};
 use goldseam_engine::{Client, Clock, Config, Engine, EngineError, Seeded, SystemClock};
-use goldseam_store::faulty::{CallFault, FaultPlan};
+use goldseam_store::faulty::{CallFault, FaultPlan, StoreMethod};
 use goldseam_store::{FaultyStore, MemoryStore, Store};
 
 use crate::check::{SimEvidence, Violation, check_all};
@@ -57,6 +57,9 @@ pub struct FaultCase<'a> {
 pub struct CaseVerdict {
     /// Total number of calls of the first node.
     pub calls: u64,
+    /// Number of its appends before the fault; all of them if the fault did not come. Beats and polls differ between
+    /// cases, appends do not.
+    pub appends: u64,
     /// Violated invariants and wrong ends.
     pub violations: Vec<Violation>,
 }
@@ -181,7 +184,7 @@ pub async fn run_case(backend: Backend<'_>, case: FaultCase<'_>) -> Result<CaseV
         }
         tokio::time::sleep(Duration::from_millis(if fixture.is_real() { 5 } else { 20 })).await;
     };
-    let calls = link.count();
+    let (calls, appends) = (link.count(), appends_before(&link, case.number));
     // After a crash right at the end, the next node updates the row.
     if second.is_none() && link.is_crashed() {
         second = fixture.next(first.take()).await;
@@ -189,7 +192,13 @@ pub async fn run_case(backend: Backend<'_>, case: FaultCase<'_>) -> Result<CaseV
     let violations = judge(&fixture, &case, ended, &*truth).await;
     drop(first);
     drop(second);
-    Ok(CaseVerdict { calls, violations })
+    Ok(CaseVerdict { calls, appends, violations })
+}
+
+/// Counts the appends before the call with this number.
+fn appends_before(link: &FaultyStore, number: u64) -> u64 {
+    let before = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+    link.calls().iter().take(before).filter(|call| call.op == StoreMethod::Append).count() as u64
 }
 
 /// Pause between two attempts.

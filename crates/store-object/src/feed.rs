@@ -311,6 +311,10 @@ impl Feed for BucketState {
     fn finds_changes_cheaply(&self) -> bool {
         false
     }
+
+    fn is_written_by_readers(&self) -> bool {
+        true
+    }
 }
 
 impl BucketState {

@@ -39,9 +39,17 @@ pub async fn fixture_on(clock: ClockFn) -> Fixture {
 }
 
 fn in_memory(clock: ClockFn, moved: ManualClock) -> Fixture {
+    around(memory_store(clock, RequestCost::Free), moved)
+}
+
+/// A store in memory, with this clock, whose requests cost money.
+pub fn paid_store(clock: ClockFn) -> BucketStore {
+    memory_store(clock, RequestCost::Paid)
+}
+
+fn memory_store(clock: ClockFn, requests: RequestCost) -> BucketStore {
     let bucket = BucketPrefix::new(Arc::new(InMemory::new()), "test", Arc::new(RequestCounter::default()));
-    let clock = Arc::new(BucketClock::new(Some(clock)));
-    around(BucketStore::on(bucket, clock, RequestCost::Free), moved)
+    BucketStore::on(bucket, Arc::new(BucketClock::new(Some(clock))), requests)
 }
 
 /// A store under a new prefix on the shared SeaweedFS, with a manual clock.

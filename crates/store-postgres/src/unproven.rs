@@ -2,7 +2,8 @@
 //!
 //! Invariant: the query compares, it never diagnoses. Whatever it cannot prove is returned.
 
-use goldseam_store::{RecordKind, StoreError, Unproven, UnprovenFilter, UnprovenScope, Unreadable};
+use goldseam_store::unproven::{UnprovenPart, UnprovenPlace};
+use goldseam_store::{RecordKind, StoreError, Unproven, UnprovenFilter, Unreadable};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::connection::PgConnection;
@@ -10,54 +11,61 @@ use crate::fault::PgFault;
 use crate::rows::PgColumns;
 use crate::sql::column;
 
-/// The condition of the indexes `runs_active` and `runs_watched`, verbatim.
-macro_rules! active {
+/// The condition of the index `runs_resting`, verbatim.
+macro_rules! resting {
     () => {
-        "r.status IN ('queued', 'running', 'waiting', 'sleeping', 'compensating')"
+        "r.status IN ('waiting', 'sleeping') AND r.rest[2] IS NOT NULL AND r.task IS NOT NULL AND r.rest[3] <= 1"
     };
 }
 
-/// The number and the last of the next $2 active runs after $1.
+/// The number and the last of the next $2 resting runs after $1.
 const WINDOW: &str = concat!(
     "SELECT count(*), max(w.id) FROM (SELECT r.id FROM goldseam.runs AS r WHERE ",
-    active!(),
+    resting!(),
     " AND r.id > $1 ORDER BY r.id LIMIT $2) AS w"
 );
 
-/// Candidates of a sweep, after $1: $3 is the present time, $4 the live nodes.
-const WATCHED: &str = concat!(
-    "SELECT r.id FROM goldseam.runs AS r WHERE ",
-    active!(),
-    " AND (r.rest[2] IS NULL OR r.task IS NULL OR r.rest[3] > 1) AND r.id > $1 \
-    UNION SELECT r.id FROM goldseam.runs AS r \
-    WHERE r.rest[2] < 9223372036854775807 AND r.rest[2] <= $3 AND r.id > $1 \
-    UNION SELECT t.run FROM goldseam.tasks AS t WHERE t.state = 'claimed' AND t.kind >= 'advance:' \
-    AND t.kind < 'advance;' AND (t.owner IS NULL OR t.owner <> ALL ($4)) AND t.run > $1 \
-    ORDER BY 1 LIMIT $2"
-);
+/// The next $4 runs in status $1 after creation time $2 and id $3.
+const IN_STATUS: &str = "SELECT r.id, r.created_at FROM goldseam.runs AS r WHERE r.status = $1 \
+    AND r.status <> 'completed' AND (r.created_at, r.id) > ($2, $3) ORDER BY r.created_at, r.id LIMIT $4";
+/// The next $2 runs after id $1 that are awake: the condition of the index `runs_awake`, verbatim.
+const AWAKE: &str = "SELECT r.id, NULL::bigint FROM goldseam.runs AS r WHERE ((r.status IN ('waiting', 'sleeping') \
+        AND (r.rest[2] IS NULL OR r.task IS NULL OR r.rest[3] IS NULL OR r.rest[3] > 1)) \
+        OR (r.created_at IS NULL AND r.status IN ('queued', 'running', 'compensating'))) \
+    AND r.id > $1 ORDER BY r.id LIMIT $2";
+/// The next $4 resting runs whose rest ended by $1, after time $2 and id $3.
+const ENDED: &str = "SELECT r.id, r.rest[2] FROM goldseam.runs AS r WHERE r.rest[2] < 9223372036854775807 \
+    AND r.rest[2] <= $1 AND (r.rest[2], r.id) > ($2, $3) ORDER BY r.rest[2], r.id LIMIT $4";
+/// The next $3 resting runs after id $2 whose task is claimed by none of the nodes $1.
+const LOST: &str = "SELECT r.id, NULL::bigint FROM goldseam.tasks AS t JOIN goldseam.runs AS r ON r.id = t.run \
+    WHERE t.state = 'claimed' AND t.kind >= 'advance:' AND t.kind < 'advance;' \
+    AND (t.owner IS NULL OR t.owner <> ALL ($1)) AND t.run > $2 \
+    AND r.status IN ('waiting', 'sleeping') AND r.rest[2] IS NOT NULL ORDER BY r.id LIMIT $3";
 
 /// The kind of advance task that the run `r` needs.
 macro_rules! needs {
     () => {
-        "('advance:' || r.workflow || CASE r.rest[1] WHEN 0 THEN '' ELSE '@' || r.rest[1] END)"
+        "('advance:' || r.workflow || CASE x.rest[1] WHEN 0 THEN '' ELSE '@' || x.rest[1] END)"
     };
 }
 
 /// Unproven runs, by the range that follows. Whether the row `r` and its advance task `t` prove the run to be well: $2 is the
 /// present time, $3 the live nodes, $4 the kinds of tasks that they claim.
-const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of FROM goldseam.runs AS r \
-    LEFT JOIN goldseam.tasks AS t ON t.id = r.task AND t.run = r.id AND t.state IN ('ready', 'claimed') \
+const SELECT: &str =
+    "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of FROM goldseam.runs AS r";
+/// The proof of a row that the table does not keep. Computed once, because of the offset.
+const PROOF: &str = " CROSS JOIN LATERAL (SELECT coalesce(r.rest, goldseam.rest_of(r.summary, r.id, r.status, \
+    r.as_of, r.workflow, r.owner)) AS rest OFFSET 0) AS x";
+const TASK: &str = " LEFT JOIN goldseam.tasks AS t ON t.id = r.task AND t.run = r.id AND t.state IN ('ready', 'claimed') \
     AND t.kind >= 'advance:' AND t.kind < 'advance;' AND t.payload = 'null' \
     AND coalesce(t.result, t.failure, t.step, t.lane) IS NULL \
     AND (t.audit IS NULL OR goldseam.read_json(t.audit) IS NOT NULL)";
 /// The same range of tasks, so that the server reads it by an index.
 const TASKS_BETWEEN: &str = " AND t.run > $1 AND t.run <= $5";
 const NOT_PROVEN: &str = concat!(
-    " WHERE ",
-    active!(),
     " AND NOT coalesce(CASE \
-    WHEN r.rest IS NULL OR r.task IS NULL THEN false \
-    WHEN r.rest[3] > 1 AND r.rest[3] / 2 > (SELECT count(*) FROM goldseam.tasks AS s WHERE s.run = r.id \
+    WHEN x.rest IS NULL OR r.task IS NULL THEN false \
+    WHEN x.rest[3] > 1 AND x.rest[3] / 2 > (SELECT count(*) FROM goldseam.tasks AS s WHERE s.run = r.id \
         AND s.id >= 's-' AND s.id < 's.' AND (s.state = 'ready' OR s.state = 'claimed' \
         AND (s.silence_max_ms IS NULL \
         OR coalesce(s.heartbeat_at, s.started_at, s.changed_at) + s.silence_max_ms >= $2))) THEN false \
@@ -71,54 +79,96 @@ const NOT_PROVEN: &str = concat!(
     WHEN t.run_at <= $2 THEN ",
     needs!(),
     " = ANY ($4) \
-    WHEN r.rest[2] IS NULL OR t.run_at > r.rest[2] THEN false \
-    WHEN r.rest[3] % 2 = 1 AND (SELECT c.rid FROM goldseam.runs AS c WHERE c.parent = r.id \
+    WHEN x.rest[2] IS NULL OR t.run_at > x.rest[2] THEN false \
+    WHEN x.rest[3] % 2 = 1 AND (SELECT c.rid FROM goldseam.runs AS c WHERE c.parent = r.id \
         AND c.status IN ('completed', 'failed', 'cancelled') LIMIT 1) IS NOT NULL THEN false \
     ELSE true END, false)"
 );
-const BETWEEN: &str = " AND r.id > $1 AND r.id <= $5 ORDER BY r.id";
-const AMONG: &str = " AND r.id = ANY ($1) ORDER BY r.id";
+const BETWEEN: &str = concat!(" WHERE ", resting!(), " AND r.id > $1 AND r.id <= $5");
+const AMONG: &str =
+    " WHERE r.status IN ('queued', 'running', 'waiting', 'sleeping', 'compensating') AND r.id = ANY ($1)";
+const ORDER: &str = " ORDER BY r.id";
 
 /// Reads the next runs. Returns those that are not proven to be well.
 pub(crate) async fn unproven(
     connection: &PgConnection,
     filter: &UnprovenFilter,
 ) -> Result<Unproven, StoreError> {
-    if filter.limit == 0 {
-        return Ok(Unproven::default());
-    }
-    // The empty text sorts before every id.
-    let after = filter.after.as_deref().unwrap_or_default();
-    let limit = i64::from(filter.limit);
-    match filter.scope {
-        UnprovenScope::Every => {
-            let values = [(&after as _, Type::TEXT), (&limit as _, Type::INT8)];
-            let rows = connection.read(WINDOW, &values).await?;
-            let window = |row: &tokio_postgres::Row| -> Result<(i64, Option<String>), PgFault> {
-                Ok((column(row, 0)?, column(row, 1)?))
-            };
-            let window = rows.first().map(window).transpose().map_err(|fault| fault.to_read_error())?;
-            let Some((read, Some(end))) = window else { return Ok(Unproven::default()) };
-            let next = (read >= limit).then(|| end.clone());
-            let read = Unproven { skipped: read.unsigned_abs(), next, ..Unproven::default() };
-            select(connection, filter, (&after, Type::TEXT), Some(&end), read).await
+    let mut place = UnprovenPlace::of(filter)?;
+    let mut found = Unproven::default();
+    let mut left = i64::from(filter.limit);
+    while left > 0 {
+        left -= match place.part {
+            UnprovenPart::Resting => read_resting(connection, filter, &mut place, left, &mut found).await?,
+            _ => read_part(connection, filter, &mut place, left, &mut found).await?,
+        };
+        if left <= 0 {
+            found.next = Some(place.text());
+            break;
         }
-        UnprovenScope::Watched => {
-            let alive = &filter.alive;
-            let values = [
-                (&after as _, Type::TEXT),
-                (&limit as _, Type::INT8),
-                (&filter.now.0 as _, Type::INT8),
-                (alive as _, Type::TEXT_ARRAY),
-            ];
-            let rows = connection.read(WATCHED, &values).await?;
-            let ids: Result<Vec<String>, PgFault> = rows.iter().map(|row| column(row, 0)).collect();
-            let ids = ids.map_err(|fault| fault.to_read_error())?;
-            let next = ids.last().filter(|_| ids.len() >= filter.limit as usize).cloned();
-            let read = Unproven { skipped: ids.len() as u64, next, ..Unproven::default() };
-            select(connection, filter, (&ids, Type::TEXT_ARRAY), None, read).await
+        match place.next(filter.scope) {
+            Some(next) => place = next,
+            None => break,
         }
     }
+    Ok(found)
+}
+
+/// Reads the next runs of a part. Returns their number.
+async fn read_part(
+    connection: &PgConnection,
+    filter: &UnprovenFilter,
+    place: &mut UnprovenPlace,
+    limit: i64,
+    found: &mut Unproven,
+) -> Result<i64, StoreError> {
+    let (at, key) = (place.at.unwrap_or(i64::MIN), place.key.clone());
+    let (at, key, limit) = ((&at as _, Type::INT8), (&key as _, Type::TEXT), (&limit as _, Type::INT8));
+    let rows = match place.part {
+        UnprovenPart::Plain(status) => {
+            let status = status.as_str();
+            connection.read(IN_STATUS, &[(&status as _, Type::TEXT), at, key, limit]).await?
+        }
+        UnprovenPart::Awake | UnprovenPart::Resting => connection.read(AWAKE, &[key, limit]).await?,
+        UnprovenPart::Ended => {
+            connection.read(ENDED, &[(&filter.now.0 as _, Type::INT8), at, key, limit]).await?
+        }
+        UnprovenPart::Lost => {
+            connection.read(LOST, &[(&filter.alive as _, Type::TEXT_ARRAY), key, limit]).await?
+        }
+    };
+    let read = |row: &tokio_postgres::Row| -> Result<(String, Option<i64>), PgFault> {
+        Ok((column(row, 0)?, column(row, 1)?))
+    };
+    let runs: Result<Vec<(String, Option<i64>)>, PgFault> = rows.iter().map(read).collect();
+    let runs = runs.map_err(|fault| fault.to_read_error())?;
+    let Some((last, at)) = runs.last() else { return Ok(0) };
+    (place.at, place.key) = (*at, last.clone());
+    let ids: Vec<&str> = runs.iter().map(|(id, _)| id.as_str()).collect();
+    found.skipped += ids.len() as u64;
+    select(connection, filter, (&ids, Type::TEXT_ARRAY), None, found).await?;
+    Ok(i64::try_from(ids.len()).unwrap_or(i64::MAX))
+}
+
+/// Reads the next resting runs. Returns their number.
+async fn read_resting(
+    connection: &PgConnection,
+    filter: &UnprovenFilter,
+    place: &mut UnprovenPlace,
+    limit: i64,
+    found: &mut Unproven,
+) -> Result<i64, StoreError> {
+    let after = place.key.clone();
+    let rows = connection.read(WINDOW, &[(&after as _, Type::TEXT), (&limit as _, Type::INT8)]).await?;
+    let window = |row: &tokio_postgres::Row| -> Result<(i64, Option<String>), PgFault> {
+        Ok((column(row, 0)?, column(row, 1)?))
+    };
+    let window = rows.first().map(window).transpose().map_err(|fault| fault.to_read_error())?;
+    let Some((read, Some(end))) = window else { return Ok(0) };
+    found.skipped += read.unsigned_abs();
+    select(connection, filter, (&after, Type::TEXT), Some(&end), found).await?;
+    place.key = end;
+    Ok(read)
 }
 
 /// Adds the unproven runs of a range, which are not among the skipped runs.
@@ -127,11 +177,14 @@ async fn select(
     filter: &UnprovenFilter,
     from: (&(dyn ToSql + Sync), Type),
     end: Option<&String>,
-    mut found: Unproven,
-) -> Result<Unproven, StoreError> {
+    found: &mut Unproven,
+) -> Result<(), StoreError> {
     let sql = match end {
-        Some(_) => [SELECT, TASKS_BETWEEN, NOT_PROVEN, BETWEEN].concat(),
-        None => [SELECT, NOT_PROVEN, AMONG].concat(),
+        // The table keeps the proof of resting runs.
+        Some(_) => {
+            [SELECT, TASK, TASKS_BETWEEN, BETWEEN, &NOT_PROVEN.replace("x.rest", "r.rest"), ORDER].concat()
+        }
+        None => [SELECT, PROOF, TASK, AMONG, NOT_PROVEN, ORDER].concat(),
     };
     let mut values = vec![
         from,
@@ -152,5 +205,5 @@ async fn select(
             Err(reason) => found.unreadable.push(Unreadable::new(RecordKind::Row, id, reason)),
         }
     }
-    Ok(found)
+    Ok(())
 }

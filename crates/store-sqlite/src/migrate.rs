@@ -27,6 +27,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { number: 7, sql: include_str!("../migrations/0007_search.sql") },
     Migration { number: 8, sql: include_str!("../migrations/0008_audit.sql") },
     Migration { number: 9, sql: include_str!("../migrations/0009_resting.sql") },
+    Migration { number: 10, sql: include_str!("../migrations/0010_lean.sql") },
 ];
 
 pub(crate) const REGISTER: &str = "CREATE TABLE goldseam_migrations (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, \

@@ -28,6 +28,24 @@ const SET_TASK: &str = "UPDATE runs SET task = ?2, updated_at = MAX(updated_at +
 const FIND: &str = "SELECT summary, task, updated_at, status, as_of FROM runs WHERE rid = ?1 \
     AND summary IS NOT NULL";
 const TAG: &str = "INSERT OR IGNORE INTO run_tags (tag, value, created_at, rid) VALUES (?1, ?2, ?3, ?4)";
+/// Whether the entries of the attributes would not change: the row ?1 has this creation time ?2 and summary ?3.
+const SAME_ATTRIBUTES: &str = "SELECT 1 FROM runs WHERE rid = ?1 AND created_at IS ?2 \
+    AND CASE WHEN json_valid(summary) THEN json_extract(summary, '$.attributes') IS json_extract(?3, '$.attributes') END";
+const REMOVE_ATTRIBUTES: &str = "DELETE FROM run_attributes WHERE rid = ?1";
+/// Entries of the attributes: one per value.
+const INSERT_VALUES: &str = "INSERT OR IGNORE INTO run_attributes (name, kind, text, number, created_at, rid) \
+    SELECT a.key, \
+        CASE a.type WHEN 'text' THEN 't' WHEN 'integer' THEN 'n' WHEN 'real' THEN 'n' WHEN 'true' THEN 'b' \
+            WHEN 'false' THEN 'b' WHEN 'object' THEN 'd' ELSE 'e' END, \
+        CASE a.type WHEN 'text' THEN a.value ELSE '' END, \
+        CASE a.type WHEN 'integer' THEN a.value WHEN 'real' THEN a.value WHEN 'true' THEN 1 \
+            WHEN 'object' THEN coalesce(json_extract(a.value, '$.time'), 0) ELSE 0 END, \
+        ?2, ?1 \
+    FROM json_each(?3, '$.attributes') AS a WHERE a.type <> 'array' OR json_array_length(a.value) = 0";
+/// Entries of the attributes that are lists: one per text.
+const INSERT_LISTS: &str = "INSERT OR IGNORE INTO run_attributes (name, kind, text, number, created_at, rid) \
+    SELECT a.key, 't', e.value, 0, ?2, ?1 FROM json_each(?3, '$.attributes') AS a, json_each(a.value) AS e \
+    WHERE a.type = 'array' AND e.type = 'text'";
 const UNTAG: &str = "DELETE FROM run_tags WHERE tag = ?1 AND value = ?2 AND created_at = ?3 AND rid = ?4";
 
 /// A summary and its JSON text.
@@ -59,6 +77,11 @@ impl SqliteRowText {
 
     fn rests_until(&self) -> Option<i64> {
         self.rest.as_ref()?.until.map(|until| until.0)
+    }
+
+    /// Whether the run has attributes, or had some. A run without them costs no further statement.
+    fn knows_attributes(&self) -> bool {
+        !self.summary.attributes.is_empty() || self.summary.attributes_at.is_some()
     }
 
     fn cause(&self) -> Option<&str> {
@@ -97,6 +120,9 @@ pub(crate) fn insert(
     ])?;
     let rid = work.conn.last_insert_rowid();
     tag(work.conn, rid, summary)?;
+    if row.knows_attributes() {
+        insert_attributes(work.conn, rid, row)?;
+    }
     Ok(rid)
 }
 
@@ -108,6 +134,9 @@ pub(crate) fn update(
     task: Option<&TaskId>,
 ) -> Result<(), SqliteFault> {
     let summary = &row.summary;
+    if row.knows_attributes() {
+        change_attributes(work.conn, rid, row)?;
+    }
     let updated = work.conn.prepare_cached(UPDATE)?.execute(params![
         rid,
         summary.status.as_str(),
@@ -133,6 +162,9 @@ fn replace(
     task: Option<&TaskId>,
 ) -> Result<(), SqliteFault> {
     let summary = &row.summary;
+    if row.knows_attributes() {
+        change_attributes(work.conn, rid, row)?;
+    }
     work.conn.prepare_cached(REPLACE)?.execute(params![
         rid,
         summary.workflow.as_str(),
@@ -151,6 +183,23 @@ fn replace(
         row.rests_until(),
     ])?;
     tag(work.conn, rid, summary)
+}
+
+/// Writes the entries of the attributes of a run that had none, or other ones.
+fn insert_attributes(conn: &Connection, rid: i64, row: &SqliteRowText) -> Result<(), SqliteFault> {
+    for sql in [INSERT_VALUES, INSERT_LISTS] {
+        conn.prepare_cached(sql)?.execute(params![rid, row.summary.created_at.0, row.text])?;
+    }
+    Ok(())
+}
+
+/// Brings the entries of the attributes up to date, before the row is written.
+fn change_attributes(conn: &Connection, rid: i64, row: &SqliteRowText) -> Result<(), SqliteFault> {
+    if conn.prepare_cached(SAME_ATTRIBUTES)?.exists(params![rid, row.summary.created_at.0, row.text])? {
+        return Ok(());
+    }
+    conn.prepare_cached(REMOVE_ATTRIBUTES)?.execute([rid])?;
+    insert_attributes(conn, rid, row)
 }
 
 /// Whether the run has a row.

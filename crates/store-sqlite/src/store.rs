@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
+use goldseam_store::unproven::UnprovenPlace;
 use goldseam_store::{
     Append, AuditLog, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen,
     OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unproven,
@@ -186,7 +187,8 @@ impl Store for SqliteStore {
     }
 
     async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
-        self.readers.read(move |conn| unproven::unproven(conn, &filter)).await
+        let place = UnprovenPlace::of(&filter)?;
+        self.readers.read(move |conn| unproven::unproven(conn, &filter, place)).await
     }
 
     fn watches(&self) -> bool {

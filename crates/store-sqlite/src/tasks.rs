@@ -26,6 +26,8 @@ const UPDATE: &str = "UPDATE OR IGNORE tasks SET pool = ?2, kind = ?3, queue = ?
     fence = ?15, deliveries = ?16, attempts = ?17, attempts_max = ?18, started_at = ?19, heartbeat_at = ?20, \
     silence_max_ms = ?21, created_at = ?22, changed_at = ?23, payload = ?24, result = ?25, failure = ?26, \
     audit = ?27, step = ?28 WHERE id = ?1 AND version = ?29";
+/// Gives an inserted task its audit, so that the trigger of updates copies heals into the audit of the store.
+const AUDIT: &str = "UPDATE tasks SET audit = ?2 WHERE id = ?1";
 const REST: &str = "UPDATE tasks SET state = 'ready', run_at = ?2, ripe = (?2 <= ?3), owner = NULL, \
     started_at = NULL, heartbeat_at = NULL, poked = 0, changed_at = MAX(changed_at, ?3), \
     version = version + 1 WHERE id = ?1 AND state IN ('ready', 'claimed')";
@@ -71,7 +73,7 @@ pub(crate) fn apply(
     let now = work.now.0;
     match change {
         TaskChange::Create(task) => {
-            let created = bind(conn.prepare_cached(INSERT)?, task, work.now, None)? == 1;
+            let created = insert(conn, task, work.now)? == 1;
             return Ok(
                 task.is_advance() && (created || conn.prepare_cached(EXISTS)?.exists([task.id.as_str()])?)
             );
@@ -97,7 +99,7 @@ pub(crate) fn apply(
 pub(crate) fn put(work: &JobContext<'_>, task: &Task, expect: Expect) -> Result<Written<Task>, SqliteFault> {
     let conn = work.conn;
     let written = match expect {
-        Expect::Absent => bind(conn.prepare_cached(INSERT)?, task, work.now, None)?,
+        Expect::Absent => insert(conn, task, work.now)?,
         Expect::Version(version) => bind(conn.prepare_cached(UPDATE)?, task, work.now, Some(version))?,
     };
     if written == 1 {
@@ -120,6 +122,19 @@ pub(crate) fn put(work: &JobContext<'_>, task: &Task, expect: Expect) -> Result<
         (None, Some(lane)) => Ok(Written::Lost(one(conn, BY_LANE, lane.as_str())?)),
         (rival, _) => Ok(Written::Lost(rival)),
     }
+}
+
+/// Inserts a task if there is none with its id, its key or its lane. Returns the number of inserted tasks.
+fn insert(conn: &Connection, task: &Task, now: Millis) -> Result<usize, SqliteFault> {
+    if task.audit.iter().all(|entry| entry.heal.is_none()) {
+        return bind(conn.prepare_cached(INSERT)?, task, now, None);
+    }
+    let without_audit = Task { audit: Vec::new(), ..task.clone() };
+    let inserted = bind(conn.prepare_cached(INSERT)?, &without_audit, now, None)?;
+    if inserted == 1 {
+        conn.prepare_cached(AUDIT)?.execute(params![task.id.as_str(), json_text(Some(&task.audit))?])?;
+    }
+    Ok(inserted)
 }
 
 fn bind(

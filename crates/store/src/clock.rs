@@ -3,14 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use goldseam_core::Millis;
+use tokio::time::Instant;
 
 /// A function that returns the present time.
 pub type ClockFn = Arc<dyn Fn() -> Millis + Send + Sync>;
 
-/// A time of this machine's monotonic clock: for spans, not for dates.
+/// A time of this machine's monotonic clock: for spans, not for dates. In tests with paused time it is paused, too.
 #[derive(Debug, Clone, Copy)]
 pub struct MonotonicTime(Instant);
 

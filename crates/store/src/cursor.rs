@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use goldseam_core::hash::Hash;
 use goldseam_core::{Millis, RunId};
 
 use crate::error::StoreError;
@@ -10,6 +11,8 @@ use crate::types::{Row, RunFilter, RunOrder};
 
 /// Prefix of a cursor of recovered runs.
 const RECOVERED: char = 'r';
+/// Separates a cursor from the list that it belongs to; neither times nor run ids contain it.
+const OF_LIST: char = '~';
 
 /// The time of a run that a list is ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +98,34 @@ impl FromStr for Cursor {
     }
 }
 
+/// The list that a cursor belongs to, as a hash of its condition and order. Callers pass the texts as their caller wrote
+/// them: a relative time such as `-2h` is another moment on every page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundList(String);
+
+impl BoundList {
+    /// The list of these conditions and this order.
+    pub fn new(parts: &[&str]) -> Self {
+        Self(format!("{:08x}", Hash::of_parts(parts).leading() >> 32))
+    }
+
+    /// Binds a cursor of this list to it.
+    pub fn bind(&self, cursor: Option<String>) -> Option<String> {
+        cursor.map(|cursor| format!("{cursor}{OF_LIST}{}", self.0))
+    }
+
+    /// Returns a cursor without its list. Refuses a cursor of another list; accepts a cursor of an earlier release, which
+    /// names none.
+    pub fn open(&self, cursor: Option<String>) -> Result<Option<String>, StoreError> {
+        let Some(text) = cursor else { return Ok(None) };
+        match text.rsplit_once(OF_LIST) {
+            Some((cursor, list)) if list == self.0 => Ok(Some(cursor.to_owned())),
+            Some(_) => Err(StoreError::cursor_of_another_list()),
+            None => Ok(Some(text)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +152,22 @@ mod tests {
         for wrong in ["", "7", "7:", ":r1", "x7:r1", "7:a/b"] {
             assert!(wrong.parse::<Cursor>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_cursor_of_another_condition_or_order_is_refused() {
+        let list = BoundList::new(&["status = failed", "newest"]);
+        let cursor = list.bind(Some("7:r1".to_owned()));
+        assert_eq!(list.open(cursor.clone()).unwrap().as_deref(), Some("7:r1"));
+        for other in
+            [["status = failed", "oldest"], ["status = parked", "newest"], ["", "status = failednewest"]]
+        {
+            let refused = BoundList::new(&other).open(cursor.clone());
+            assert!(matches!(refused, Err(StoreError::Refused { code: "GS0154", .. })), "{refused:?}");
+        }
+        // An earlier release bound no cursor.
+        assert_eq!(list.open(Some("7:r1".to_owned())).unwrap().as_deref(), Some("7:r1"));
+        assert_eq!((list.bind(None), list.open(None).unwrap()), (None, None));
     }
 
     #[test]

@@ -79,6 +79,17 @@ impl StoreError {
         }
     }
 
+    /// Returns the error for a cursor of a list with another condition or order.
+    pub fn cursor_of_another_list() -> Self {
+        Self::Refused {
+            code: "GS0154",
+            what: "this cursor belongs to a list with another condition or order".to_owned(),
+            hint:
+                "repeat the condition and the order of the page that returned the cursor, or omit the cursor"
+                    .into(),
+        }
+    }
+
     /// Returns whether the call certainly had no effect and may be repeated.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Busy { .. })

@@ -50,6 +50,11 @@ pub trait Feed: Debug + Send + Sync {
     fn finds_changes_cheaply(&self) -> bool {
         true
     }
+
+    /// Returns whether a reader of the feed writes to the store. A closed store then refuses to be followed.
+    fn is_written_by_readers(&self) -> bool {
+        false
+    }
 }
 
 /// Returns the error for a place that this store did not return.

@@ -56,7 +56,7 @@ pub use archive::Archive;
 pub use audit::{AuditEntry, AuditFilter, AuditKind, AuditLog};
 pub use change_mark::ChangeMark;
 pub use clock::{ClockFn, ManualClock};
-pub use cursor::{Cursor, OrderKey};
+pub use cursor::{BoundList, Cursor, OrderKey};
 pub use error::StoreError;
 pub use faulty::FaultyStore;
 pub use feed::{ChangedRuns, Feed, FeedEvent};

@@ -15,7 +15,7 @@ use crate::api::{
 };
 use crate::audit::{AuditEntry, AuditFilter, AuditLog};
 use crate::error::StoreError;
-use crate::feed::Feed;
+use crate::feed::{ChangedRuns, Feed, FeedEvent};
 use crate::foreign::{ForeignState, ForeignStates};
 use crate::forward::{audit_of, foreign_of};
 use crate::pace::StorePace;
@@ -157,7 +157,8 @@ impl Store for ClosedStore {
     }
 
     fn feed(&self) -> Option<&dyn Feed> {
-        self.inner.feed()
+        let feed = self.inner.feed()?;
+        Some(if feed.is_written_by_readers() { self as &dyn Feed } else { feed })
     }
 
     fn audit(&self) -> Option<&dyn AuditLog> {
@@ -166,6 +167,30 @@ impl Store for ClosedStore {
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {
         self.inner.foreign().is_some().then_some(self as &dyn ForeignStates)
+    }
+}
+
+/// The feed of a store whose readers write it: every read is refused.
+#[async_trait]
+impl Feed for ClosedStore {
+    async fn events_after(&self, _: Option<&str>, _: u32) -> Result<Vec<FeedEvent>, StoreError> {
+        self.refuse()
+    }
+
+    async fn latest(&self) -> Result<Option<String>, StoreError> {
+        self.refuse()
+    }
+
+    async fn changed_runs(&self, _: Option<&str>) -> Result<ChangedRuns, StoreError> {
+        self.refuse()
+    }
+
+    fn finds_changes_cheaply(&self) -> bool {
+        false
+    }
+
+    fn is_written_by_readers(&self) -> bool {
+        true
     }
 }
 

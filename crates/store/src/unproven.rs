@@ -5,7 +5,7 @@ use goldseam_core::{Millis, Status, Summary};
 
 use crate::api::Store;
 use crate::error::StoreError;
-use crate::types::{RunFilter, RunOrder, Unproven, UnprovenFilter};
+use crate::types::{RunFilter, RunOrder, Unproven, UnprovenFilter, UnprovenScope};
 
 /// Statuses of runs that are expected to progress.
 pub const ACTIVE: [Status; 5] =
@@ -44,6 +44,99 @@ impl Rest {
     }
 }
 
+/// Statuses in which a run never rests.
+const PLAIN: [Status; 3] = [Status::Queued, Status::Running, Status::Compensating];
+
+/// A part of the active runs. A store with indexes reads one part after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnprovenPart {
+    /// Runs in a status in which no run rests.
+    Plain(Status),
+    /// Waiting runs that do not rest.
+    Awake,
+    /// Resting runs, in order of id.
+    Resting,
+    /// Resting runs whose rest is over.
+    Ended,
+    /// Resting runs whose task a lost node holds.
+    Lost,
+}
+
+impl UnprovenPart {
+    /// The parts of a scope.
+    fn all(scope: UnprovenScope) -> [Option<Self>; 6] {
+        let [one, two, three] = PLAIN.map(|status| Some(Self::Plain(status)));
+        match scope {
+            UnprovenScope::Every => [one, two, three, Some(Self::Awake), Some(Self::Resting), None],
+            UnprovenScope::Watched => {
+                [one, two, three, Some(Self::Awake), Some(Self::Ended), Some(Self::Lost)]
+            }
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Plain(status) => status.as_str(),
+            Self::Awake => "awake",
+            Self::Resting => "resting",
+            Self::Ended => "ended",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// The place after a page of unproven runs: the part, and the last run of it that was read. As text `awake:KEY`,
+/// `queued:1700000000000:KEY` or `resting:KEY`; a key contains no colon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnprovenPlace {
+    /// The part.
+    pub part: UnprovenPart,
+    /// The time that orders the part, if one does.
+    pub at: Option<i64>,
+    /// The key of the run in this store; empty before the first.
+    pub key: String,
+}
+
+impl UnprovenPlace {
+    /// Where a search begins. Refuses a cursor that no page of this scope returned.
+    pub fn of(filter: &UnprovenFilter) -> Result<Self, StoreError> {
+        match filter.after.as_deref() {
+            None => Ok(Self::start(UnprovenPart::Plain(PLAIN[0]))),
+            Some(text) => Self::parse(text, filter.scope).ok_or_else(|| StoreError::foreign_cursor(text)),
+        }
+    }
+
+    fn start(part: UnprovenPart) -> Self {
+        Self { part, at: None, key: String::new() }
+    }
+
+    /// The beginning of the next part; none after the last.
+    pub fn next(&self, scope: UnprovenScope) -> Option<Self> {
+        let mut parts = UnprovenPart::all(scope).into_iter().flatten();
+        parts.find(|part| *part == self.part);
+        parts.next().map(Self::start)
+    }
+
+    fn parse(text: &str, scope: UnprovenScope) -> Option<Self> {
+        let (word, rest) = text.split_once(':')?;
+        let part = UnprovenPart::all(scope).into_iter().flatten().find(|part| part.word() == word)?;
+        let (at, key) = match rest.split_once(':') {
+            Some((at, key)) => (Some(at.parse().ok()?), key),
+            None => (None, rest),
+        };
+        Some(Self { part, at, key: key.to_owned() })
+    }
+
+    /// The place as a cursor.
+    pub fn text(&self) -> String {
+        let word = self.part.word();
+        match self.at {
+            Some(at) => format!("{word}:{at}:{}", self.key),
+            None => format!("{word}:{}", self.key),
+        }
+    }
+}
+
 /// Returns the next active runs, all of them unproven.
 pub(crate) async fn listed<S: Store + ?Sized>(
     store: &S,
@@ -59,4 +152,37 @@ pub(crate) async fn listed<S: Store + ?Sized>(
     };
     let page = store.runs(list).await?;
     Ok(Unproven { rows: page.items, unreadable: page.unreadable, skipped: 0, next: page.next })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_back_by_their_scope_and_cursors_of_ids_refused() {
+        let filter = |scope, after: &str| UnprovenFilter {
+            scope,
+            after: Some(after.to_owned()),
+            ..UnprovenFilter::default()
+        };
+        for scope in [UnprovenScope::Every, UnprovenScope::Watched] {
+            let mut place = Some(UnprovenPlace::of(&UnprovenFilter { scope, ..Default::default() }).unwrap());
+            let mut parts = Vec::new();
+            while let Some(this) = place {
+                let last = UnprovenPlace { at: Some(-7), key: "r-1".to_owned(), ..this.clone() };
+                for read in [last, this.clone()] {
+                    assert_eq!(UnprovenPlace::of(&filter(scope, &read.text())).unwrap(), read);
+                }
+                parts.push(this.part.word());
+                place = this.next(scope);
+            }
+            assert_eq!(parts[..4], ["queued", "running", "compensating", "awake"]);
+            assert_eq!(parts.last() == Some(&"resting"), scope == UnprovenScope::Every);
+            // Earlier releases returned the id of a run.
+            for other in ["r-1", "", "asleep:7", "queued:x:7"] {
+                assert!(UnprovenPlace::of(&filter(scope, other)).is_err(), "{other}");
+            }
+        }
+        assert!(UnprovenPlace::of(&filter(UnprovenScope::Watched, "resting:a")).is_err());
+    }
 }

@@ -165,6 +165,8 @@ macro_rules! healing {
             retention::run_that_continues_meanwhile_is_not_pruned,
             retention::next_prune_finishes_an_interrupted_one,
             retention::unreadable_archive_removes_nothing,
+            retention::a_pass_prunes_what_no_policy_keeps,
+            retention::one_node_makes_a_pass_and_a_failed_one_is_repeated,
             versions::old_node_beside_a_new_one_parks_no_run,
             versions::a_task_without_a_version_is_handed_back_unharmed,
             versions::o1_task_of_another_version_is_recreated,

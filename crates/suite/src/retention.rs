@@ -12,7 +12,7 @@ use goldseam_store::{Archive, Expect, FaultyStore, StoreError, Written};
 
 use super::harness::{Harness, id};
 use super::{Fixture, eventually};
-use goldseam_admin::retention::{PruneReport, Pruner, Retention, verify};
+use goldseam_admin::retention::{PruneReport, Pruner, Retainer, Retention, RetentionPass, verify};
 use goldseam_engine::client::By;
 use goldseam_engine::client::doctor::DoctorOptions;
 use goldseam_engine::{Client, Context, Engine, Error, OsEntropy, SystemClock};
@@ -309,5 +309,89 @@ pub async fn unreadable_archive_removes_nothing(fixture: &Fixture) {
     let archive = MemoryArchive { loses_content: true, ..MemoryArchive::default() };
     assert_eq!(prune(&harness.client, &archive).await.unwrap_err().code(), "GS0133");
     assert_eq!(harness.names("r").await, before);
+    engine.shutdown().await;
+}
+
+/// Makes a pass of these policies some time from now.
+async fn pass_later(
+    harness: &Harness<'_>,
+    archive: &Arc<MemoryArchive>,
+    policies: &str,
+    hours: u64,
+) -> Option<RetentionPass> {
+    let now = harness.store().now().await.unwrap() + Duration::from_secs(hours * 3_600);
+    let archive = Arc::clone(archive) as Arc<dyn Archive>;
+    let retainer = Retainer::new(harness.client.clone(), archive, policies.parse().unwrap());
+    retainer.pass_at(now).await.unwrap()
+}
+
+/// A pass prunes the runs that no policy keeps, and no relative of a run that has not ended. Tombstone and archive are
+/// those of a prune by hand.
+pub async fn a_pass_prunes_what_no_policy_keeps(fixture: &Fixture) {
+    let (harness, archive) = (Harness::on(fixture), Arc::new(MemoryArchive::default()));
+    let engine = engine(&harness).await;
+    harness.start("parent", "p", "3").await;
+    harness.start("double", "old", "21").await;
+    harness.start("fails", "f", "null").await;
+    harness.reaches("p", Status::Waiting).await;
+    harness.has_event("p", "child.completed").await;
+    harness.reaches("old", Status::Completed).await;
+    harness.reaches("f", Status::Failed).await;
+    is_old(&harness, "old").await;
+    is_old(&harness, "f").await;
+    let held = || async { Pruner::new(&harness.client).plan(&everything()).await.unwrap().held == 1 };
+    eventually("the child is over, and held by its parent", held).await;
+
+    let policies = "completed=2h, failed=90d";
+    let early = pass_later(&harness, &archive, policies, 1).await.unwrap();
+    assert_eq!((early.report.pruned.len(), early.is_round_over), (0, true), "{early:?}");
+    let pass = pass_later(&harness, &archive, policies, 3).await.unwrap();
+    let names = |pass: &RetentionPass| -> Vec<String> {
+        pass.report.pruned.iter().map(|pruned| pruned.run.as_str().to_owned()).collect()
+    };
+    assert_eq!((names(&pass), pass.held), (vec!["old".to_owned()], 1), "{pass:?}");
+    let archived = verify(&archive.at(&pass.report.batches[0])).unwrap();
+    let history = harness.client.history(&id("old")).await.unwrap();
+    let [tombstone] = history.as_slice() else { panic!("more than a tombstone is left: {history:?}") };
+    let Event::RunPruned(pruned) = &tombstone.event else { panic!("{tombstone:?}") };
+    assert_eq!((&pruned.sha256, pruned.note.by.as_deref()), (&archived[0].sha256, Some("retention policy")));
+    assert_eq!(harness.result::<u32>("old").await, 42);
+
+    assert_eq!(pass_later(&harness, &archive, policies, 3).await, None, "the last pass was a moment ago");
+    let last = pass_later(&harness, &archive, policies, 91 * 24).await.unwrap();
+    assert_eq!((names(&last), last.held), (vec!["f".to_owned()], 1), "{last:?}");
+    engine.shutdown().await;
+}
+
+/// Of two nodes that begin a pass at once, one makes it. A pass that a failing archive ends changes nothing, and a later
+/// one prunes the runs.
+pub async fn one_node_makes_a_pass_and_a_failed_one_is_repeated(fixture: &Fixture) {
+    let harness = Harness::on(fixture);
+    let engine = engine(&harness).await;
+    let (broken, archive) = (
+        Arc::new(MemoryArchive { loses_content: true, ..MemoryArchive::default() }),
+        Arc::new(MemoryArchive::default()),
+    );
+    for run in ["a", "b"] {
+        harness.start("double", run, "1").await;
+        harness.reaches(run, Status::Completed).await;
+        is_old(&harness, run).await;
+    }
+    let now = harness.store().now().await.unwrap();
+    let before = harness.names("a").await;
+    let kept = Arc::clone(&broken) as Arc<dyn Archive>;
+    let failing = Retainer::new(harness.client.clone(), kept, "completed=1h".parse().unwrap());
+    failing.pass_at(now + Duration::from_secs(7_200)).await.unwrap_err();
+    assert_eq!(harness.names("a").await, before, "nothing is removed without a readable copy");
+    let (one, two) = tokio::join!(
+        pass_later(&harness, &archive, "completed=1h", 4),
+        pass_later(&harness, &archive, "completed=1h", 4)
+    );
+    let passes: Vec<RetentionPass> = [one, two].into_iter().flatten().collect();
+    assert_eq!(passes.len(), 1, "{passes:?}");
+    assert_eq!(passes[0].report.pruned.len(), 2, "{passes:?}");
+    for run in ["a", "b"] {
+        assert_eq!(harness.names(run).await, ["run.pruned"]);
+    }
     engine.shutdown().await;
 }

@@ -25,6 +25,7 @@
 //! | [`seaweedfs`], [`moto`] | S3 servers that enforce conditional writes |
 //! | [`rclone`] | an S3 server that ignores conditions |
 //! | [`promtool`] | tests of Prometheus rules |
+//! | [`shells`] | shells, for tests of completion scripts |
 //! | [`disk`] | disks under a database: failing, journalling, and after a power loss |
 //! | `keeper` | the process that owns a server and its folder |
 //! | `programs` | finds and installs programs, and drops root |
@@ -43,6 +44,7 @@ pub mod promtool;
 pub mod rclone;
 pub mod s3;
 pub mod seaweedfs;
+pub mod shells;
 mod wheels;
 
 pub use error::TestbedError;

@@ -89,9 +89,13 @@ impl Retainer {
     /// Makes one pass: examines the next ended runs, and prunes those that no policy keeps. Returns none if another
     /// node makes the passes, or if the last pass was a short time ago.
     pub async fn pass(&self) -> Result<Option<RetentionPass>, EngineError> {
+        self.pass_at(self.client.store().now().await?).await
+    }
+
+    /// Like [`Retainer::pass`], at this time of the store's clock.
+    pub async fn pass_at(&self, now: Millis) -> Result<Option<RetentionPass>, EngineError> {
         let Some(shortest) = self.policies.shortest() else { return Ok(None) };
         let store = self.client.store();
-        let now = store.now().await?;
         let Some(taken) = TakenWalk::take(&**store, now).await? else { return Ok(None) };
         let slice = self.slice(&taken.walk, now, now - shortest).await;
         let next = slice.as_ref().ok().and_then(|slice| slice.next.clone());

@@ -85,9 +85,15 @@ impl LocksApi for LocalApi {
         Ok(self.client.locks().extend(name, &new.holder, new.fence, ttl(new.ttl_ms)?).await?)
     }
 
-    async fn release_lock(&self, _: &Caller, name: &LockName, new: NewRelease) -> ApiResult<ReleasedDoc> {
+    async fn release_lock(
+        &self,
+        caller: &Caller,
+        name: &LockName,
+        new: NewRelease,
+    ) -> ApiResult<ReleasedDoc> {
         limit::open(Named::Id, name.as_str())?;
-        let released = self.client.locks().release(name, &new.holder, new.fence).await?;
+        let (locks, who) = (self.client.locks(), caller.who.as_deref());
+        let released = locks.release_by_hand(name, &new.holder, new.fence, who).await?;
         Ok(ReleasedDoc { name: name.clone(), released })
     }
 }

@@ -10,7 +10,7 @@ use goldseam::unstable::core::task::Quarantined;
 use goldseam::unstable::core::{Event, Recorded, TagKey, WorkflowName};
 use goldseam::unstable::engine::heal::Found;
 use goldseam::unstable::engine::page::{Most, Piece};
-use goldseam::unstable::store::{Cursor, Record, RunFilter, RunOrder, TaskFilter};
+use goldseam::unstable::store::{BoundList, Cursor, Record, RunFilter, RunOrder, TaskFilter};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 
 use super::{LocalApi, limit, search};
@@ -71,6 +71,17 @@ fn filter(query: RunsQuery, now: Millis) -> Result<RunFilter, Problem> {
     })
 }
 
+/// The list of a query. Its bound on the age is left out: a client computes it again for every page.
+fn bound_list(query: &RunsQuery) -> BoundList {
+    let RunsQuery { status, workflow, tag, condition, since_ms: _, cause, parent, order, after: _, limit: _ } =
+        query;
+    let order = format!("{:?}", order.unwrap_or(ListOrder::Newest));
+    let texts = [status, workflow, tag, condition, cause, parent];
+    let mut parts: Vec<&str> = texts.iter().map(|text| text.as_deref().unwrap_or_default()).collect();
+    parts.push(&order);
+    BoundList::new(&parts)
+}
+
 fn open_questions(summary: &Summary) -> Vec<QuestionDoc> {
     let question = |input: &goldseam::unstable::core::summary::OpenInput| QuestionDoc {
         run: summary.run.clone(),
@@ -82,14 +93,17 @@ fn open_questions(summary: &Summary) -> Vec<QuestionDoc> {
 
 #[async_trait]
 impl RunsApi for LocalApi {
-    async fn runs(&self, query: RunsQuery) -> ApiResult<PageDoc<Summary>> {
+    async fn runs(&self, mut query: RunsQuery) -> ApiResult<PageDoc<Summary>> {
+        let list = bound_list(&query);
+        query.after = list.open(query.after)?;
         let filter = filter(query, self.client.now())?;
         let lost = self.lost_rows(&filter).await?;
         let page = self.client.list(filter.clone()).await?;
         let is_empty = page.items.is_empty() && page.next.is_none() && filter.after.is_none();
         let note = if is_empty { self.note_on(filter.condition.as_deref()).await? } else { None };
         let unreadable = page.unreadable.into_iter().map(|found| UnreadableDoc::new(found.key, found.reason));
-        let mut runs = PageDoc::new(page.items.into_iter().map(|row| row.summary).collect(), page.next);
+        let mut runs =
+            PageDoc::new(page.items.into_iter().map(|row| row.summary).collect(), list.bind(page.next));
         runs.note = note;
         runs.unreadable = unreadable.collect();
         let known = |run: &RunId| runs.unreadable.iter().any(|item| item.id == run.as_str());
@@ -226,11 +240,12 @@ impl RunsApi for LocalApi {
 
     async fn questions(&self, query: QuestionsQuery) -> ApiResult<PageDoc<QuestionDoc>> {
         let wanted = usize::try_from(limit::page(query.limit, ASKERS_DEFAULT)?).unwrap_or(usize::MAX);
+        let list = BoundList::new(&["questions", query.workflow.as_deref().unwrap_or_default()]);
         let mut filter = RunFilter {
             statuses: MAY_ASK.to_vec(),
             workflow: query.workflow.map(WorkflowName::new).transpose()?,
             order: RunOrder::Oldest,
-            after: query.after,
+            after: list.open(query.after)?,
             limit: PAGE_MAX,
             ..RunFilter::default()
         };
@@ -246,7 +261,7 @@ impl RunsApi for LocalApi {
                 let more = at + 1 < page.items.len() || page.next.is_some();
                 if askers == wanted && more {
                     let cursor = Cursor::of(row, filter.order);
-                    questions.next = cursor.map(|cursor| cursor.to_string());
+                    questions.next = list.bind(cursor.map(|cursor| cursor.to_string()));
                     return Ok(questions);
                 }
             }

@@ -164,7 +164,7 @@ impl TasksApi for LocalApi {
     }
 
     async fn cancel_task(&self, caller: &Caller, task: &TaskId) -> ApiResult<Task> {
-        let cancelled = self.client.queue().cancel(task).await;
+        let cancelled = self.client.queue().cancel_by_hand(task, caller.who.as_deref()).await;
         self.unless_repeated(caller, cancelled, |now| now.state == TaskState::Cancelled).await
     }
 

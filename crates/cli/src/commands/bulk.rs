@@ -94,13 +94,14 @@ impl BulkArgs {
                 code: Some("GS0146".to_owned()),
                 message: "a run and --where exclude each other".to_owned(),
                 help: Some(format!("goldseam {verb} RUN, or goldseam {verb} --where 'CONDITION'")),
+                next: Vec::new(),
                 exit: Exit::Usage,
             }),
             (None, _) => {
                 let SpecError { code, what, hint } = SpecError::no_condition();
                 let help = format!("name one run: goldseam {verb} RUN; or {hint}");
                 let (code, help) = (Some(code.to_owned()), Some(help));
-                Err(CliError { code, message: what, help, exit: Exit::Usage })
+                Err(CliError { code, message: what, help, next: Vec::new(), exit: Exit::Usage })
             }
         }
     }
@@ -186,6 +187,7 @@ fn confirm(app: &App, preview: &PreviewDoc) -> Result<bool, CliError> {
             code: Some("GS0150".to_owned()),
             message: format!("{what}; nothing was changed"),
             help: Some("confirm with --yes, or look first with --dry-run".to_owned()),
+            next: Vec::new(),
             exit: Exit::Usage,
         });
     }

@@ -116,6 +116,7 @@ fn refused(run: &RunId, to: u32, verdict: &Verdict) -> CliError {
             verdict.reason()
         ),
         help: Some("change the code, or move the run anyway with --force".to_owned()),
+        next: Vec::new(),
         exit: match verdict {
             Verdict::Unknown { .. } => Exit::Untried,
             _ => Exit::WouldPark,

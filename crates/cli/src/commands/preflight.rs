@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use goldseam::preflight::{Answer, Order, PreflightReport, VARIABLE};
 use goldseam::{Hint, RunId};
-use goldseam_api::next_step::with_commands;
+use goldseam_api::next_step::{NextStepDoc, with_commands};
 
 use crate::app::App;
 use crate::error::{CliError, Exit};
@@ -104,7 +104,8 @@ impl Program {
                 };
                 let parts: Option<Hint> = hint_parts.and_then(|parts| serde_json::from_value(parts).ok());
                 let help = parts.as_ref().map(with_commands).or(hint);
-                Err(CliError { code: Some(code), message, help, exit })
+                let next = parts.iter().flat_map(NextStepDoc::of).collect();
+                Err(CliError { code: Some(code), message, help, next, exit })
             }
         }
     }
@@ -127,6 +128,7 @@ fn failed(program: &Path, what: &str) -> CliError {
         help: Some(
             "the program must register its workflows and call `start`, as in normal operation".to_owned(),
         ),
+        next: Vec::new(),
         exit: Exit::Error,
     }
 }

@@ -258,6 +258,7 @@ async fn verify_file(app: &App, file: &str) -> Result<Exit, CliError> {
         code: Some("GS0133".to_owned()),
         message: format!("{file} is damaged: {flaw}"),
         help: Some("restore it from a copy".to_owned()),
+        next: Vec::new(),
         exit: Exit::Error,
     })?;
     let events: u64 = runs.iter().map(|run| run.events).sum();

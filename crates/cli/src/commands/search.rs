@@ -78,6 +78,7 @@ pub(crate) fn grouping(
             code: Some(GroupByError::CODE.to_owned()),
             message: error.to_string(),
             help: Some(GroupByError::HINT.to_owned()),
+            next: Vec::new(),
             exit: Exit::Usage,
         })?;
     }

@@ -155,11 +155,10 @@ fn an_older_schema_is_refused_until_it_is_migrated() {
     db.execute_batch(
         "DROP VIEW workflow_events; DROP VIEW job_runs; DROP VIEW workflow_runs; DROP VIEW workflow_run_steps; \
          DROP VIEW workflow_execution_history; \
-         DROP TRIGGER run_attributes_insert; DROP TRIGGER run_attributes_update; DROP TABLE run_attributes; \
-         DROP INDEX runs_workflow; DROP TRIGGER tasks_audit_insert; DROP TRIGGER tasks_audit_update; \
+         DROP TABLE run_attributes; DROP INDEX runs_workflow; DROP TRIGGER tasks_audit_update; \
          DROP TRIGGER locks_audit_insert; DROP TRIGGER locks_audit_update; DROP TABLE audit; \
-         DROP TRIGGER runs_edited; DROP INDEX runs_active; DROP INDEX runs_watched; DROP INDEX runs_rest_ends; \
-         DROP INDEX tasks_advance; DROP INDEX tasks_unproven; ALTER TABLE runs DROP COLUMN needs; \
+         DROP TRIGGER runs_edited; DROP INDEX runs_resting; DROP INDEX runs_awake; DROP INDEX runs_rest_ends; \
+         DROP INDEX tasks_resting; DROP INDEX tasks_unproven; ALTER TABLE runs DROP COLUMN needs; \
          ALTER TABLE runs DROP COLUMN rests_on; ALTER TABLE runs DROP COLUMN rests_until; \
          DROP INDEX runs_rowless; DROP INDEX runs_recovered; ALTER TABLE runs DROP COLUMN recovered_at; \
          DROP INDEX tasks_silent; DROP INDEX tasks_quiet; DROP INDEX locks_node; ALTER TABLE tasks DROP COLUMN step; \
@@ -187,6 +186,8 @@ fn errors_are_json_with_the_json_option() {
     assert_eq!(error["error"]["code"], "GS0104");
     assert_eq!(error["error"]["docs"], "goldseam explain GS0104");
     assert!(error["error"]["message"].as_str().unwrap().contains("missing"));
+    // Programs get the next step as a value, as over HTTP.
+    assert_eq!(error["error"]["next"][0]["verb"], "list", "{error}");
     let ran = place.run(&["show", "--json"]);
     let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
     assert_eq!((ran.code, error["error"]["exit"].as_u64()), (2, Some(2)));

@@ -7,6 +7,7 @@ use goldseam::unstable::core::operation::action_id;
 use goldseam::unstable::core::summary::command_id;
 use goldseam::{Client, RunId, Status};
 
+use crate::serving::Server;
 use crate::support::{Guarded, Place, block, eventually, prepared, reaches};
 
 async fn fail(ctx: Context, _: ()) -> goldseam::Result<()> {
@@ -68,6 +69,31 @@ fn a_killed_operation_continues_and_acts_once_per_run() {
     assert!(counts.iter().all(|count| *count == 1), "{counts:?}");
     // An operation that has ended stays ended.
     assert!(place.run(&["operation", "resume", &operation]).ok().contains("done: 500 of 500"));
+}
+
+#[test]
+fn an_operation_goes_on_after_its_server_was_killed() {
+    let place = Place::new();
+    let runs = failed_runs(&place, 120);
+    let server = Server::begin(&place, &["serve"]);
+    let begin = ["retry", "--where", "status = failed", "--rate", "40/s", "--detach", "--yes", "--json"];
+    let begun = place.run(&[&begin[..], &["--server", &server.url]].concat()).json();
+    let operation = begun["id"].as_str().unwrap();
+    let queued = || place.run(&["ls", "-q", "--status", "queued"]).out.lines().count();
+    eventually("it has acted on some", || (queued() >= 10).then_some(()));
+    server.kill();
+    let before = queued();
+    assert!(before < 120, "the kill came too late to test anything: {before}");
+    let server = Server::begin(&place, &["serve"]);
+    let ended = place.run(&["operation", "watch", operation, "--server", &server.url, "--json"]).json();
+    let progress = &ended["progress"];
+    assert_eq!((&progress["acted"], &progress["outcome"]), (&120.into(), &"done".into()), "{ended}");
+    let counts = block(async {
+        let client = goldseam::connect_existing(&place.url()).await.unwrap();
+        actions(&client, &runs, operation).await
+    });
+    assert!(counts.iter().all(|count| *count == 1), "{counts:?}");
+    assert_eq!(server.end(), Some(0));
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use goldseam_fake_s3::FakeS3;
 use goldseam_store_postgres::testing::Schema;
 
-use crate::support::{eventually, prepared};
+use goldseam::prelude::*;
+use goldseam::{RunId, Status};
+
+use crate::support::{Place, block, eventually, order, prepared, reaches};
 
 fn batch_in(place: &crate::support::Place) -> String {
     let folder = place.path("archive");
@@ -121,4 +124,79 @@ fn prunes_a_postgres_store() {
     let schema = Schema::fresh();
     let fake = FakeS3::start().unwrap();
     prune_on(&schema.url(), &|name| fake.url(&format!("archive{name}")));
+}
+
+/// Ends runs with large results, and prunes them.
+fn pruned_runs(place: &Place) {
+    let large = |ctx: Context, (): ()| async move {
+        ctx.step("large", || async { Ok::<_, Error>("x".repeat(100_000)) }).await
+    };
+    block(async {
+        let engine =
+            Engine::open(&place.url()).await.unwrap().workflow("large", large).start().await.unwrap();
+        for number in 0..40 {
+            engine.start("large", format!("large-{number}"), &()).await.unwrap();
+        }
+        for number in 0..40 {
+            reaches(engine.client(), &format!("large-{number}"), Status::Completed).await;
+        }
+        engine.shutdown().await;
+    });
+    place.run(&["prune", "--completed-before", "0s", "--archive", "archive", "--yes"]).ok();
+}
+
+#[test]
+fn compact_returns_the_space_of_pruned_runs_to_the_system() {
+    let place = Place::new();
+    pruned_runs(&place);
+    let bytes = || {
+        let size = |name: &str| std::fs::metadata(place.path(name)).map_or(0, |file| file.len());
+        size("goldseam.db") + size("goldseam.db-wal")
+    };
+    let before = bytes();
+    assert!(before > 4_000_000, "{before} bytes");
+    let compacted = place.run(&["store", "compact", "--json"]).json();
+    assert_eq!(compacted["before"].as_u64(), Some(before), "{compacted}");
+    assert_eq!(compacted["after"].as_u64(), Some(bytes()), "{compacted}");
+    // A tombstone keeps the result of its run.
+    let after = bytes();
+    assert!(after < before * 3 / 4, "{before} to {after} bytes");
+    place.run(&["store", "check"]).ok();
+    assert!(place.run(&["show", "large-7"]).ok().contains("completed"));
+    let again = place.run(&["store", "compact", "--json"]).json();
+    assert!(again["after"].as_u64().unwrap() <= after, "{again}");
+}
+
+#[test]
+fn compact_is_refused_while_a_node_works_and_harms_it_not() {
+    let place = prepared();
+    block(async {
+        let engine =
+            Engine::open(&place.url()).await.unwrap().workflow("order", order).start().await.unwrap();
+        let err = tokio::task::block_in_place(|| place.run(&["store", "compact"]).fails(7, "GS0228"));
+        assert!(err.contains("works on it"), "{err}");
+        let run = RunId::new("waits").unwrap();
+        engine.client().pause(&run, "look".into()).await.unwrap();
+        reaches(engine.client(), "waits", Status::Paused).await;
+        engine.shutdown().await;
+    });
+    place.run(&["store", "compact"]).ok();
+    assert!(place.run(&["show", "waits"]).ok().contains("paused"));
+}
+
+#[test]
+fn nodes_work_on_while_a_postgres_store_is_compacted() {
+    let schema = Schema::fresh();
+    let place = Place::with_store(schema.url());
+    let double = |ctx: Context, (): ()| async move { ctx.step("two", || async { Ok::<_, Error>(2) }).await };
+    pruned_runs(&place);
+    block(async {
+        let engine =
+            Engine::open(&place.url()).await.unwrap().workflow("double", double).start().await.unwrap();
+        let compacted = tokio::task::block_in_place(|| place.run(&["store", "compact", "--json"]).json());
+        assert!(compacted["after"].as_u64() <= compacted["before"].as_u64(), "{compacted}");
+        let run = engine.start("double", "after", &()).await.unwrap();
+        assert_eq!(run.result::<u32>().await.unwrap(), 2);
+        engine.shutdown().await;
+    });
 }

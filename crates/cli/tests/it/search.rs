@@ -34,6 +34,23 @@ fn a_condition_selects_and_combines_with_the_other_filters() {
 }
 
 #[test]
+fn a_cursor_belongs_to_its_condition_and_order() {
+    let place = orders();
+    let list = ["ls", "--where", "created > -2h and amount > 1", "--limit", "1", "--json"];
+    let next = place.run(&list).json()["next"].as_str().unwrap().to_owned();
+    let page = place.run(&[&list[..], &["--after", &next]].concat()).json();
+    assert_eq!(page["items"][0]["run"], "o-2", "a relative time is another moment on every page: {page}");
+    for other in [
+        &["ls", "--where", "created > -2h and amount > 2", "--after", &next][..],
+        &["ls", "--after", &next],
+        &["ls", "--oldest", "--where", "created > -2h and amount > 1", "--after", &next],
+    ] {
+        let ran = place.run(other);
+        assert!(ran.code == 2 && ran.err.contains("error[GS0154]"), "{other:?}: {}{}", ran.out, ran.err);
+    }
+}
+
+#[test]
 fn runs_are_counted_and_grouped() {
     let place = orders();
     assert_eq!(place.run(&["ls", "--count", "--where", "has region"]).ok(), "3\n");

@@ -265,3 +265,67 @@ fn bash_completes_run_ids_with_the_generated_script() {
     assert_eq!(complete("goldseam --store sqlite:nothing.db show do"), "\n");
     assert!(!place.path("nothing.db").exists());
 }
+
+/// The folder of the binary before the other folders of `PATH`.
+fn path_with_binary() -> std::ffi::OsString {
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_goldseam"));
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(binary.parent().unwrap().to_owned()).chain(std::env::split_paths(&others));
+    std::env::join_paths(folders).unwrap()
+}
+
+/// A shell in the folder of the store, without the settings of its user.
+fn shell(place: &Place, program: &std::path::Path, args: &[&str]) -> String {
+    let mut command = std::process::Command::new(program);
+    command
+        .args(args)
+        .current_dir(place.path(""))
+        .env("PATH", path_with_binary())
+        .env("HOME", place.path(""));
+    command.env("TERM", "dumb").env_remove("GOLDSEAM_STORE").env_remove("GOLDSEAM_SERVER");
+    Ran::of(&command.output().unwrap()).ok()
+}
+
+#[test]
+fn fish_completes_run_ids_with_the_generated_script() {
+    let place = prepared();
+    let fish = goldseam_testbed::shells::fish().unwrap();
+    std::fs::write(place.path("goldseam.fish"), place.run(&["completions", "fish"]).ok()).unwrap();
+    let complete = |line: &str| {
+        let script = format!("source ./goldseam.fish; complete -C '{line}'");
+        let found = shell(&place, &fish, &["--no-config", "-c", &script]);
+        let word = |line: &str| line.split('\t').next().unwrap_or_default().to_owned();
+        found.lines().map(word).collect::<Vec<_>>()
+    };
+    assert_eq!(complete("goldseam show wa"), ["waits"]);
+    assert_eq!(complete("goldseam why waits a"), ["asks"]);
+    assert_eq!(complete("goldseam doctor --rule worker-l"), ["worker-lost"]);
+    assert_eq!(complete("goldseam --store sqlite:nothing.db show do"), Vec::<String>::new());
+    assert!(!place.path("nothing.db").exists());
+}
+
+/// Types a line into an interactive zsh, presses Tab, and prints the line that results.
+const ZSH_TAB: &str = r#"zmodload zsh/zpty
+zpty z zsh -f -i
+zpty -w z "PS1=; fpath=($PWD \$fpath); autoload -Uz compinit; compinit -u -D; print REA''DY"
+zpty -r z out $'*READY\r*'
+zpty -w -n z "$1"$'\t'
+zpty -w -n z $'\C-aprint -r -- "<'
+zpty -w -n z $'\C-e>"\n'
+zpty -r z out $'*<goldseam*>\r*'
+out="${out##*$'\n'<}"
+print -r -- "${out%%>*}"
+zpty -d z
+"#;
+
+#[test]
+fn zsh_completes_run_ids_with_the_generated_script() {
+    let place = prepared();
+    let zsh = goldseam_testbed::shells::zsh().unwrap();
+    std::fs::write(place.path("_goldseam"), place.run(&["completions", "zsh"]).ok()).unwrap();
+    std::fs::write(place.path("tab.zsh"), ZSH_TAB).unwrap();
+    let complete = |line: &str| shell(&place, &zsh, &["-f", "tab.zsh", line]).trim().to_owned();
+    assert_eq!(complete("goldseam show wa"), "goldseam show waits");
+    assert_eq!(complete("goldseam why waits a"), "goldseam why waits asks");
+    assert_eq!(complete("goldseam doctor --rule worker-l"), "goldseam doctor --rule worker-lost");
+}

@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::support::{Place, prepared};
 
 /// A server process.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Server {
-    fn begin(place: &Place, args: &[&str]) -> Self {
+    pub(crate) fn begin(place: &Place, args: &[&str]) -> Self {
         let all = [args, &["--listen", "127.0.0.1:0", "--jsonl"]].concat();
         let mut command = place.command(&all);
         // Tests have no load balancer to wait for.
@@ -28,8 +28,14 @@ impl Server {
         Self { child, url: document["url"].as_str().unwrap().to_owned() }
     }
 
+    /// Sends SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Sends SIGTERM and returns the exit code.
-    fn end(mut self) -> Option<i32> {
+    pub(crate) fn end(mut self) -> Option<i32> {
         self.terminate();
         self.child.wait().unwrap().code()
     }

@@ -68,6 +68,19 @@ impl Locks {
         Ok(self.change(name, change).await?.is_some())
     }
 
+    /// Like [`Locks::release`], at the request of a person: the audit of the lock records who it was.
+    pub async fn release_by_hand(
+        &self,
+        name: &LockName,
+        holder: &str,
+        fence: u64,
+        who: Option<&str>,
+    ) -> Result<bool, EngineError> {
+        let change =
+            |lock: Option<Lock>, now| Ok(lock.and_then(|lock| lock.released_by(holder, fence, who, now)));
+        Ok(self.change(name, change).await?.is_some())
+    }
+
     /// Extends a hold to `ttl` from now. Refused if the hold has ended.
     pub async fn extend(
         &self,

@@ -236,6 +236,15 @@ impl Queue {
         self.change_from(task, Task::cancelled).await
     }
 
+    /// Like [`Queue::cancel`], at the request of a person: the audit of the task records who it was.
+    pub async fn cancel_by_hand(&self, id: &TaskId, who: Option<&str>) -> Result<Task, EngineError> {
+        let task = self.get(id).await?;
+        if let Some(over) = self.cancel_step(&task).await? {
+            return Ok(over);
+        }
+        self.change_from(task, |task, now| task.cancelled_by(who, now)).await
+    }
+
     async fn change<F>(&self, id: &TaskId, change: F) -> Result<Task, EngineError>
     where
         F: Fn(Task, goldseam_core::Millis) -> Result<Task, goldseam_core::task::TaskRefusal>,

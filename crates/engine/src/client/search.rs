@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use goldseam_core::operation::is_operation;
 use goldseam_core::search::{Condition, Group, GroupBy};
-use goldseam_store::{GroupQuery, Groups, Page, Row, RunFilter, RunOrder};
+use goldseam_store::{BoundList, GroupQuery, Groups, Page, Row, RunFilter, RunOrder};
 
 use crate::client::Client;
 use crate::ledger::error::EngineError;
@@ -21,6 +21,8 @@ const PAGE: u32 = 500;
 pub struct Search {
     client: Client,
     filter: RunFilter,
+    /// The condition as the caller wrote it.
+    text: String,
     limit: usize,
 }
 
@@ -46,14 +48,15 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn search(&self, condition: &str) -> Result<Search, EngineError> {
-        let condition = Condition::parse(condition, self.now())?;
-        Ok(self.search_for(condition))
+        let parsed = Condition::parse(condition, self.now())?;
+        Ok(Search { text: condition.to_owned(), ..self.search_for(parsed) })
     }
 
     /// Begins a search for the runs that a parsed condition selects.
     pub fn search_for(&self, condition: Condition) -> Search {
+        let text = format!("{condition:?}");
         let filter = RunFilter { condition: Some(Arc::new(condition)), ..RunFilter::default() };
-        Search { client: self.clone(), filter, limit: 100 }
+        Search { client: self.clone(), filter, text, limit: 100 }
     }
 
     /// Counts and groups the runs of a query. Operations are not counted unless the filter names their workflow.
@@ -122,9 +125,14 @@ impl Search {
         Ok(found)
     }
 
-    /// Returns one page, and the cursor of the next. A page may be short or empty and still have a next one.
+    /// Returns one page, and the cursor of the next. A page may be short or empty and still have a next one. A cursor
+    /// belongs to the condition and the order of its search; another search refuses it (GS0154).
     pub async fn page(&self, after: Option<String>, limit: u32) -> Result<Page<Row>, EngineError> {
-        self.client.list(RunFilter { after, limit, ..self.filter.clone() }).await
+        let list = BoundList::new(&[&self.text, &format!("{:?}", self.filter.order)]);
+        let after = list.open(after)?;
+        let mut page = self.client.list(RunFilter { after, limit, ..self.filter.clone() }).await?;
+        page.next = list.bind(page.next);
+        Ok(page)
     }
 
     /// Counts the runs.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use goldseam::admin::retention::{Pruner, Retention, open_archive};
+use goldseam::client::By;
 use goldseam::prelude::*;
 use goldseam::unstable::core::operation::{OperationEnd, OperationPhase, Progress, Spec, Verb, action_id};
 use goldseam::unstable::core::summary::command_id;
@@ -279,6 +281,51 @@ async fn other_verbs_act_once_each() {
     client.begin_operation(&id, Spec { verb: Verb::Pause, ..retry("workflow = order") }).await.unwrap();
     let skipped = ended(client, &id).await.progress.skipped;
     assert_eq!(skipped["it is cancelled"].runs, [run]);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_plan_of_several_pages_reaches_every_run_once() {
+    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let engine = shop.engine(&scratch).await;
+    let client = engine.client();
+    // A page of the plan has 500 runs.
+    let runs = start(&engine, 1_050, "a").await;
+    shop.repair();
+    let id = run_id("op-1");
+    client.begin_operation(&id, retry("status = failed")).await.unwrap();
+    let Progress { planned, handled, acted, outcome, .. } = ended(client, &id).await.progress;
+    assert_eq!((planned, handled, acted, outcome), (1_050, 1_050, 1_050, Some(OperationEnd::Done)));
+    for run in &runs {
+        assert_eq!(actions(client, run, &id).await, 1, "{run}");
+    }
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_target_that_was_pruned_since_the_plan_is_skipped() {
+    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let engine = shop.engine(&scratch).await;
+    let client = engine.client();
+    let runs = start(&engine, 2, "a").await;
+    shop.repair();
+    let id = run_id("op-1");
+    // The operation sleeps for six seconds between two runs.
+    let spec = Spec { rate: Some("10/m".parse().unwrap()), ..retry("status = failed") };
+    client.begin_operation(&id, spec).await.unwrap();
+    eventually("the first run", || async { client.operation(&id).await.unwrap().progress.acted == 1 }).await;
+    let archive = open_archive(scratch.folder().join("archive").to_str().unwrap()).unwrap();
+    let all =
+        Retention { older_than: std::time::Duration::ZERO, statuses: vec![], workflow: None, limit: None };
+    let plan = Pruner::new(client).plan(&all).await.unwrap();
+    let pruned = Pruner::new(client).prune(&plan, &*archive, &By::default(), &mut |_| ()).await.unwrap();
+    assert_eq!(pruned.pruned[0].run, runs[1], "{pruned:?}");
+    let operation = ended(client, &id).await;
+    let Progress { handled, acted, outcome, skipped, .. } = &operation.progress;
+    assert_eq!((*handled, *acted, *outcome), (2, 1, Some(OperationEnd::Done)), "{operation:?}");
+    assert_eq!(skipped.len(), 1, "{skipped:?}");
+    assert_eq!((actions(client, &runs[0], &id).await, actions(client, &runs[1], &id).await), (1, 0));
+    assert!(client.get(&runs[1]).await.unwrap().pruned.is_some());
     engine.shutdown().await;
 }
 

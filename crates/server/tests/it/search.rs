@@ -29,6 +29,26 @@ async fn runs_are_listed_counted_and_grouped_by_a_condition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_of_another_condition_or_order_is_refused() {
+    let server = TestServer::open().await;
+    for id in ["a", "b", "c"] {
+        server.post("/v1/runs", &json!({ "workflow": "unknown", "id": id })).await.ok();
+    }
+    let queued = format!("/v1/runs?limit=1&where={}", encoded("status = queued"));
+    let first = server.get(&queued).await.ok();
+    let next = first["next"].as_str().unwrap().to_owned();
+    let second = server.get(&format!("{queued}&after={next}")).await.ok();
+    assert_eq!(second["items"][0]["run"], json!("b"));
+    for other in [
+        format!("/v1/runs?limit=1&where={}&after={next}", encoded("status = failed")),
+        format!("{queued}&order=oldest&after={next}"),
+        format!("/v1/runs?after={next}"),
+    ] {
+        server.get(&other).await.problem(400, "GS0154");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn wrong_conditions_have_a_code_and_a_place() {
     let server = TestServer::open().await;
     server.start("greet", "r", json!("Ada")).await;

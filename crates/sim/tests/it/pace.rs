@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam_core::{Limits, Payload, RunId, Status};
+use goldseam_core::task::Task;
+use goldseam_core::{Limits, Payload, RunId, Seq, Status, Summary};
 use goldseam_engine::{Builder, Client, Config, Context, Engine, Seeded};
 use goldseam_sim::clock::{SimClock, TrueTime};
 use goldseam_store::faulty::{FaultPlan, StoreMethod};
-use goldseam_store::{FaultyStore, MemoryStore, Store, StorePace};
+use goldseam_store::{Append, FaultyStore, MemoryStore, Store, StorePace, TaskChange, TaskFilter};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -213,5 +214,60 @@ async fn store_without_a_pace_is_polled_as_configured() {
     assert!(nodes >= 90, "{nodes} polls of the nodes in ten seconds");
     other.shutdown().await;
     assert_eq!(link.pace(), StorePace::default());
+    engine.shutdown().await;
+}
+
+/// Most requests of an idle engine per hour, as docs/guides/nothing-but-s3.md states them: two per second, and the share of
+/// the walk over the dormant runs.
+const IDLE_MAX: u64 = 2 * 3_600;
+const WALK_MAX: u64 = 12 * (2 + 2_000 * 4 + 2);
+
+/// Copies the resting run `pattern` this many times.
+async fn copy_pattern(store: &dyn Store, copies: u32) {
+    let row = store.head(&id("pattern")).await.unwrap().unwrap().row.unwrap();
+    let own = TaskFilter { run: Some(id("pattern")), limit: 1, ..TaskFilter::default() };
+    let task = store.tasks(own).await.unwrap().remove(0);
+    let log = store.read(&id("pattern"), Seq::ZERO, 100).await.unwrap();
+    for number in 0..copies {
+        let run = id(&format!("dormant-{number:05}"));
+        let summary = Summary { run: run.clone(), ..row.summary.clone() };
+        let task = Task { id: Task::advance_id(&run, 1), run: Some(run.clone()), version: 1, ..task.clone() };
+        let append = Append {
+            run,
+            after: Seq::ZERO,
+            bodies: log.iter().map(|record| record.body.clone()).collect(),
+            row: Some(Box::new(summary)),
+            tasks: vec![TaskChange::Create(Box::new(task))],
+        };
+        store.append(append).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_engine_in_a_bucket_makes_no_more_requests_than_stated() {
+    let time = TrueTime::begin();
+    let store = Arc::new(goldseam_store_object::testing::paid_store(time.store_clock()));
+    let config = Config { beat_on_thread: false, ..Config::default() };
+    let clock = Arc::new(SimClock::new(time, 0, 0));
+    let builder =
+        Engine::builder(store.clone()).config(config).clock(clock).entropy(Arc::new(Seeded::new(1)));
+    let listen = |ctx: Context, (): ()| async move { ctx.signal::<()>("go").await };
+    let engine = builder.workflow("listen", listen).start().await.unwrap();
+    engine.start("listen", "pattern", &()).await.unwrap();
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(engine.client().get(&id("pattern")).await.unwrap().status, Status::Waiting);
+    let mut hours = Vec::new();
+    for dormant in [0, 5_000] {
+        copy_pattern(&*store, dormant).await;
+        // The first walk over new runs reads each of them once.
+        tokio::time::sleep(3_600 * SECOND).await;
+        let before = store.request_counts();
+        tokio::time::sleep(3_600 * SECOND).await;
+        let hour = store.request_counts().since(&before);
+        println!("{dormant} dormant runs: {hour:?}");
+        hours.push(hour.puts + hour.gets + hour.lists + hour.deletes);
+    }
+    assert!((3_600..=IDLE_MAX).contains(&hours[0]), "{hours:?}");
+    assert!(hours[1] <= IDLE_MAX + WALK_MAX, "{hours:?}");
     engine.shutdown().await;
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use goldseam_core::{RunId, Seq};
 use goldseam_fake_s3::{ErrorReply, FakeS3, Logged, Match, RequestFault, RequestKind};
-use goldseam_store::{Append, FeedEvent, Store};
+use goldseam_store::read_only::{Closed, ClosedStore};
+use goldseam_store::{Append, FeedEvent, Store, StoreError};
 use goldseam_store_object::url::parse;
 use goldseam_store_object::{BucketStore, RequestCost};
 
@@ -197,4 +198,18 @@ async fn a_bucket_without_followers_has_no_feed_and_pays_nothing() {
     let seconds = usize::try_from(began.elapsed().as_secs()).unwrap() + 2;
     let requests = fake.count(|_| true);
     assert!(requests <= 2 * seconds, "{requests} requests within {seconds} s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_bucket_refuses_followers_and_gets_no_page() {
+    let fake = FakeS3::start().unwrap();
+    let store = opened(&fake, RequestCost::Free).await;
+    write(Arc::clone(&store), names("r", 3), 2).await;
+    let closed = Closed { code: "GS0404", what: "it was copied".to_owned(), hint: "start there".into() };
+    let store = ClosedStore::new(store, closed);
+    let feed = store.feed().unwrap();
+    assert!(matches!(feed.latest().await, Err(StoreError::Refused { code: "GS0404", .. })));
+    assert!(feed.events_after(None, 10).await.is_err() && feed.changed_runs(None).await.is_err());
+    assert_eq!(fake.count(|request| request.key.contains("/feed")), 0);
+    assert_eq!(store.read(&run("r0"), Seq::ZERO, 9).await.unwrap().len(), 2);
 }

@@ -7,7 +7,7 @@ use goldseam_core::summary::OpenWait;
 use goldseam_core::{Millis, Seq, Status, Summary};
 use goldseam_store::check::Migrated;
 use goldseam_store::unproven::Rest;
-use goldseam_store::{Cursor, OrderKey, RunFilter, RunOrder, Store, UnprovenScope};
+use goldseam_store::{Cursor, OrderKey, RunFilter, RunOrder, Store};
 use rusqlite::{Connection, StatementStatus, params};
 
 use super::{append, code, open};
@@ -55,21 +55,24 @@ fn reads_unproven_runs_and_tasks_by_indexes() {
     drop(open(&path));
     let conn = Connection::open(&path).unwrap();
     for (sql, expected) in [
-        (unproven::WINDOW.to_owned(), "SEARCH runs USING COVERING INDEX runs_active (id>?)"),
-        (unproven::COUNT.to_owned(), "SEARCH runs USING COVERING INDEX runs_active (id>? AND id<?)"),
-        (unproven::WATCHED.to_owned(), "SEARCH runs USING INDEX runs_watched (id>?)"),
+        (unproven::WINDOW.to_owned(), "SEARCH r USING COVERING INDEX runs_resting (id>?)"),
+        (unproven::COUNT.to_owned(), "SEARCH r USING COVERING INDEX runs_resting (id>? AND id<?)"),
         (
-            unproven::WATCHED.to_owned(),
-            "SEARCH runs USING INDEX runs_rest_ends (rests_until>? AND rests_until<?)",
+            unproven::IN_STATUS.to_owned(),
+            "SEARCH runs USING COVERING INDEX runs_status (status=? AND created_at>?)",
         ),
-        (unproven::WATCHED.to_owned(), "tasks USING INDEX tasks_claimed"),
+        (unproven::IN_STATUS_FIRST.to_owned(), "SEARCH runs USING COVERING INDEX runs_status (status=?)"),
+        (unproven::AWAKE.to_owned(), "SEARCH runs USING INDEX runs_awake (rid>?)"),
         (
-            unproven::statement(UnprovenScope::Every),
-            "SEARCH r USING COVERING INDEX runs_active (id>? AND id<?)",
+            unproven::ENDED.to_owned(),
+            "SEARCH runs USING COVERING INDEX runs_rest_ends (rests_until>? AND rests_until<?)",
         ),
-        (unproven::statement(UnprovenScope::Every), "SEARCH t USING COVERING INDEX tasks_advance"),
-        (unproven::statement(UnprovenScope::Every), "SEARCH e USING COVERING INDEX events_log (rid=?)"),
-        (unproven::statement(UnprovenScope::Watched), "SEARCH r USING COVERING INDEX runs_active (id=?)"),
+        (unproven::LOST.to_owned(), "t USING INDEX tasks_claimed"),
+        (unproven::RESTLESS.to_owned(), "SEARCH r USING COVERING INDEX runs_resting (id>? AND id<?)"),
+        (unproven::RESTLESS.to_owned(), "SEARCH t USING COVERING INDEX tasks_resting (run=? AND id=?"),
+        (unproven::RESTLESS.to_owned(), "SEARCH e USING COVERING INDEX events_log (rid=?)"),
+        (unproven::AMONG.to_owned(), "SEARCH r USING INTEGER PRIMARY KEY (rowid=?)"),
+        (unproven::AMONG.to_owned(), "SEARCH t USING INDEX sqlite_autoindex_tasks_1 (id=?)"),
         (["SELECT id FROM tasks", UNPROVEN].concat(), "USING INDEX tasks_unproven (tid>?"),
     ] {
         let plan = plan(&conn, &sql);

@@ -473,6 +473,10 @@ impl Feed for FaultyStore {
         self.inner.feed().is_none_or(|feed| feed.finds_changes_cheaply())
     }
 
+    fn is_written_by_readers(&self) -> bool {
+        self.inner.feed().is_some_and(|feed| feed.is_written_by_readers())
+    }
+
     async fn latest(&self) -> Result<Option<String>, StoreError> {
         let latest = |inner: Arc<dyn Store>, ()| async move {
             match inner.feed() {
