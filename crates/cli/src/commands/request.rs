@@ -106,5 +106,6 @@ fn no_answer(requested: &RequestedDoc) -> CliError {
             ("GS0169", message, Some(format!("repeat the command with --id {id} to wait again")))
         }
     };
-    CliError { code: Some(code.to_owned()), message, help, exit: exit_of(requested.reply) }
+    let exit = exit_of(requested.reply);
+    CliError { code: Some(code.to_owned()), message, help, next: Vec::new(), exit }
 }

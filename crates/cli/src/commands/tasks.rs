@@ -109,7 +109,7 @@ pub(super) fn show(app: &App, tasks: &[Task]) {
             task.queue.to_string(),
             task.lane.as_ref().map_or_else(none, ToString::to_string),
             task.priority.to_string(),
-            state(task),
+            shown_state(task),
             task.owner.clone().unwrap_or_else(none),
             task.fence.to_string(),
             note(app, task),
@@ -119,7 +119,7 @@ pub(super) fn show(app: &App, tasks: &[Task]) {
 }
 
 /// The state of a task, with the state of its work if the claimant reported one.
-fn state(task: &Task) -> String {
+fn shown_state(task: &Task) -> String {
     match task.work_state() {
         Some(work) => format!("{} ({work})", task.state.as_str()),
         None => task.state.as_str().to_owned(),
