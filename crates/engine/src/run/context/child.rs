@@ -58,7 +58,7 @@ impl Context {
 }
 
 /// A child run; see [`Context::child`].
-#[must_use = "nothing is started until it is awaited"]
+#[must_use = "nothing is started until it is awaited: add `.await?`"]
 pub struct Child<'a, T> {
     ctx: &'a Context,
     spot: Result<Spot>,
