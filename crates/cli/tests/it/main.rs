@@ -16,6 +16,7 @@ mod ending;
 mod errors;
 mod faulty;
 mod files;
+mod getting_started;
 mod guides;
 mod healing;
 mod help;
