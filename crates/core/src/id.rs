@@ -113,8 +113,10 @@ impl<K> IdLiteral<K> {
     ///
     /// If `text` is not an id.
     pub const fn new(text: &'static str) -> Self {
-        assert!(flaw(text).is_none(), "the text is not an id");
-        Self { text, kind: PhantomData }
+        match flaw(text) {
+            None => Self { text, kind: PhantomData },
+            Some(reason) => panic!("{}", reason),
+        }
     }
 
     /// Returns the text.

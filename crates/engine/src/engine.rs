@@ -16,8 +16,6 @@ use goldseam_core::task::Task;
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Limits, NodeId, Payload, RunId, Seq, StepName, WorkflowName, derive};
 use goldseam_store::Store;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::client::{By, Client, RunHandle, StartOptions};
 use crate::heal::claims::staleness::node_name;
@@ -35,7 +33,7 @@ use crate::ledger::workflow_error::Error;
 use crate::node::{Node, NodeSetup};
 use crate::operation;
 use crate::preflight::{Preflight, PreflightReport, PreflightRunner};
-use crate::run::context::Context;
+use crate::run::context::{Context, FromPayload, ToPayload, WorkflowFuture};
 use crate::run::live_runs::LiveRuns;
 use crate::run::registry::Registry;
 use crate::run::workflow_ref::WorkflowRef;
@@ -103,12 +101,12 @@ pub struct Builder {
 
 impl Builder {
     /// Registers version 1 of a workflow.
-    pub fn workflow<F, Fut, I, O, E>(self, name: &str, function: F) -> Self
+    pub fn workflow<F, Fut, Input, Output, E>(self, name: &str, function: F) -> Self
     where
-        F: Fn(Context, I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O, E>> + Send + 'static,
-        I: DeserializeOwned + Send + 'static,
-        O: Serialize + 'static,
+        F: Fn(Context, Input) -> Fut + Send + Sync + 'static,
+        Fut: WorkflowFuture<Output, E> + Send + 'static,
+        Input: FromPayload + Send + 'static,
+        Output: ToPayload + 'static,
         E: Into<Error>,
     {
         self.workflow_version(name, 1, function)
@@ -129,12 +127,12 @@ impl Builder {
     /// assert_eq!(engine.start("tax", "t-1", &10).await?.result::<u32>().await?, 20);
     /// # Ok(()) }
     /// ```
-    pub fn workflow_version<F, Fut, I, O, E>(mut self, name: &str, version: u32, function: F) -> Self
+    pub fn workflow_version<F, Fut, Input, Output, E>(mut self, name: &str, version: u32, function: F) -> Self
     where
-        F: Fn(Context, I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O, E>> + Send + 'static,
-        I: DeserializeOwned + Send + 'static,
-        O: Serialize + 'static,
+        F: Fn(Context, Input) -> Fut + Send + Sync + 'static,
+        Fut: WorkflowFuture<Output, E> + Send + 'static,
+        Input: FromPayload + Send + 'static,
+        Output: ToPayload + 'static,
         E: Into<Error>,
     {
         match WorkflowName::new(name).and_then(operation::open_name) {
@@ -419,7 +417,7 @@ impl Engine {
     ) -> Result<RunHandle<W::Output>, EngineError>
     where
         W: WorkflowRef<I, M>,
-        I: Serialize + ?Sized,
+        I: ToPayload + ?Sized,
     {
         self.start_with(workflow, id, input, StartOptions::default()).await
     }
@@ -447,7 +445,7 @@ impl Engine {
     ) -> Result<RunHandle<W::Output>, EngineError>
     where
         W: WorkflowRef<I, M>,
-        I: Serialize + ?Sized,
+        I: ToPayload + ?Sized,
     {
         let registry = &self.node.registry;
         let (workflow, version) = registry.resolve(workflow.target())?;

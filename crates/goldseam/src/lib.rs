@@ -44,12 +44,20 @@
 //! - An acknowledged start, signal or answer is never lost.
 //! - Rules detect runs, tasks and locks that are stuck, and repair them. Each repair is an event in the run's log.
 //!
+//! # Words
+//!
+//! A *run* is one execution of a workflow. Its *log* is a list of *events*, which never change. A *step* is a unit of
+//! work whose result is in the log; a *signal* is a message to a run, a *question* is for a person. A *branch* is a
+//! timeline of a run: recoveries, jumps and retries open a new one. A *node* is a process that executes runs, and the
+//! *owner* of a run is the node that claimed it last. A *store* keeps all of this. `docs/glossary.md` in the repository
+//! has every word; `docs/guides/getting-started.md` is the guide for new users.
+//!
 //! # Where to look
 //!
 //! | item | purpose |
 //! |---|---|
 //! | [`Engine`] | executes runs; opens a store and registers workflows |
-//! | [`Context`] | the operations that a workflow can use |
+//! | [`Context`] | the operations that a workflow can use; [`context`] has their options |
 //! | [`Client`], [`RunHandle`] | the operations on runs from outside; [`connect`] returns a client without an engine |
 //! | [`Config`], [`Recovery`] | timing and recovery policy of an engine |
 //! | [`Secret`] | values that steps use and that no log shows |
@@ -156,19 +164,46 @@ pub struct SearchingGuide;
 #[doc = include_str!("../../../docs/guides/talking-to-a-run.md")]
 pub struct TalkingGuide;
 
+/// Compiles the programs of the guide for new users. The tests of the command line run them.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/guides/getting-started.md")]
+pub struct GettingStartedGuide;
+
+/// Runs the code of the guide to steps.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/guides/steps-and-retries.md")]
+pub struct StepsGuide;
+
+/// Runs the code of the guide to waiting.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/guides/waiting.md")]
+pub struct WaitingGuide;
+
+/// Runs the code of the guide to children.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/guides/children-and-fan-out.md")]
+pub struct ChildrenGuide;
+
+/// Runs the code of the guide to sagas.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/guides/sagas.md")]
+pub struct SagasGuide;
+
 /// Diagnoses and repairs of runs on request.
 pub mod healer {
     pub use goldseam_engine::client::{audit, doctor, feed, follow, recover as by_hand, why};
     pub use goldseam_engine::heal::{Examined, Found, Healed, Healer, Liveness, foreign, monitor, sweeper};
 }
 
-/// The items that most programs with workflows import.
+/// The items that most programs with workflows import: `use goldseam::prelude::*;`
+///
+/// `goldseam::Result` is not among them, so that `Result` keeps its usual meaning.
 pub mod prelude {
     pub use std::time::Duration;
 
     pub use crate::{
-        Attempt, Client, Context, Engine, Error, OpenEngine, Probe, ResultExt, Retry, RunHandle, Secret,
-        Selected, StartOptions, Workflow,
+        Attempt, Client, Context, Engine, EngineError, Error, Form, OpenEngine, Outcome, Probe, ResultExt,
+        Retry, RunHandle, RunId, Secret, Selected, StartOptions, Status, Workflow,
     };
     pub use crate::{days, hours, mins, secs};
 }

@@ -288,3 +288,15 @@ fn requests_values_and_signals_survive_seeded_faults() {
     assert_eq!(report.outcome::<u32>().unwrap(), 7);
     assert_eq!(report.effects("charge").counts, 1);
 }
+
+#[test]
+fn each_generation_gets_its_signal_after_any_crash() {
+    async fn counter(ctx: Context, (round, sum): (u32, u32)) -> goldseam::Result<u32> {
+        let add: u32 = ctx.signal("add").await?;
+        if round == 2 { Ok(sum + add) } else { ctx.continue_as_new(&(round + 1, sum + add)) }
+    }
+    let tester = Tester::new(|engine, _| engine.workflow("counter", counter)).run("counter", &(0, 0));
+    let tester = tester.signal("add", &1).signal("add", &10).signal("add", &100);
+    assert_eq!(tester.every_crash().unwrap().outcome::<u32>().unwrap(), 111);
+    tester.seeded(0..25).unwrap();
+}

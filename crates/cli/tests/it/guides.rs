@@ -98,6 +98,11 @@ pub(crate) fn walk(place: &Place, guide: &str) -> usize {
 }
 
 fn run(place: &Place, command: &str, shown: &[&str]) {
+    check(place, command, shown).unwrap_or_else(|difference| panic!("{difference}"));
+}
+
+/// Runs a command once, and returns how its exit code or its output differs from the guide.
+pub(crate) fn check(place: &Place, command: &str, shown: &[&str]) -> Result<(), String> {
     let (command, wanted) = command.split_once("# exit code ").unwrap_or((command, "0"));
     let command = command.replace("$GOLDSEAM_STORE", place.store.as_deref().unwrap_or_default());
     let (command, file) =
@@ -110,18 +115,18 @@ fn run(place: &Place, command: &str, shown: &[&str]) {
         std::fs::write(place.path(file), &ran.out).unwrap();
     }
     let transcript = format!("$ {command}\n{}{}", ran.out, ran.err);
-    assert_eq!(ran.code.to_string(), wanted.trim(), "{transcript}");
+    if ran.code.to_string() != wanted.trim() {
+        return Err(format!("exit code {}\n{transcript}", ran.code));
+    }
     let mut lines = ran.out.lines();
-    for line in shown {
-        assert!(
-            lines.any(|actual| matches(actual, line)),
-            "missing, or in another order: {line}\n{transcript}"
-        );
+    match shown.iter().find(|line| !lines.any(|actual| matches(actual, line))) {
+        Some(line) => Err(format!("missing, or in another order: {line}\n{transcript}")),
+        None => Ok(()),
     }
 }
 
 /// Whether a line has the words of another, in order. Tables on a terminal have other gaps than tab-separated ones.
-fn matches(actual: &str, shown: &str) -> bool {
+pub(crate) fn matches(actual: &str, shown: &str) -> bool {
     let mut rest = actual;
     shown.split_whitespace().filter(|word| !["…", "→"].contains(word)).all(|word| {
         let found = rest.find(word);

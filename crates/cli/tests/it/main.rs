@@ -17,6 +17,7 @@ mod ending;
 mod errors;
 mod faulty;
 mod files;
+mod getting_started;
 mod guides;
 mod healing;
 mod help;

@@ -240,7 +240,8 @@ impl<O> RunHandle<O> {
         self.client.why(&self.run).await
     }
 
-    /// Sends a signal. It is durable once this returns.
+    /// Sends a signal, for which the run waits with [`Context::signal`](crate::Context::signal) or a `select`. It is
+    /// durable once this returns.
     pub async fn signal(&self, name: &str, payload: &(impl Serialize + ?Sized)) -> Result<Seq, EngineError> {
         let payload = Payload::of(payload, &self.client.ledger.limits)?;
         self.client.signal(&self.run, name, payload, None).await
@@ -251,7 +252,8 @@ impl<O> RunHandle<O> {
         Ok(self.summary().await?.inputs)
     }
 
-    /// Answers a question. The answer is durable once this returns.
+    /// Answers a question of [`Context::ask`](crate::Context::ask). The answer is durable once this returns. One that
+    /// does not fit the form of the question is refused, and the question stays open.
     pub async fn answer(
         &self,
         question: &str,

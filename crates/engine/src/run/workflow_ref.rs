@@ -5,11 +5,10 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use goldseam_core::id::{IdLiteral, kind};
 
 use crate::ledger::workflow_error::{Error, Result};
-use crate::run::context::Context;
+use crate::run::context::{Context, FromPayload};
 
 /// A workflow by its name, with the types of its input and output.
 ///
@@ -32,8 +31,19 @@ pub struct Workflow<I, O> {
 }
 
 impl<I, O> Workflow<I, O> {
-    /// Names a workflow. A wrong name is refused when a run is started.
+    /// Names a workflow. In a constant, a text that cannot be a name is a compile error.
+    ///
+    /// ```compile_fail
+    /// use goldseam::prelude::*;
+    ///
+    /// const CHECKOUT: Workflow<String, u32> = Workflow::named("check out");
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the text cannot be a name: it consists of letters, digits, `.`, `_` and `-`.
     pub const fn named(name: &'static str) -> Self {
+        let _checked = IdLiteral::<kind::Workflow>::new(name);
         Self { name, types: PhantomData }
     }
 
@@ -115,7 +125,7 @@ pub struct ByFunction;
 #[derive(Debug)]
 pub struct ByConstant;
 
-impl<I: Serialize + ?Sized> WorkflowRef<I, ByName> for &str {
+impl<I: ?Sized> WorkflowRef<I, ByName> for &str {
     type Output = Untyped;
 
     fn target(&self) -> WorkflowTarget<'_> {
@@ -123,7 +133,7 @@ impl<I: Serialize + ?Sized> WorkflowRef<I, ByName> for &str {
     }
 }
 
-impl<I: Serialize + ?Sized> WorkflowRef<I, ByName> for &String {
+impl<I: ?Sized> WorkflowRef<I, ByName> for &String {
     type Output = Untyped;
 
     fn target(&self) -> WorkflowTarget<'_> {
@@ -131,7 +141,7 @@ impl<I: Serialize + ?Sized> WorkflowRef<I, ByName> for &String {
     }
 }
 
-impl<I: Serialize, O: DeserializeOwned> WorkflowRef<I, ByConstant> for &Workflow<I, O> {
+impl<I, O: FromPayload> WorkflowRef<I, ByConstant> for &Workflow<I, O> {
     type Output = O;
 
     fn target(&self) -> WorkflowTarget<'_> {
@@ -143,8 +153,7 @@ impl<F, Fut, I, O, E> WorkflowRef<I, ByFunction> for F
 where
     F: Fn(Context, I) -> Fut + 'static,
     Fut: Future<Output = Result<O, E>>,
-    I: Serialize,
-    O: DeserializeOwned,
+    O: FromPayload,
     E: Into<Error>,
 {
     type Output = O;

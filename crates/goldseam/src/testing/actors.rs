@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use goldseam_core::task::Task;
-use goldseam_core::{Failure, Path, Payload, QueueName, RunId, Summary};
+use goldseam_core::{BranchId, Failure, Path, Payload, QueueName, RunId, Summary};
 use goldseam_engine::client::By;
 use goldseam_engine::queue::Want;
 use goldseam_engine::{Client, EngineError};
@@ -67,8 +67,9 @@ pub(super) struct Actors<'a> {
     recipients: Vec<Option<RunId>>,
     /// The recipients without faults: an early message goes to its expected recipient.
     expected: Vec<Option<RunId>>,
-    /// Waits that received their one message.
-    served: BTreeSet<(RunId, Path, i64)>,
+    /// Waits that received their one message, each with its run and branch: after `continue_as_new` a wait may have
+    /// the path and the time of one before.
+    served: BTreeSet<(RunId, BranchId, Path, i64)>,
     /// Number of turns until the lost message is sent again.
     turns_lost: u64,
     mail: Mail,
@@ -112,7 +113,7 @@ impl<'a> Actors<'a> {
         let mut busy = self.send_early(client, runs).await?;
         for run in runs.iter().filter(|run| !run.status.is_terminal()) {
             for (wait, path, since) in needs(run) {
-                let key = (run.run.clone(), path, since);
+                let key = (run.run.clone(), run.branch, path, since);
                 if self.served.contains(&key) {
                     continue;
                 }
@@ -124,7 +125,7 @@ impl<'a> Actors<'a> {
                 if self.loses_message() {
                     return Ok(true);
                 }
-                if self.send(client, Recipient { run: &run.run, question: &key.1 }, index).await? {
+                if self.send(client, Recipient { run: &run.run, question: &key.2 }, index).await? {
                     self.served.insert(key);
                 }
             }

@@ -66,7 +66,7 @@ impl Tester {
 
     /// Sets the workflow to run and its input.
     #[must_use]
-    pub fn run(mut self, workflow: &str, input: &impl Serialize) -> Self {
+    pub fn run(mut self, workflow: &str, input: &(impl Serialize + ?Sized)) -> Self {
         self.flaw = None;
         self.workflow = workflow.to_owned();
         self.input = self.payload("invalid input", input);
@@ -85,7 +85,7 @@ impl Tester {
 
     /// Adds a signal, sent once when a run, or a child of it, waits for it. Call it once per signal.
     #[must_use]
-    pub fn signal(mut self, name: &str, payload: &impl Serialize) -> Self {
+    pub fn signal(mut self, name: &str, payload: &(impl Serialize + ?Sized)) -> Self {
         let value = self.payload("invalid signal", payload);
         self.script.push(Message { kind: MessageKind::Signal(name.to_owned()), value });
         self
@@ -124,7 +124,7 @@ impl Tester {
 
     /// Adds an answer to the question of this name, sent once when it is asked. Call it once per answer.
     #[must_use]
-    pub fn answer(mut self, question: &str, answer: &impl Serialize) -> Self {
+    pub fn answer(mut self, question: &str, answer: &(impl Serialize + ?Sized)) -> Self {
         let value = self.payload("invalid answer", answer);
         self.script.push(Message { kind: MessageKind::Answer(question.to_owned()), value });
         self
@@ -182,7 +182,7 @@ impl Tester {
         self
     }
 
-    fn payload(&mut self, what: &str, value: &impl Serialize) -> Payload {
+    fn payload(&mut self, what: &str, value: &(impl Serialize + ?Sized)) -> Payload {
         Payload::of(value, &Limits::default()).unwrap_or_else(|error| {
             self.flaw = Some(format!("{what}: {}", EngineError::from(error)));
             Payload::null()

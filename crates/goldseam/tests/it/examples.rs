@@ -40,6 +40,9 @@ mod remote_step;
 #[path = "../../../../examples/signals.rs"]
 #[expect(dead_code, reason = "the tests do not call `main`")]
 mod signals;
+#[path = "../../../../examples/tour.rs"]
+#[expect(dead_code, reason = "the tests do not call `main`")]
+mod tour;
 #[path = "../../../../examples/versions.rs"]
 #[expect(dead_code, reason = "the tests do not call `main`")]
 mod versions;
@@ -161,6 +164,18 @@ async fn example_versions_runs_and_runs_again() {
         assert_eq!(
             versions::run(&url).await.unwrap(),
             "bill for tea; milk checked, bill for milk; cake is free in version 2"
+        );
+    }
+}
+
+#[tokio::test]
+async fn example_tour_runs_and_runs_again() {
+    let stores = Stores::new();
+    for url in stores.urls() {
+        assert_eq!(
+            tour::run(&url).await.unwrap(),
+            "order-1: 12300 cents, parcel with lamp and parcel with bulb, label \"2 items for Ada to Kyoto\"; \
+             order-2: step charge failed: card declined, 1 undone; orders of Ada: 1"
         );
     }
 }

@@ -10,14 +10,14 @@ use goldseam_core::Millis;
 use goldseam_core::event::{InputRequested, WaitStarted};
 use goldseam_core::form::Form;
 use goldseam_core::state::{Found, Mail};
-use serde::de::DeserializeOwned;
 
-use super::{Context, Name, wait};
+use super::{Context, FromPayload, Name, wait};
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::Spot;
 
 impl Context {
     /// Asks a person and waits for the answer. The form is derived from `T`, unless one is set.
+    /// [`RunHandle::answer`](crate::RunHandle::answer) answers it.
     ///
     /// ```
     /// use goldseam::prelude::*;
@@ -36,7 +36,7 @@ impl Context {
     /// assert!(run.result().await?);
     /// # Ok(()) }
     /// ```
-    pub fn ask<T: DeserializeOwned>(&self, name: impl Into<Name>, prompt: impl Into<String>) -> Ask<'_, T> {
+    pub fn ask<T: FromPayload>(&self, name: impl Into<Name>, prompt: impl Into<String>) -> Ask<'_, T> {
         let spot = self.spot(name);
         let prompt = prompt.into();
         Ask { ctx: self, spot, prompt, form: None, timeout: None, value: PhantomData }
@@ -60,7 +60,7 @@ impl Context {
 /// }
 /// # fn main() {}
 /// ```
-#[must_use = "nothing is asked until it is awaited"]
+#[must_use = "nothing is asked until it is awaited: add `.await?`"]
 pub struct Ask<'a, T> {
     ctx: &'a Context,
     spot: Result<Spot>,
@@ -96,7 +96,7 @@ impl<T> Ask<'_, T> {
     }
 }
 
-impl<'a, T: DeserializeOwned + 'a> IntoFuture for Ask<'a, T> {
+impl<'a, T: FromPayload + 'a> IntoFuture for Ask<'a, T> {
     type Output = Result<T>;
     type IntoFuture = BoxFuture<'a, Result<T>>;
 

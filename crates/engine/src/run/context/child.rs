@@ -96,7 +96,7 @@ impl Context {
 /// assert!(run.history().await?.iter().any(|recorded| recorded.event.name() == "compensation.completed"));
 /// # Ok(()) }
 /// ```
-#[must_use = "nothing is started until it is awaited"]
+#[must_use = "nothing is started until it is awaited: add `.await?`"]
 pub struct Child<'a, T> {
     ctx: &'a Context,
     spot: Result<Spot>,

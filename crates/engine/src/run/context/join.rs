@@ -41,7 +41,7 @@ impl Context {
 type JoinPart<'a, T> = BoxFuture<'a, (usize, Result<T>)>;
 
 /// Concurrent parts, which run when awaited; see [`Context::join`].
-#[must_use = "nothing runs until it is awaited"]
+#[must_use = "nothing runs until it is awaited: add `.await?`"]
 pub struct Join<'a, T> {
     parts: Vec<JoinPart<'a, T>>,
     limit: usize,

@@ -4,6 +4,7 @@
 //! for the same input and the same results: time, randomness and all outside data come through the context.
 
 mod ask;
+mod bounds;
 mod changed;
 pub(crate) mod child;
 mod join;
@@ -32,6 +33,7 @@ use crate::run::live_run::{LiveRun, Spot};
 use crate::run::spans;
 
 pub use ask::Ask;
+pub use bounds::{BodyFuture, FromPayload, StepOutput, ToPayload, WorkflowFuture};
 pub use child::{Child, ChildHandle, Detached};
 pub use join::Join;
 pub use name::Name;
@@ -41,6 +43,16 @@ pub use step::{Attempt, Group, Probe, Step};
 pub use wait::{Select, Selected, Signal};
 
 /// The handle through which a workflow function does everything durable. Cheap to clone.
+///
+/// | to | call |
+/// |---|---|
+/// | do something once | [`step`](Self::step), [`step_with`](Self::step_with), [`remote`](Self::remote) |
+/// | do several things | [`join`](Self::join), [`arm`](Self::arm), [`group`](Self::group), [`child`](Self::child) |
+/// | wait | [`signal`](Self::signal), [`ask`](Self::ask), [`sleep`](Self::sleep), [`sleep_until`](Self::sleep_until), [`select`](Self::select) |
+/// | begin again with an empty history | [`continue_as_new`](Self::continue_as_new) |
+/// | change the code of runs in flight | [`changed`](Self::changed), [`version`](Self::version) |
+/// | read time, randomness, secrets | [`now`](Self::now), [`random`](Self::random), [`uuid`](Self::uuid), [`secret`](Self::secret) |
+/// | show something | [`progress`](Self::progress), [`set_attribute`](Self::set_attribute), [`is_replaying`](Self::is_replaying) |
 ///
 /// ```
 /// use goldseam::prelude::*;
@@ -217,6 +229,23 @@ impl Context {
     }
 
     /// Sleeps. Survives restarts; a long sleep costs no memory.
+    ///
+    /// Use it instead of `tokio::time::sleep`, which starts over after a crash; inside a step, either is fine.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn trial(ctx: Context, length: Duration) -> goldseam::Result<String> {
+    ///     ctx.sleep("trial", length).await?;
+    ///     Ok("the trial has ended".to_owned())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("trial", trial).start().await?;
+    /// let run = engine.start(trial, "trial-ada", &Duration::from_millis(10)).await?;
+    /// assert_eq!(run.result().await?, "the trial has ended");
+    /// # Ok(()) }
+    /// ```
     pub async fn sleep(&self, name: impl Into<Name>, span: Duration) -> Result<()> {
         let spot = self.spot(name)?;
         wait::sleep(self, spot, |now| now + span).await
@@ -247,7 +276,10 @@ impl Context {
         wait::sleep(self, spot, |_| due).await
     }
 
-    /// Records a progress message for people, shown by `goldseam show`.
+    /// Records a progress message for people, shown by `goldseam show`. [`Context::set_attribute`] records a value to
+    /// search by; [`goldseam::info!`] writes a log line.
+    ///
+    /// [`goldseam::info!`]: https://docs.rs/goldseam/latest/goldseam/macro.info.html
     pub async fn progress(&self, message: impl Into<String>) -> Result<()> {
         let spot = self.spot("progress")?;
         match self.recorded(&spot, None).await {
@@ -291,6 +323,21 @@ impl Context {
     }
 
     /// Removes an attribute of the run. Recorded once, as [`Context::set_attribute`] is.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    ///
+    /// async fn order(ctx: Context, _: ()) -> goldseam::Result<()> {
+    ///     ctx.set_attribute("stage", "draft").await?;
+    ///     ctx.remove_attribute("stage").await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// # let engine = Engine::open(&url).await?.workflow("order", order).start().await?;
+    /// engine.start(order, "o-1", &()).await?.result().await?;
+    /// assert_eq!(engine.client().search(r#"stage = "draft""#)?.count().await?, 0);
+    /// # Ok(()) }
+    /// ```
     pub async fn remove_attribute(&self, name: impl AsRef<str>) -> Result<()> {
         self.change_attributes(Attributes::new(), BTreeSet::from([TagKey::new(name)?])).await
     }

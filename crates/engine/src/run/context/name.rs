@@ -2,7 +2,11 @@
 
 use goldseam_core::{IdError, StepName};
 
-/// The name of a step, wait, question or child: `"charge"`, or `("pick", line.id)`.
+/// The name of a step, wait, question or child: `"charge"`, or with a key that tells the rounds of a loop apart,
+/// `("pick", line.id)`.
+///
+/// Name and key consist of letters, digits, `.`, `_` and `-`, and begin with a letter or a digit. An operation with
+/// another name fails with an error that says so.
 #[derive(Debug, Clone)]
 pub struct Name {
     name: String,
@@ -25,6 +29,18 @@ impl From<&str> for Name {
 impl From<String> for Name {
     fn from(name: String) -> Self {
         Self { name, key: None }
+    }
+}
+
+impl From<&String> for Name {
+    fn from(name: &String) -> Self {
+        Self::from(name.as_str())
+    }
+}
+
+impl<K: ToString> From<(String, K)> for Name {
+    fn from((name, key): (String, K)) -> Self {
+        Self { name, key: Some(key.to_string()) }
     }
 }
 

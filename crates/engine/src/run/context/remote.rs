@@ -3,7 +3,7 @@
 //! The owner only waits. Results reach the log from outside, so a run with only remote steps leaves memory like any
 //! run that waits.
 
-use std::future::{Future, IntoFuture};
+use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -13,12 +13,10 @@ use goldseam_core::event::{Remote as Sent, StepStarted};
 use goldseam_core::retry::Policy;
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::{IdError, LaneName, Owned, Payload, PayloadError, QueueName, Retry};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tracing::Instrument as _;
 
 use super::step::undo_with;
-use super::{Context, Name, wait};
+use super::{BodyFuture, Context, FromPayload, Name, ToPayload, wait};
 use crate::ledger::config::{SILENCE_MOST, default_queue};
 use crate::ledger::meter::WaitKind;
 use crate::ledger::step_defaults::Silence;
@@ -55,11 +53,7 @@ impl Context {
     /// assert_eq!(run.result().await?, "cat.png");
     /// # Ok(()) }
     /// ```
-    pub fn remote<T: DeserializeOwned>(
-        &self,
-        name: impl Into<Name>,
-        input: &impl Serialize,
-    ) -> Remote<'_, T> {
+    pub fn remote<T: FromPayload>(&self, name: impl Into<Name>, input: &impl ToPayload) -> Remote<'_, T> {
         Remote {
             ctx: self,
             spot: self.spot(name),
@@ -93,7 +87,7 @@ impl Context {
 /// # async fn delete(_: &str) -> goldseam::Result<()> { Ok(()) }
 /// # fn main() {}
 /// ```
-#[must_use = "nothing is handed out until it is awaited"]
+#[must_use = "nothing is handed out until it is awaited: add `.await?`"]
 pub struct Remote<'a, T> {
     ctx: &'a Context,
     spot: Result<Spot>,
@@ -107,7 +101,7 @@ pub struct Remote<'a, T> {
     value: PhantomData<fn() -> T>,
 }
 
-impl<T: DeserializeOwned> Remote<'_, T> {
+impl<T: FromPayload> Remote<'_, T> {
     /// Sets the queue of its task. Default: `default`.
     pub fn queue(mut self, queue: &str) -> Self {
         self.queue = QueueName::new(queue);
@@ -152,7 +146,7 @@ impl<T: DeserializeOwned> Remote<'_, T> {
     pub fn compensate<C, Fut>(mut self, undo: C) -> Self
     where
         C: Fn(T) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<()>> + Send + 'static,
+        Fut: BodyFuture<()> + Send + 'static,
         T: 'static,
     {
         self.undo = Some(undo_with(undo));
@@ -206,7 +200,7 @@ impl<T: DeserializeOwned> Remote<'_, T> {
     }
 }
 
-impl<'a, T: DeserializeOwned + 'a> IntoFuture for Remote<'a, T> {
+impl<'a, T: FromPayload + 'a> IntoFuture for Remote<'a, T> {
     type Output = Result<T>;
     type IntoFuture = BoxFuture<'a, Result<T>>;
 

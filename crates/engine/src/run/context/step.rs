@@ -1,6 +1,6 @@
 //! Steps: durable units of work. A completed step never runs again on its lineage.
 
-use std::future::{Future, IntoFuture};
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +10,10 @@ use goldseam_core::event::{StepCompleted, StepFailed, StepStarted};
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::{Failure, Hash, Millis, Owned, Path, Payload, Retry};
 use goldseam_store::TaskChange;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::{Instrument as _, Span};
 
-use super::{Context, Name, wait};
+use super::{BodyFuture, Context, FromPayload, Name, StepOutput, ToPayload, wait};
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::attempt::{self, AttemptLimits, Outcome};
 use crate::run::live_run::{Spot, UndoFn};
@@ -62,8 +61,8 @@ impl Context {
     pub fn step<'a, T, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
     where
         F: FnMut() -> Fut + Send + 'a,
-        Fut: Future<Output = Result<T>> + Send + 'a,
-        T: 'a,
+        Fut: BodyFuture<T> + Send + 'a,
+        T: StepOutput + Send + 'a,
     {
         self.step_with(name, move |_| body())
     }
@@ -89,8 +88,8 @@ impl Context {
     pub fn step_with<'a, T, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
     where
         F: FnMut(Attempt) -> Fut + Send + 'a,
-        Fut: Future<Output = Result<T>> + Send + 'a,
-        T: 'a,
+        Fut: BodyFuture<T> + Send + 'a,
+        T: StepOutput + Send + 'a,
     {
         Step {
             ctx: self,
@@ -102,6 +101,7 @@ impl Context {
             undo: None,
             probe: None,
             at_most_once: false,
+            execute: |step| Box::pin(step.run()),
         }
     }
 
@@ -126,10 +126,11 @@ impl Context {
     pub fn group<'a, T, F, Fut>(&'a self, name: impl Into<Name>, body: F) -> Group<'a, T>
     where
         F: FnOnce(Context) -> Fut + Send + 'a,
-        Fut: Future<Output = Result<T>> + Send + 'a,
-        T: 'a,
+        Fut: BodyFuture<T> + Send + 'a,
+        T: StepOutput + Send + 'a,
     {
-        Group { ctx: self, spot: self.spot(name), body: Box::new(move |ctx| Box::pin(body(ctx))) }
+        let body: GroupBody<'a, T> = Box::new(move |ctx| Box::pin(body(ctx)));
+        Group { ctx: self, spot: self.spot(name), body, execute: Group::execute }
     }
 }
 
@@ -159,7 +160,7 @@ impl Context {
 /// # assert_eq!(engine.start(import, "i-1", &"a.csv".to_owned()).await?.result().await?, 3);
 /// # Ok(()) }
 /// ```
-#[must_use = "a step does nothing until it is awaited"]
+#[must_use = "a step does nothing until it is awaited: add `.await?`"]
 pub struct Step<'a, T> {
     ctx: &'a Context,
     spot: Result<Spot>,
@@ -170,9 +171,11 @@ pub struct Step<'a, T> {
     undo: Option<UndoFn>,
     probe: Option<ProbeFn<'a, T>>,
     at_most_once: bool,
+    /// So that `await` has no bounds of its own: the call that made the step has them, and only that call is reported.
+    execute: fn(Self) -> BoxFuture<'a, Result<T>>,
 }
 
-impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
+impl<'a, T: 'a> Step<'a, T> {
     /// Sets the retry policy. Without it, that of the workflow ([`Builder::steps`](crate::Builder::steps)) or of the
     /// engine ([`Config::retry`](crate::Config::retry)) holds; if neither is set, one failure fails the step.
     pub fn retry(mut self, retry: Retry) -> Self {
@@ -204,7 +207,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
     }
 
     /// Declares what the step depends on: a replay with different input then counts as a divergence.
-    pub fn input(mut self, input: &impl Serialize) -> Self {
+    pub fn input(mut self, input: &impl ToPayload) -> Self {
         let payload = Payload::of(input, &self.ctx.live.ledger.limits);
         self.input = Some(payload.map(|payload| payload.hash()).map_err(Error::from));
         self
@@ -233,8 +236,8 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
     pub fn compensate<C, Fut>(mut self, undo: C) -> Self
     where
         C: Fn(T) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<()>> + Send + 'static,
-        T: 'static,
+        Fut: BodyFuture<()> + Send + 'static,
+        T: FromPayload + 'static,
     {
         self.undo = Some(undo_with(undo));
         self
@@ -263,7 +266,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
     pub fn probe<P, Fut>(mut self, mut probe: P) -> Self
     where
         P: FnMut() -> Fut + Send + 'a,
-        Fut: Future<Output = Result<Probe<T>>> + Send + 'a,
+        Fut: BodyFuture<Probe<T>> + Send + 'a,
     {
         self.probe = Some(Box::new(move || Box::pin(probe())));
         self
@@ -275,7 +278,9 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         self.at_most_once = true;
         self
     }
+}
 
+impl<'a, T: StepOutput + Send + 'a> Step<'a, T> {
     async fn run(mut self) -> Result<T> {
         let ctx = self.ctx;
         let spot = std::mem::replace(&mut self.spot, Err(Error::terminal("taken")))?;
@@ -486,7 +491,7 @@ fn result_of(path: &Path) -> String {
 pub(super) fn undo_with<T, C, Fut>(undo: C) -> UndoFn
 where
     C: Fn(T) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<()>> + Send + 'static,
+    Fut: BodyFuture<()> + Send + 'static,
     T: DeserializeOwned + 'static,
 {
     Arc::new(move |path, output| {
@@ -503,28 +508,37 @@ struct Facts {
     input: Option<Hash>,
 }
 
-impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Step<'a, T> {
+impl<'a, T> IntoFuture for Step<'a, T> {
     type Output = Result<T>;
     type IntoFuture = BoxFuture<'a, Result<T>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
+        (self.execute)(self)
     }
 }
 
+type GroupBody<'a, T> = Box<dyn FnOnce(Context) -> BoxFuture<'a, Result<T>> + Send + 'a>;
+
 /// A step that contains steps; see [`Context::group`].
-#[must_use = "a group does nothing until it is awaited"]
+#[must_use = "a group does nothing until it is awaited: add `.await?`"]
 pub struct Group<'a, T> {
     ctx: &'a Context,
     spot: Result<Spot>,
-    body: Box<dyn FnOnce(Context) -> BoxFuture<'a, Result<T>> + Send + 'a>,
+    body: GroupBody<'a, T>,
+    execute: fn(Self) -> BoxFuture<'a, Result<T>>,
 }
 
-impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Group<'a, T> {
+impl<'a, T> IntoFuture for Group<'a, T> {
     type Output = Result<T>;
     type IntoFuture = BoxFuture<'a, Result<T>>;
 
     fn into_future(self) -> Self::IntoFuture {
+        (self.execute)(self)
+    }
+}
+
+impl<'a, T: StepOutput + Send + 'a> Group<'a, T> {
+    fn execute(self) -> BoxFuture<'a, Result<T>> {
         Box::pin(async move {
             let (ctx, spot) = (self.ctx, self.spot?);
             match ctx.recorded(&spot, None).await {

@@ -13,9 +13,8 @@ use goldseam_core::event::{InputRequested, WaitStarted};
 use goldseam_core::form::Form;
 use goldseam_core::state::{Found, Mail, OpKind, WaitOp, request_signal, requested_name};
 use goldseam_core::{Failure, Millis, Owned, Payload, RunId, SignalName};
-use serde::de::DeserializeOwned;
 
-use super::{ChildHandle, Context, IncomingRequest, Name};
+use super::{ChildHandle, Context, FromPayload, IncomingRequest, Name};
 use crate::ledger::clock::sleep_until;
 use crate::ledger::meter::WaitKind;
 use crate::ledger::workflow_error::{Error, Result};
@@ -158,7 +157,7 @@ pub(super) async fn until(ctx: &Context, due: Millis) -> Result<()> {
 
 impl Context {
     /// Waits for a signal. A signal that arrived earlier counts; each is delivered once, in order. Its content must
-    /// fit `T`.
+    /// fit `T`. [`RunHandle::signal`](crate::RunHandle::signal) sends one.
     ///
     /// ```
     /// use goldseam::prelude::*;
@@ -174,7 +173,7 @@ impl Context {
     /// assert_eq!(run.result().await?, "Kyoto");
     /// # Ok(()) }
     /// ```
-    pub fn signal<T: DeserializeOwned>(&self, name: &str) -> Signal<'_, T> {
+    pub fn signal<T: FromPayload>(&self, name: &str) -> Signal<'_, T> {
         Signal {
             ctx: self,
             name: SignalName::new(name),
@@ -230,7 +229,7 @@ impl Context {
 /// # assert_eq!(engine.start(confirm, "c-1", &Duration::from_millis(5)).await?.result().await?, 0);
 /// # Ok(()) }
 /// ```
-#[must_use = "nothing is waited for until it is awaited"]
+#[must_use = "nothing is waited for until it is awaited: add `.await?`"]
 pub struct Signal<'a, T> {
     ctx: &'a Context,
     name: Result<SignalName, goldseam_core::IdError>,
@@ -257,7 +256,7 @@ impl<T> Signal<'_, T> {
     }
 }
 
-impl<'a, T: DeserializeOwned + 'a> IntoFuture for Signal<'a, T> {
+impl<'a, T: FromPayload + 'a> IntoFuture for Signal<'a, T> {
     type Output = Result<T>;
     type IntoFuture = BoxFuture<'a, Result<T>>;
 
@@ -314,7 +313,7 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for Signal<'a, T> {
 /// # assert_eq!(engine.start(ship, "s-1", &secs(60)).await?.result().await?, "packed: true");
 /// # Ok(()) }
 /// ```
-#[must_use = "nothing is waited for until it is awaited"]
+#[must_use = "nothing is waited for until it is awaited: add `.await?`"]
 pub struct Select<'a> {
     ctx: &'a Context,
     spot: Result<Spot>,
