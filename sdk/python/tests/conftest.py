@@ -37,11 +37,11 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def server(store: str, *options: str) -> Iterator[str]:
+def server(store: str, *options: str, port: int | None = None) -> Iterator[str]:
     """A private server on loopback."""
     command = binary()
     assert command is not None, "the goldseam command is missing; set GOLDSEAM_BIN"
-    port = free_port()
+    port = port or free_port()
     args = [command, "serve", "--store", store, "--listen", f"127.0.0.1:{port}", *options]
     process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:

@@ -17,6 +17,13 @@ The engine runs inside your process, on SQLite, Postgres, S3 or in memory, or yo
         print(await run.result())
 """
 
+import sys as _sys
+
+_first = _sys.__dict__.setdefault("_goldseam_package", __file__)
+if _first != __file__:
+    # Steps of one copy would be plain calls in the workflows of the other.
+    raise ImportError(f"two copies of goldseam in one process: {_first} and {__file__} (GS0637); remove one of them")
+
 from ._client import Client, RunHandle
 from ._codec import Codec, JsonCodec
 from ._engine import BlockingEngine, BlockingRun, Engine, Opening, explain, open

@@ -20,10 +20,11 @@ from typing import Any, Protocol
 
 from ._errors import CodecError
 
+_pydantic: Any
 try:
     import pydantic as _pydantic
 except ImportError:  # pydantic is optional
-    _pydantic = None  # type: ignore[assignment]
+    _pydantic = None
 
 _NONE = type(None)
 
@@ -130,7 +131,7 @@ def _is_model(hint: Any) -> bool:
 
 
 def _decode(data: Any, hint: Any) -> Any:
-    if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
+    if hint is Any or hint is object or type(hint) is typing.TypeVar:
         return data
     if hint is None or hint is _NONE:
         if data is None:
@@ -144,7 +145,7 @@ def _decode(data: Any, hint: Any) -> Any:
             return hint.model_validate(data, strict=False)
         except Exception as error:
             raise _fail(data, hint, str(error)) from None
-    if isinstance(hint, typing.NewType):
+    if hasattr(hint, "__supertype__"):
         return _decode(data, hint.__supertype__)
     if isinstance(hint, type):
         return _decode_class(data, hint)
@@ -345,7 +346,7 @@ def _schema(hint: Any) -> dict[str, Any] | None:
                 if field.default is missing and field.default_factory is missing
             ]
         else:
-            required = sorted(hint.__required_keys__)
+            required = sorted(getattr(hint, "__required_keys__"))
         return {"type": "object", "properties": properties, "required": required}
     return None
 

@@ -45,6 +45,9 @@ DOINGS_MAX = 500
 #: How long the tasks of an ended execution may take to end.
 UNWIND = 10.0
 
+#: Refusals that concern one doing.
+_ENTRY = ("GS0101", "GS0102", "GS0103", "GS0142", "GS0602")
+
 _KINDS = {"step": "a step", "wait": "a wait", "sleep": "a sleep", "child": "a child run", "progress": "progress",
           "attributes": "a change of attributes"}  # fmt: skip
 
@@ -120,18 +123,15 @@ class Execution:
     async def drive(self) -> None:
         """Executes the run until it ends, waits, or is lost."""
         try:
-            while self.more and not self.over:
+            while self.more:
                 news = await self.worker.events(self)
                 if news is None:
                     return
                 self.history.add(news["events"], news["end"])
-                self.more = news["more"]
+                self.more = bool(news["more"])
             self._settle_mode()
             self._begin()
-            while not self.over:
-                await self._rest()
-                if self.over:
-                    break
+            while await self._rest():
                 await self._advance()
         except Evicted:
             pass
@@ -160,7 +160,7 @@ class Execution:
         try:
             return self.workflow.arguments(self.codec, self.input)
         except CodecError as error:
-            self.diverge(f"the code cannot read the input of the run: {error.message}")
+            return self.diverge(f"the code cannot read the input of the run: {error.message}")  # type: ignore[no-any-return]
 
     async def _call_sync(self) -> Any:
         arguments = self._arguments()
@@ -176,7 +176,7 @@ class Execution:
 
         context.run(current_arm.set, self.root)
         self._thread_active = True
-        return await asyncio.wrap_future(self.worker.threads.submit(body))
+        return await asyncio.wrap_future(self.worker.workflow_threads.submit(body))
 
     def poke(self) -> None:
         """Lets the driver look at the run."""
@@ -184,12 +184,14 @@ class Execution:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    async def _rest(self) -> None:
-        if not self._woken:
+    async def _rest(self) -> bool:
+        """Waits until there is something to do; false if the execution is over."""
+        if not self._woken and not self.over:
             self._wake = self.loop.create_future()
             await self._wake
             self._wake = None
         self._woken = False
+        return not self.over
 
     async def _advance(self) -> None:
         """Does what there is to do: ends the run, appends, or releases it."""
@@ -392,25 +394,35 @@ class Execution:
             self.absorb(news)
             self.poke()
             return
-        if problem.code in ("GS0102", "GS0602") and len(pending) > 1:
+        if problem.code in _ENTRY and pending:
             for entry in pending:
-                self._pending.insert(0, entry)
-                rest, self._pending = self._pending[1:], self._pending[:1]
-                await self._flush([], None)
-                self._pending = self._pending + rest
-            return
-        if problem.code in ("GS0102", "GS0142", "GS0602", "GS0101", "GS0103") and pending:
-            for _, future in pending:
-                if future is not None and not future.done():
-                    self._waits.pop(future, None)
-                    future.set_exception(problem)
+                await self._append_alone(entry, problem if len(pending) == 1 else None)
             return
         code = problem.code if problem.code in ("GS0112", "GS0115") else "V1"
         await self._append([{"park": {"code": code, "reason": str(problem)[:4000]}}])
         self.over = True
 
+    async def _append_alone(
+        self, entry: tuple[dict[str, Any], asyncio.Future[None] | None], problem: Problem | None
+    ) -> None:
+        """Appends one doing of a refused append; its operation gets the refusal."""
+        doing, future = entry
+        if problem is None:
+            try:
+                await self._append([doing])
+            except Problem as refusal:
+                problem = refusal
+        if future is None or future.done():
+            return
+        if problem is not None:
+            self._waits.pop(future, None)
+            future.set_exception(problem)
+        elif future not in self._waits:
+            future.set_result(None)
+
     async def _restart(self) -> None:
         """Calls the function again from its start, with the history as it is now."""
+        self.over = True
         await self._unwind()
         self.tasks.clear()
         self.arms.clear()
@@ -638,6 +650,11 @@ class Execution:
         self.poke()
         await future
 
+    def settle(self) -> None:
+        """Lets the driver look whether the run can be released now."""
+        if self._waits or self._gated or self._stuck:
+            self.poke()
+
     def note(self, doing: dict[str, Any]) -> None:
         """Appends a doing with the next append."""
         if not self.over:
@@ -715,8 +732,7 @@ class Execution:
         self.tasks.discard(task)
         if not task.cancelled() and isinstance(task.exception(), (Evicted, Diverged)):
             pass  # retrieved, so that asyncio does not report it
-        if self._waits or self._gated or self._stuck:
-            self.poke()
+        self.settle()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> Any:
         """Returns the coroutine to code on the loop; executes it for a workflow that is a plain function."""

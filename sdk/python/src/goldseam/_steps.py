@@ -11,14 +11,9 @@ import inspect
 import random
 import time
 import typing
-from typing import Any, Awaitable, Callable, Coroutine, Generic, Mapping, NoReturn, TypeVar, Union, overload
+from typing import Any, Callable, Coroutine, Generic, Mapping, NoReturn, ParamSpec, TypeVar, Union, overload
 
-try:
-    from typing import ParamSpec
-except ImportError:  # pragma: no cover
-    from typing_extensions import ParamSpec
-
-from ._errors import CodecError, Evicted, Failed, Misuse, Problem, failure_of
+from ._errors import CodecError, Evicted, Misuse, Problem, failure_of
 from ._execution import LONG_STEP, Execution, arm_here
 from ._history import Op
 from ._paths import Spot, checked, current_arm, current_attempt, digest, idempotency_key
@@ -169,7 +164,7 @@ class Step(Generic[P, R]):
     """A step: a function whose result is durable. Calling it in a workflow is the step; elsewhere it is a plain call."""
 
     def __init__(self, function: Callable[P, Any], name: str | None, options: StepOptions) -> None:
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function)  # type: ignore[arg-type]
         self.function = function
         self.name = checked(name or function.__name__.lstrip("_").strip("<>") or "step")
         self.options = options
@@ -284,7 +279,7 @@ def return_hint(function: Callable[..., Any]) -> Any:
 
 
 @overload
-def step(function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
+def step(function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...  # type: ignore[overload-overlap]
 @overload
 def step(function: Callable[P, R], /) -> SyncStep[P, R]: ...
 @overload
@@ -328,7 +323,9 @@ class StepDecorator:
         self._options = options
 
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncStep[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncStep[P, R]: ...
     def __call__(self, function: Any, /) -> Any:
@@ -465,7 +462,7 @@ async def _attempt(
             await execution.append({"step_failed": {**base, "failure": failure}})
     finally:
         execution.busy -= 1
-        execution.poke()
+        execution.settle()
     return attempt.details if attempt.details is not None else details
 
 
@@ -670,5 +667,3 @@ def refuse(what: str) -> NoReturn:
     """Refuses a call outside of a step."""
     raise Misuse(f"{what} was called outside of a step", hint="call it in the function of a step")
 
-
-__all__ = ["Awaitable", "Failed", "Step", "Workflow", "run_step", "step", "workflow"]

@@ -293,6 +293,14 @@ def native() -> Any:
             code="GS0635",
             hint="install a wheel for this platform, or pass the http:// URL of a server",
         ) from None
+    from . import __version__
+
+    if _native.__version__ != __version__:
+        raise Error(
+            f"the native module is of version {_native.__version__}, the package of version {__version__}",
+            code="GS0635",
+            hint="install the package again: pip install --force-reinstall goldseam",
+        )
     return _native
 
 
@@ -332,6 +340,8 @@ class NativeTransport:
         self._pid = os.getpid()
         self._mailboxes: dict[int, _Mailbox] = {}
         self._lock = threading.Lock()
+        #: How far virtual time is ahead, in milliseconds.
+        self.ahead_ms = 0
         try:
             self._engine = native().Engine.open(url, dict(settings or {}), threads, virtual_time)
         except RuntimeError as error:
@@ -383,6 +393,7 @@ class NativeTransport:
         """Moves virtual time forward."""
         try:
             self._engine.advance(max(0, round(seconds * 1000)))
+            self.ahead_ms += max(0, round(seconds * 1000))
         except RuntimeError as error:
             raise _raised(error) from None
 

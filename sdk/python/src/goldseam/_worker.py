@@ -63,6 +63,8 @@ class Worker:
         self.linger = linger
         self.secrets = dict(secrets or {})
         self.threads = DaemonPool(threads, "goldseam-step")
+        #: Plain workflows wait for their steps, so they need threads of their own.
+        self.workflow_threads = DaemonPool(slots, "goldseam-workflow")
         self.registry: dict[tuple[str, int], Workflow[Any, Any]] = {}
         for workflow in workflows:
             self._register(workflow)
@@ -77,6 +79,7 @@ class Worker:
         self._by_run: dict[str, Execution] = {}
         self._later: dict[str, dict[str, Any]] = {}
         self._lock = threading.Condition()
+        self._registering = threading.Lock()
         self._drivers: set[asyncio.Task[Any]] = set()
         self._sent = 0.0
         self._ahead = 0.0
@@ -159,12 +162,13 @@ class Worker:
         if self._factory is not None and self.loop.get_task_factory() is self._factory:
             self.loop.set_task_factory(None)
         self.threads.close()
+        self.workflow_threads.close()
 
     # ---------------------------------------------------------------------------------------- claims
 
     def _claiming(self) -> None:
         pause = 0.05
-        while not self.is_stopping:
+        while not self._is_done():
             with self._lock:
                 free = self.slots - len(self._held)
                 if free <= 0 or self.leaving:
@@ -179,7 +183,7 @@ class Worker:
             except Closed:
                 return
             except Error as error:
-                if self.is_stopping:
+                if self._is_done():
                     return
                 if isinstance(error, Problem) and error.code == "GS0311":
                     self._register_again()
@@ -189,7 +193,7 @@ class Worker:
                 pause = min(pause * 2, 2.0)
                 continue
             except Exception:
-                if self.is_stopping or self.loop.is_closed():
+                if self._is_done() or self.loop.is_closed():
                     return
                 log.exception("worker %s cannot claim", self.name)
                 time.sleep(1.0)
@@ -207,6 +211,9 @@ class Worker:
                         fresh.append(document)
             if fresh and not self._on_loop(self._take, fresh):
                 return
+
+    def _is_done(self) -> bool:
+        return self.is_stopping
 
     def _on_loop(self, function: Any, *args: Any) -> bool:
         """Calls a function on the loop. Returns false if the loop is closed."""
@@ -310,7 +317,7 @@ class Worker:
         blocked_since: float | None = None
         answered = threading.Event()
         answered.set()
-        while not self.is_stopping:
+        while not self._is_done():
             with self._lock:
                 holding = [
                     {"token": token, "after": held if isinstance(held, int) else held.history.end}
@@ -328,7 +335,7 @@ class Worker:
             except Closed:
                 return
             except Exception as error:
-                if self.is_stopping:
+                if self._is_done():
                     return
                 if isinstance(error, Problem) and error.code == "GS0311":
                     self._register_again()
@@ -376,15 +383,18 @@ class Worker:
 
     def _register_again(self) -> None:
         """The server does not know this worker: drops all executions, and registers as a new one."""
-        tokens = list(self._held)
-        self._on_loop(self._hear, [], tokens)
-        deadline = time.monotonic() + 10.0
-        while self._held and time.monotonic() < deadline and not self.is_stopping:
-            time.sleep(0.02)
-        try:
-            self._registered(self.transport.request("POST", "/v1/workers", self._registration()))
-        except Error as error:
-            log.warning("worker %s cannot register: %s", self.name, error)
+        known = self.id
+        with self._registering:
+            if self.id != known:
+                return
+            self._on_loop(self._hear, [], list(self._held))
+            deadline = time.monotonic() + 10.0
+            while self._held and time.monotonic() < deadline and not self.is_stopping:
+                time.sleep(0.02)
+            try:
+                self._registered(self.transport.request("POST", "/v1/workers", self._registration()))
+            except Error as error:
+                log.warning("worker %s cannot register: %s", self.name, error)
 
     def _server_leaves(self) -> None:
         """The server shuts down: hands over all runs, then registers again."""
