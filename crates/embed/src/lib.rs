@@ -22,7 +22,9 @@ mod clock;
 mod settings;
 mod stream;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::Future;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use goldseam::unstable::engine::{Clock, SystemClock};
@@ -40,16 +42,24 @@ pub use stream::{EventStream, StreamEnded};
 pub const MEMORY: &str = "memory:";
 /// Pause between two polls of the queue while time is virtual.
 const POLL_VIRTUAL: Duration = Duration::from_millis(10);
+/// How long a close waits for the threads of the engine.
+const ENDING: Duration = Duration::from_secs(5);
 
 /// An engine in this process. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Embedded {
-    server: Arc<InProcess>,
-    handle: Handle,
-    runtime: Mutex<Option<Runtime>>,
+    /// None after the end: nothing keeps the store open then.
+    running: Mutex<Option<Running>>,
     clock: Option<Arc<ShiftedClock>>,
     /// The process that opened it. The threads of the engine do not exist in a forked child.
     process: u32,
+}
+
+/// What ends with a close.
+#[derive(Debug)]
+struct Running {
+    server: Arc<InProcess>,
+    runtime: Runtime,
 }
 
 impl Embedded {
@@ -60,85 +70,82 @@ impl Embedded {
         let clock = settings.virtual_time.then(|| Arc::new(ShiftedClock::default()));
         let mut builder = Builder::new_multi_thread();
         builder.enable_all().worker_threads(settings.threads.max(1)).thread_name("goldseam");
-        let runtime = builder
-            .build()
-            .map_err(|error| Problem::new(500, format!("cannot start the threads of the engine: {error}")))?;
+        let runtime = builder.build().map_err(|error| {
+            Problem::new(500, format!("cannot start the threads of the engine: {error}"))
+        })?;
         let options = options(url, clock.clone())?;
-        let server = runtime.block_on(InProcess::open(config, options));
-        let server = match server {
+        let server = match runtime.block_on(InProcess::open(config, options)) {
             Ok(server) => Arc::new(server),
             Err(problem) => {
                 runtime.shutdown_background();
                 return Err(problem);
             }
         };
-        let handle = runtime.handle().clone();
-        Ok(Self { server, handle, runtime: Mutex::new(Some(runtime)), clock, process: std::process::id() })
+        let running = Mutex::new(Some(Running { server, runtime }));
+        Ok(Self { running, clock, process: std::process::id() })
     }
 
-    /// Refuses a call in a forked child, which would wait forever, and a call after the end.
-    fn check(&self) -> Result<(), Problem> {
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The engine and its runtime. Refuses a call in a forked child, which would wait without end, and a call after
+    /// the end.
+    fn parts(&self) -> Result<(Arc<InProcess>, Handle), Problem> {
         if self.process != std::process::id() {
             return Err(Problem::new(409, "this process was forked after the engine was opened")
                 .code("GS0630")
                 .hint("open the engine in the child process, after the fork"));
         }
-        if self.runtime.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
-            return Err(Problem::new(409, "the engine is closed")
-                .code("GS0631")
-                .hint("open another engine, or close this one later"));
+        match &*self.running() {
+            Some(Running { server, runtime }) => Ok((Arc::clone(server), runtime.handle().clone())),
+            None => Err(closed()),
         }
-        Ok(())
+    }
+
+    /// Runs `work` on the runtime and waits for it.
+    fn wait<T, F>(handle: &Handle, work: F) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let (sender, receiver) = sync_channel(1);
+        handle.spawn(async move {
+            let _ = sender.send(work.await);
+        });
+        receiver.recv().map_err(|_| closed())
     }
 
     /// Sends a request and waits for the response.
     pub fn request(&self, call: Call) -> Result<Reply, Problem> {
-        self.check()?;
-        let server = Arc::clone(&self.server);
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        self.handle.spawn(async move {
-            let _ = sender.send(call.answer(&server).await);
-        });
-        receiver.recv().map_err(|_| Problem::new(409, "the engine was closed").code("GS0631"))
+        let (server, handle) = self.parts()?;
+        Self::wait(&handle, async move { call.answer(&server).await })
     }
 
     /// Sends a request and returns at once. `done` is called with the response on a thread of the engine.
     pub fn submit(&self, call: Call, done: impl FnOnce(Reply) + Send + 'static) -> Result<(), Problem> {
-        self.check()?;
-        let server = Arc::clone(&self.server);
-        self.handle.spawn(async move { done(call.answer(&server).await) });
+        let (server, handle) = self.parts()?;
+        handle.spawn(async move { done(call.answer(&server).await) });
         Ok(())
     }
 
     /// Opens a stream of server-sent events.
     pub fn stream(&self, path: &str, last_event_id: Option<&str>) -> Result<EventStream, Problem> {
-        self.check()?;
+        let (server, handle) = self.parts()?;
         let call = Call::get(path).header("last-event-id", last_event_id.unwrap_or_default());
-        let server = Arc::clone(&self.server);
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let handle = self.handle.clone();
-        handle.spawn(async move {
-            let _ = sender.send(call.open(&server).await);
-        });
-        let opened =
-            receiver.recv().map_err(|_| Problem::new(409, "the engine was closed").code("GS0631"))?;
-        EventStream::of(opened?, &self.handle)
+        let opened = Self::wait(&handle, async move { call.open(&server).await })??;
+        EventStream::of(opened, &handle)
     }
 
     /// Ends a worker of this engine as a crash of its process would, for tests: nothing is released.
     pub fn crash_worker(&self, worker: &str) -> Result<(), Problem> {
-        self.check()?;
-        let (server, worker) = (Arc::clone(&self.server), worker.to_owned());
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        self.handle.spawn(async move {
-            let _ = sender.send(server.crash_worker(&worker).await);
-        });
-        receiver.recv().map_err(|_| Problem::new(409, "the engine was closed").code("GS0631"))?
+        let (server, handle) = self.parts()?;
+        let worker = worker.to_owned();
+        Self::wait(&handle, async move { server.crash_worker(&worker).await })?
     }
 
     /// Moves virtual time forward. Refused if the engine was opened without virtual time.
     pub fn advance(&self, span: Duration) -> Result<(), Problem> {
-        self.check()?;
         let clock = self.clock.as_ref().ok_or_else(|| {
             Problem::new(409, "the time of this engine is real").code("GS0632").hint(
                 "open it with virtual time to move its clock; this is for tests of workflows on a store of their own",
@@ -148,28 +155,34 @@ impl Embedded {
         Ok(())
     }
 
-    /// Closes the engine: workers release their runs within `drain`, and no attempt is counted. Later calls are
-    /// refused; a second close does nothing. In a forked child it only forgets the engine.
+    /// Closes the engine: workers release their runs within `drain`, and no attempt is counted. Then the store is
+    /// closed. Later calls are refused; a second close does nothing. In a forked child it only forgets the engine.
     pub fn close(&self, drain: Duration) {
-        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(runtime) = runtime else { return };
+        let Some(running) = self.running().take() else { return };
         if self.process != std::process::id() {
-            std::mem::forget(runtime);
+            std::mem::forget(running);
             return;
         }
-        runtime.block_on(self.server.close(drain));
-        runtime.shutdown_background();
+        let Running { server, runtime } = running;
+        runtime.block_on(server.close(drain));
+        drop(server);
+        runtime.shutdown_timeout(ENDING);
     }
 
     /// Ends the engine like a crash: nothing is released, nothing is written.
     pub fn abandon(&self) {
-        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match runtime {
-            Some(runtime) if self.process == std::process::id() => runtime.shutdown_background(),
-            Some(runtime) => std::mem::forget(runtime),
+        match self.running().take() {
+            Some(running) if self.process == std::process::id() => running.runtime.shutdown_background(),
+            Some(running) => std::mem::forget(running),
             None => {}
         }
     }
+}
+
+fn closed() -> Problem {
+    Problem::new(409, "the engine is closed")
+        .code("GS0631")
+        .hint("open another engine, or close this one later")
 }
 
 impl Drop for Embedded {

@@ -32,6 +32,7 @@ class Workers:
 
     def __init__(self, url: str, count: int, witness: pathlib.Path) -> None:
         self.url = url
+        self.witness = witness
         package = str(pathlib.Path(gs.__file__).resolve().parent.parent)
         self.environment = {**os.environ, "WITNESS": str(witness), "PYTHONPATH": package}
         self.processes = [self.spawn() for _ in range(count)]
@@ -46,10 +47,22 @@ class Workers:
         process.wait()
         self.processes[at] = self.spawn()
 
+    async def at_work(self) -> None:
+        """Waits until some effect happens."""
+        before = size(self.witness)
+        deadline = time.monotonic() + 60
+        while size(self.witness) == before:
+            assert time.monotonic() < deadline, "no worker works"
+            await asyncio.sleep(0.002)
+
     def end(self) -> None:
         for process in self.processes:
             process.kill()
             process.wait()
+
+
+def size(path: pathlib.Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def stores() -> Iterator[str]:
@@ -93,10 +106,11 @@ async def storm(client: gs.Client, workers: Workers, kills: int) -> list[str]:
     runs: list[str] = []
     try:
         for _ in range(kills):
-            for _ in range(4):
+            for _ in range(12):
                 run = await client.start(job, draw.randrange(100), id=new_id("k"))
                 runs.append(run.id)
-            await asyncio.sleep(draw.uniform(0.2, 1.0))
+            await workers.at_work()
+            await asyncio.sleep(draw.uniform(0.0, 0.1))
             workers.kill_one(draw)
         for run_id in runs:
             await client.result(run_id, 300)
@@ -117,16 +131,16 @@ def check(client: Any, runs: list[str], witness: pathlib.Path) -> None:
             ended[(run, path)] += 1
     lost, repeated, again = [], [], 0
     for run in runs:
-        for entry in client.history(run, limit=500)["events"]:
-            event = entry.get("event", entry)
+        for event in client.history(run, limit=500)["items"]:
             if event["type"] != "step.completed":
                 continue
             key = (run, event["data"]["path"])
             if not ended[key]:
                 lost.append(key)
             # The clock of the log and of the witness is that of this machine; a millisecond is its resolution.
-            repeated += [key for at in begun[key] if at > entry["at"] + 1]
+            repeated += [key for at in begun[key] if at > event["at"] + 1]
             again += len(begun[key]) - 1
     print(f"runs {len(runs)}, steps {len(begun)}, begun again after a kill {again}, lost {len(lost)}, repeated {len(repeated)}")
     assert lost == [] and repeated == []
     assert len(begun) == len(runs) * 8
+    assert again > 0 or KILLS < 20, "no kill hit a step"

@@ -15,6 +15,7 @@ import json
 import os
 import ssl
 import threading
+import time
 import urllib.parse
 import weakref
 from typing import Any, Iterator, Mapping, Protocol
@@ -483,25 +484,45 @@ def refuse_second_sqlite(url: str) -> None:
     """
     if not url.startswith("sqlite:"):
         return
-    path = os.path.realpath(url[len("sqlite:"):].partition("?")[0])
+    path = _sqlite_path(url)
+    if any(_sqlite_path(transport.url) == path for transport in list(_open)):
+        return
+    # An engine of this process that was just closed may still close its file.
+    deadline = time.monotonic() + (5.0 if path in _was_open else 0.0)
+    while _is_open_here(path):
+        if time.monotonic() >= deadline:
+            raise Error(
+                f"this process has {path} open already, for example by the module sqlite3",
+                code="GS0636",
+                hint="close the other connection, or use it in another process; read runs through the client or goldseam",
+            )
+        time.sleep(0.005)
+    _was_open.add(path)
+
+
+#: The databases that engines of this process have opened.
+_was_open: set[str] = set()
+
+
+def _sqlite_path(url: str) -> str:
+    return os.path.realpath(url[len("sqlite:") :].partition("?")[0]) if url.startswith("sqlite:") else ""
+
+
+def _is_open_here(path: str) -> bool:
+    """Whether this process has a descriptor of the file. False where that cannot be seen."""
     try:
         wanted = os.stat(path)
         names = os.listdir("/proc/self/fd")
     except OSError:
-        return
-    if any(getattr(transport, "url", "").partition("?")[0] == url.partition("?")[0] for transport in list(_open)):
-        return
+        return False
     for name in names:
         try:
             found = os.stat(f"/proc/self/fd/{name}")
         except OSError:
             continue
         if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
-            raise Error(
-                f"this process has {path} open already, for example by the module sqlite3",
-                code="GS0636",
-                hint="close the other connection, or use it in another process; read runs through the client or goldseam",
-            )
+            return True
+    return False
 
 
 def _close_all() -> None:

@@ -151,6 +151,8 @@ class _Faulty:
 class Tester:
     """A fresh engine for a test."""
 
+    __test__ = False
+
     def __init__(self, url: str = "memory:") -> None:
         self._url = url
         self._ids = itertools.count(1)
