@@ -70,9 +70,9 @@ impl Embedded {
         let clock = settings.virtual_time.then(|| Arc::new(ShiftedClock::default()));
         let mut builder = Builder::new_multi_thread();
         builder.enable_all().worker_threads(settings.threads.max(1)).thread_name("goldseam");
-        let runtime = builder.build().map_err(|error| {
-            Problem::new(500, format!("cannot start the threads of the engine: {error}"))
-        })?;
+        let runtime = builder
+            .build()
+            .map_err(|error| Problem::new(500, format!("cannot start the threads of the engine: {error}")))?;
         let options = options(url, clock.clone())?;
         let server = match runtime.block_on(InProcess::open(config, options)) {
             Ok(server) => Arc::new(server),
