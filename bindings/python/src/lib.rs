@@ -115,7 +115,7 @@ impl Engine {
     }
 
     /// Sends a request and waits for the response: `(status, headers, body)`.
-    #[expect(clippy::type_complexity, reason = "what Python gets")]
+    #[expect(clippy::type_complexity, clippy::too_many_arguments, reason = "the signature of Python")]
     fn request<'py>(
         &self,
         py: Python<'py>,
@@ -130,6 +130,7 @@ impl Engine {
     }
 
     /// Sends a request and returns at once; the response arrives in the mailbox under `number`.
+    #[expect(clippy::too_many_arguments, reason = "the signature of Python")]
     fn submit(
         &self,
         mailbox: &Mailbox,

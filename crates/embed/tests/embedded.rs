@@ -1,5 +1,7 @@
 //! The embedded engine through its public interface.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use goldseam_embed::{Call, EmbedSettings, Embedded};

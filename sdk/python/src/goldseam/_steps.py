@@ -85,13 +85,12 @@ class Retry:
 class Attempt:
     """The attempt at a step that runs now; see :func:`goldseam.attempt`."""
 
-    __slots__ = ("number", "key", "run", "path", "beat_at", "details", "last", "secrets")
+    __slots__ = ("number", "_key", "run", "path", "beat_at", "details", "last", "secrets")
 
-    def __init__(self, number: int, key: str, run: str, path: str) -> None:
+    def __init__(self, number: int, key: str | tuple[str, int, str], run: str, path: str) -> None:
         #: The number of the attempt, from 1.
         self.number = number
-        #: The idempotency key: the same for every attempt and every recovery.
-        self.key = key
+        self._key = key
         #: The id of the run.
         self.run = run
         #: The path of the step.
@@ -100,6 +99,11 @@ class Attempt:
         self.details: Any = None
         self.last: Any = None
         self.secrets: Mapping[str, Any] = {}
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: the same for every attempt and every recovery."""
+        return self._key if isinstance(self._key, str) else idempotency_key(*self._key)
 
     def heartbeat(self, details: Any = None) -> None:
         """Reports that the attempt is alive. ``details`` reach the next attempt in this process."""
@@ -398,8 +402,9 @@ async def _after_crash(
     return True
 
 
-def _key(execution: Execution, path: str) -> str:
-    return idempotency_key(execution.run, execution.generation, path)
+def _key(execution: Execution, path: str) -> tuple[str, int, str]:
+    """What an idempotency key is made of; most steps never ask for it."""
+    return execution.run, execution.generation, path
 
 
 async def _attempt(
