@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam_api::Problem;
-use goldseam_embed::{Call, EmbedSettings, Embedded, EventStream, Reply};
+use goldseam_embed::{ApiCall, EmbedSettings, Embedded, EventStream, Reply};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -89,8 +89,8 @@ fn raised(problem: &Problem) -> PyErr {
     PyRuntimeError::new_err(serde_json::to_string(problem).unwrap_or_else(|_| problem.detail.clone()))
 }
 
-fn call(method: &str, path: &str, headers: Vec<(String, String)>, body: Option<&[u8]>) -> Call {
-    Call {
+fn call(method: &str, path: &str, headers: Vec<(String, String)>, body: Option<&[u8]>) -> ApiCall {
+    ApiCall {
         method: method.to_owned(),
         path: path.to_owned(),
         headers,

@@ -9,7 +9,7 @@ use goldseam_server::InProcess;
 
 /// A request.
 #[derive(Debug, Clone, Default)]
-pub struct Call {
+pub struct ApiCall {
     /// `GET`, `POST` or `DELETE`.
     pub method: String,
     /// Path and query.
@@ -31,7 +31,7 @@ pub struct Reply {
     pub body: Bytes,
 }
 
-impl Call {
+impl ApiCall {
     /// Creates a request without a body.
     pub fn get(path: &str) -> Self {
         Self { method: "GET".to_owned(), path: path.to_owned(), ..Self::default() }

@@ -5,11 +5,11 @@
 //! store with liveness locks other nodes take over its runs at once.
 //!
 //! ```
-//! use goldseam_embed::{Call, EmbedSettings, Embedded};
+//! use goldseam_embed::{ApiCall, EmbedSettings, Embedded};
 //!
 //! # fn main() -> Result<(), goldseam_api::Problem> {
 //! let engine = Embedded::open("memory:", &EmbedSettings::default())?;
-//! let reply = engine.request(Call::get("/v1/runs"))?;
+//! let reply = engine.request(ApiCall::get("/v1/runs"))?;
 //! assert_eq!(reply.status, 200);
 //! engine.close(std::time::Duration::ZERO);
 //! # Ok(()) }
@@ -33,7 +33,7 @@ use goldseam_api::Problem;
 use goldseam_server::{InProcess, InProcessOptions};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-pub use call::{Call, Reply};
+pub use call::{ApiCall, Reply};
 pub use clock::ShiftedClock;
 pub use settings::EmbedSettings;
 pub use stream::{EventStream, StreamEnded};
@@ -49,7 +49,7 @@ const ENDING: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Embedded {
     /// None after the end: nothing keeps the store open then.
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<LiveEngine>>,
     clock: Option<Arc<ShiftedClock>>,
     /// The process that opened it. The threads of the engine do not exist in a forked child.
     process: u32,
@@ -57,7 +57,7 @@ pub struct Embedded {
 
 /// What ends with a close.
 #[derive(Debug)]
-struct Running {
+struct LiveEngine {
     server: Arc<InProcess>,
     runtime: Runtime,
 }
@@ -81,11 +81,11 @@ impl Embedded {
                 return Err(problem);
             }
         };
-        let running = Mutex::new(Some(Running { server, runtime }));
+        let running = Mutex::new(Some(LiveEngine { server, runtime }));
         Ok(Self { running, clock, process: std::process::id() })
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+    fn running(&self) -> MutexGuard<'_, Option<LiveEngine>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,7 +98,7 @@ impl Embedded {
                 .hint("open the engine in the child process, after the fork"));
         }
         match &*self.running() {
-            Some(Running { server, runtime }) => Ok((Arc::clone(server), runtime.handle().clone())),
+            Some(LiveEngine { server, runtime }) => Ok((Arc::clone(server), runtime.handle().clone())),
             None => Err(closed()),
         }
     }
@@ -117,13 +117,13 @@ impl Embedded {
     }
 
     /// Sends a request and waits for the response.
-    pub fn request(&self, call: Call) -> Result<Reply, Problem> {
+    pub fn request(&self, call: ApiCall) -> Result<Reply, Problem> {
         let (server, handle) = self.parts()?;
         Self::wait(&handle, async move { call.answer(&server).await })
     }
 
     /// Sends a request and returns at once. `done` is called with the response on a thread of the engine.
-    pub fn submit(&self, call: Call, done: impl FnOnce(Reply) + Send + 'static) -> Result<(), Problem> {
+    pub fn submit(&self, call: ApiCall, done: impl FnOnce(Reply) + Send + 'static) -> Result<(), Problem> {
         let (server, handle) = self.parts()?;
         handle.spawn(async move { done(call.answer(&server).await) });
         Ok(())
@@ -132,7 +132,7 @@ impl Embedded {
     /// Opens a stream of server-sent events.
     pub fn stream(&self, path: &str, last_event_id: Option<&str>) -> Result<EventStream, Problem> {
         let (server, handle) = self.parts()?;
-        let call = Call::get(path).header("last-event-id", last_event_id.unwrap_or_default());
+        let call = ApiCall::get(path).header("last-event-id", last_event_id.unwrap_or_default());
         let opened = Self::wait(&handle, async move { call.open(&server).await })??;
         EventStream::of(opened, &handle)
     }
@@ -163,7 +163,7 @@ impl Embedded {
             std::mem::forget(running);
             return;
         }
-        let Running { server, runtime } = running;
+        let LiveEngine { server, runtime } = running;
         runtime.block_on(server.close(drain));
         drop(server);
         runtime.shutdown_timeout(ENDING);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use goldseam_embed::{Call, EmbedSettings, Embedded};
+use goldseam_embed::{ApiCall, EmbedSettings, Embedded};
 use serde_json::{Value, json};
 
 fn open(url: &str, virtual_time: bool) -> Embedded {
@@ -12,14 +12,14 @@ fn open(url: &str, virtual_time: bool) -> Embedded {
 }
 
 fn post(engine: &Embedded, path: &str, body: &Value) -> Value {
-    let reply = engine.request(Call::post(path, body.to_string())).unwrap();
+    let reply = engine.request(ApiCall::post(path, body.to_string())).unwrap();
     let document: Value = serde_json::from_slice(&reply.body).unwrap();
     assert_eq!(reply.status, 200, "{path}: {document}");
     document
 }
 
 fn get(engine: &Embedded, path: &str) -> Value {
-    let reply = engine.request(Call::get(path)).unwrap();
+    let reply = engine.request(ApiCall::get(path)).unwrap();
     assert_eq!(reply.status, 200, "{path}");
     serde_json::from_slice(&reply.body).unwrap()
 }
@@ -74,7 +74,7 @@ fn refuses_calls_after_its_end_and_gives_the_store_back() {
     start(&engine, "o-1");
     engine.close(Duration::ZERO);
     engine.close(Duration::ZERO);
-    let problem = engine.request(Call::get("/v1/runs")).unwrap_err();
+    let problem = engine.request(ApiCall::get("/v1/runs")).unwrap_err();
     assert_eq!(problem.code.as_deref(), Some("GS0631"));
     assert_eq!(engine.stream("/v1/events", None).unwrap_err().code.as_deref(), Some("GS0631"));
     let again = open(&url, false);
@@ -85,12 +85,12 @@ fn refuses_calls_after_its_end_and_gives_the_store_back() {
 fn answers_bad_requests_with_problems() {
     let engine = open("memory:", false);
     for (call, status) in [
-        (Call::get("/v1/nowhere"), 404),
-        (Call::get("/v1/runs/missing"), 404),
-        (Call::post("/v1/runs", "{"), 400),
-        (Call::get("/v1/ü nvalid path"), 400),
-        (Call { method: "BAD METHOD".to_owned(), ..Call::get("/v1/runs") }, 400),
-        (Call::get("/v1/runs").header("bad header", "x"), 400),
+        (ApiCall::get("/v1/nowhere"), 404),
+        (ApiCall::get("/v1/runs/missing"), 404),
+        (ApiCall::post("/v1/runs", "{"), 400),
+        (ApiCall::get("/v1/ü nvalid path"), 400),
+        (ApiCall { method: "BAD METHOD".to_owned(), ..ApiCall::get("/v1/runs") }, 400),
+        (ApiCall::get("/v1/runs").header("bad header", "x"), 400),
     ] {
         let shown = format!("{call:?}");
         assert_eq!(engine.request(call).unwrap().status, status, "{shown}");
