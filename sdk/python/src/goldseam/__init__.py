@@ -79,8 +79,9 @@ from ._operations import (
     uuid,
     version,
 )
-from ._steps import Attempt, Done, NotDone, Retry, Step, Workflow, step, workflow
+from ._steps import Attempt, Done, NotDone, Retry, Step, step
 from ._sweeper import Sweeper
+from ._workflows import Workflow, workflow
 
 __version__ = "0.1.0"
 

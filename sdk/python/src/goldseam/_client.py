@@ -15,7 +15,8 @@ from typing import Any, AsyncIterator, Generic, Mapping, TypeVar
 
 from ._codec import Codec
 from ._errors import Closed, Error, RunFailed, Unreachable, exception_of
-from ._steps import Span, Workflow, millis
+from ._steps import Span, millis
+from ._workflows import Workflow
 from ._transport import Transport
 
 R = TypeVar("R")

@@ -272,7 +272,7 @@ def _decode_plain(data: Any, hint: Any) -> Any:
         raise _fail(data, hint)
     if issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = _hints(hint)
-        return hint(*(_decode(item, hints.get(name, Any)) for name, item in zip(hint._fields, data)))
+        return hint(*(_decode(item, hints.get(name, Any)) for name, item in zip(getattr(hint, "_fields"), data)))
     return _with_pydantic(data, hint)
 
 

@@ -14,7 +14,8 @@ from ._client import Client, Document, RunHandle
 from ._codec import Codec, JsonCodec
 from ._errors import Closed, Error
 from ._operations import Secret
-from ._steps import Span, Workflow, seconds
+from ._steps import Span, seconds
+from ._workflows import Workflow
 from ._transport import HttpTransport, NativeTransport, Transport, native
 from ._worker import Worker
 

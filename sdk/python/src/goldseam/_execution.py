@@ -10,27 +10,25 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
-import functools
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, TypeVar
 
+from ._endings import Endings, Wait, shown_arm
 from ._errors import (
     Cancelled,
     CodecError,
-    Continuation,
     Diverged,
     Evicted,
-    Misuse,
     Problem,
+    StepFailed,
     exception_of,
-    failure_of,
 )
 from ._history import History, Op
-from ._paths import Arm, Spot, arm_of, current_arm, current_attempt
+from ._paths import Arm, Spot, current_arm
 
 if TYPE_CHECKING:
-    from ._steps import Workflow
+    from ._workflows import Workflow
     from ._worker import Worker
 
 log = logging.getLogger("goldseam")
@@ -42,8 +40,6 @@ LINGER = 1.0
 LONG_STEP = 1.0
 #: Doings in one append.
 DOINGS_MAX = 500
-#: How long the tasks of an ended execution may take to end.
-UNWIND = 10.0
 
 #: Refusals that concern one doing.
 _ENTRY = ("GS0101", "GS0102", "GS0103", "GS0142", "GS0602")
@@ -52,21 +48,7 @@ _KINDS = {"step": "a step", "wait": "a wait", "sleep": "a sleep", "child": "a ch
           "attributes": "a change of attributes"}  # fmt: skip
 
 
-class Wait:
-    """A task of the workflow that waits for something durable."""
-
-    __slots__ = ("path", "due", "local", "remote")
-
-    def __init__(self, path: str, due: int | None = None, local: bool = False, remote: bool = False) -> None:
-        self.path = path
-        self.due = due
-        #: Ends at its time without a request, as the pause before another attempt does.
-        self.local = local
-        #: Ends when another worker has brought the result into the log.
-        self.remote = remote
-
-
-class Execution:
+class Execution(Endings):
     """A run that this process has, from one claim to its end."""
 
     def __init__(self, worker: "Worker", document: dict[str, Any], workflow: "Workflow[Any, Any]") -> None:
@@ -432,158 +414,6 @@ class Execution:
         self.over = False
         self._begin()
 
-    # ------------------------------------------------------------------------------------------------- endings
-
-    async def _finish(self) -> None:
-        main = self._main
-        assert main is not None
-        if self.tasks:
-            await self._cancel_tasks()
-        if self._pending:
-            await self._flush([], None)
-            if self._pending:
-                self.poke()
-                return
-        error: BaseException | None
-        try:
-            error = main.exception()
-        except asyncio.CancelledError as cancelled:
-            error = cancelled
-        if self._diverged is not None or isinstance(error, Diverged):
-            reason = self._diverged or str(error)
-            await self._append([{"park": {"code": "V1", "reason": reason[:4000]}}])
-        elif isinstance(error, Evicted):
-            self.over = True
-        elif self.mode != "run":
-            await self._undo_all()
-        elif isinstance(error, Continuation):
-            await self._end([{"continue_as_new": {"input": self.codec.encode(error.value)}}])
-        elif error is None:
-            await self._complete(main.result())
-        elif self.worker.is_stopping and not self.history.cancel_requested and isinstance(error, asyncio.CancelledError):
-            await self._append([{"release": {"reason": "hand_over"}}])
-        else:
-            await self._fail(error)
-
-    async def _complete(self, value: Any) -> None:
-        left = self._left_over()
-        if left is not None:
-            await self._append([{"park": {"code": "V1", "reason": left}}])
-            return
-        try:
-            output = self.codec.encode(value)
-        except Exception as error:
-            return await self._fail(error)
-        try:
-            await self._end([{"complete": {"output": output}}])
-        except Problem as problem:
-            if problem.code != "GS0102":
-                raise
-            await self._fail(problem)
-
-    async def _end(self, doings: list[dict[str, Any]]) -> None:
-        if await self._append(doings) == "again":
-            await self._restart()
-
-    def _left_over(self) -> str | None:
-        for path, arm in self.arms.items():
-            for order, left in self.history.places.get(path, {}).items():
-                if order >= arm.ord:
-                    return f"the log has {left} at place {order} of {shown_arm(path)}, the code ended before it"
-        return None
-
-    async def _fail(self, error: BaseException) -> None:
-        if self.history.cancel_requested and isinstance(error, asyncio.CancelledError):
-            failure = {"class": "terminal", "message": "the run was cancelled", "code": "cancelled"}
-        else:
-            failure = self.worker.redacted(failure_of(error))
-        self.mode = "undo"
-        await self._undo_all(failure)
-
-    def _to_undo(self) -> list[Op]:
-        history = self.history
-        since = history.after(history.jump["to"]) if self.mode == "jump" and history.jump else 0
-        ops = [op for op in history.ops.values() if op.undo and op.ended and op.path not in history.undone]
-        return sorted((op for op in ops if op.last >= since), key=lambda op: op.last, reverse=True)
-
-    async def _undo_all(self, failure: dict[str, Any] | None = None) -> None:
-        """Undoes the steps that completed, latest first, then ends the run or finishes the jump."""
-        jump = self.mode == "jump"
-        if self._main is not None and not self._main.done():
-            await self._cancel_tasks()
-        reason = None if jump else (self.history.failure or failure)
-        done: list[dict[str, Any]] = []
-        for op in self._to_undo():
-            undo = self.undos.get(op.path)
-            if undo is None:
-                text = f"the log has a step {op.path} to undo, the code has no compensation for it"
-                await self._append([*done, {"park": {"code": "V1", "reason": text}}])
-                return
-            if op.path not in self.history.undoing:
-                started: dict[str, Any] = {"path": op.path}
-                if self.history.failure is None and reason is not None:
-                    started["failure"] = reason
-                await self._append([*done, {"undo_started": started}])
-                done = []
-            try:
-                await self._undo_one(op, undo)
-            except Exception as error:
-                failed = self.worker.redacted(failure_of(error))
-                await self._append([*done, {"undo_failed": {"path": op.path, "failure": failed}}])
-                return
-            done.append({"undo_completed": {"path": op.path}})
-        cancelled = self.history.cancel_requested and reason is not None and reason.get("code") == "cancelled"
-        last: dict[str, Any]
-        if jump:
-            last = {"finish_jump": {}}
-        elif cancelled:
-            last = {"cancelled": {}}
-        else:
-            last = {"fail": {"failure": reason or {"class": "terminal", "message": "undone"}}}
-        await self._end([*done, last])
-
-    async def _undo_one(self, op: Op, undo: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-        await self.worker.be_fresh(self)
-        self.busy += 1
-        try:
-            await undo(op.output)
-        finally:
-            self.busy -= 1
-
-    async def _cancel_tasks(self) -> None:
-        """Ends tasks that the workflow left behind, or that only replayed."""
-        over, self.over = self.over, True
-        main = self._main
-        await self._unwind()
-        self.over = over
-        if main is not None:
-            self._main = main
-
-    async def _unwind(self) -> None:
-        """Ends all code of this execution. Durable calls raise :class:`Evicted` while it unwinds."""
-        if self._timer is not None:
-            self._timer.cancel()
-        for future in [*self._waits, *self._gated, *self._stuck, *(f for _, f in self._pending if f is not None)]:
-            if not future.done():
-                future.set_exception(Evicted())
-                future.exception()
-        self._waits.clear()
-        self._gated.clear()
-        self._stuck.clear()
-        tasks = {task for task in self.tasks if not task.done()}
-        if self._main is not None and not self._main.done():
-            tasks.add(self._main)
-        if not tasks:
-            return
-        await asyncio.sleep(0)
-        if self.thread is None:
-            for task in tasks:
-                if not task.done() and getattr(task, "_fut_waiter", None) is not None:
-                    task.cancel()
-        _, left = await asyncio.wait(tasks, timeout=UNWIND)
-        for task in left:
-            log.warning("run %s: code did not stop within %s s after the run had left: %r", self.run, UNWIND, task)
-
     # ---------------------------------------------------------------------------------------------- operations
 
     def diverge(self, reason: str) -> Any:
@@ -713,7 +543,7 @@ class Execution:
         self.used(spot.arm, op)
         if op.failure is not None:
             error = exception_of(op.failure)
-            if hasattr(error, "path"):
+            if isinstance(error, StepFailed):
                 error.path = spot.path
             raise error
         return self.value(op.output, hint, f"the result of step {spot.path}")
@@ -768,76 +598,5 @@ class Execution:
         return result.result()
 
 
-def arm_here(what: str) -> Arm:
-    """Returns the arm of the calling code. Refuses calls outside of a workflow, or from a foreign thread."""
-    arm = current_arm.get()
-    if arm is None:
-        where = "inside of a step" if current_attempt.get() is not None else "outside of a workflow"
-        raise Misuse(
-            f"{what} was called {where}", hint="call it in the function of a workflow, or in a task that the function created"
-        )
-    execution = arm.execution
-    if execution.workflow.is_sync:
-        if execution.thread != threading.get_ident():
-            raise Misuse(f"{what} was called from another thread than that of the workflow", hint="put the work into a step")
-    elif _running_loop() is not execution.loop:
-        raise Misuse(
-            f"{what} was called from another thread or loop than that of the workflow",
-            hint="put the work into a step; a step that is a plain function runs in a thread",
-        )
-    if execution.over:
-        raise Evicted
-    return arm
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def shown_arm(path: str) -> str:
-    """Names an arm for people."""
-    return f"arm {path}" if path else "the workflow"
-
-
 def _path_of(doing: dict[str, Any]) -> list[str]:
     return [fields["path"] for fields in doing.values() if "path" in fields]
-
-
-def task_factory(previous: Any) -> Any:
-    """Makes a task factory that gives each task of a workflow its arm when the task is created."""
-
-    @functools.wraps(previous or asyncio.Task)
-    def factory(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> Any:
-        arm = current_arm.get()
-        if arm is None:
-            return _make(previous, loop, coro, kwargs)
-        execution = arm.execution
-        name = getattr(coro, "__qualname__", None) or type(coro).__name__
-        own = arm.task_arm(name.rpartition(".<locals>.")[2])
-        context = kwargs.get("context")
-        if context is not None:
-            context.run(current_arm.set, own)
-        token = current_arm.set(own)
-        try:
-            task = _make(previous, loop, coro, kwargs)
-        finally:
-            current_arm.reset(token)
-        if execution.over:
-            task.cancel()
-        execution.adopt_task(task)
-        return task
-
-    factory._goldseam = True  # type: ignore[attr-defined]
-    return factory
-
-
-def _make(previous: Any, loop: asyncio.AbstractEventLoop, coro: Any, kwargs: dict[str, Any]) -> Any:
-    if previous is not None:
-        return previous(loop, coro, **kwargs)
-    return asyncio.Task(coro, loop=loop, **kwargs)
-
-
-__all__ = ["Execution", "arm_here", "arm_of", "task_factory"]

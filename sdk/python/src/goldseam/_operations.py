@@ -13,9 +13,10 @@ import random as _random
 import uuid as _uuid
 from typing import Any, Callable, Coroutine, Mapping, NoReturn, TypeVar, overload
 
+from ._arms import arm_here
 from ._codec import form_of, schema_of
 from ._errors import ChildFailed, Continuation, Failed, Misuse, WaitTimeout, exception_of, failure_of
-from ._execution import Execution, arm_here
+from ._execution import Execution
 from ._paths import Arm, Spot, current_arm, current_attempt
 from ._steps import (
     AsyncStep,
@@ -25,11 +26,11 @@ from ._steps import (
     Step,
     StepOptions,
     SyncStep,
-    Workflow,
     millis,
     refuse,
     return_hint,
 )
+from ._workflows import Workflow
 
 T = TypeVar("T")
 

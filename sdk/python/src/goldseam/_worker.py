@@ -13,12 +13,14 @@ import threading
 import time
 from typing import Any, Coroutine, Iterable, Mapping
 
+from ._arms import task_factory
 from ._codec import Codec
+from ._endings import Endings
 from ._errors import Closed, Error, Misuse, Problem, Unreachable
-from ._execution import Execution, task_factory
+from ._execution import Execution
 from ._operations import Secret
 from ._paths import current_arm
-from ._steps import Workflow
+from ._workflows import Workflow
 from ._transport import DaemonPool, Transport
 
 log = logging.getLogger("goldseam")
@@ -418,7 +420,7 @@ class Worker:
         """Whether an effect may begin: the last answered request was sent less than half a lease ago."""
         return time.monotonic() - self._sent < self.lease / 2
 
-    async def be_fresh(self, execution: Execution) -> None:
+    async def be_fresh(self, execution: Endings) -> None:
         """Sends a heartbeat if the last sign of life is too old."""
         while not self.is_fresh() and not execution.over:
             holding = [{"token": token, "after": held.history.end} for token, held in self.executions.items()]

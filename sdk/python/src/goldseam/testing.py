@@ -18,7 +18,7 @@ from typing import Any, Callable, Coroutine, Iterable, Mapping, TypeVar
 from ._codec import JsonCodec
 from ._engine import Engine, Opening, open as _open
 from ._errors import Closed, RunFailed
-from ._steps import Workflow
+from ._workflows import Workflow
 from ._transport import NativeTransport, Stream
 
 T = TypeVar("T")
