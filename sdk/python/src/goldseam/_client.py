@@ -89,6 +89,10 @@ class RunHandle(Generic[R]):
         """Answers a question."""
         return await self.client.answer(self.id, question, answer, by=by)
 
+    async def question(self, name: str | None = None, timeout: Span | None = None) -> Document:
+        """Waits until the run asks a question, the one of this name or any, and returns it."""
+        return await self.client.question(self.id, name, timeout)
+
     async def cancel(self, reason: str = "", **options: Any) -> Document:
         """Asks the run to stop between two effects, and undoes its steps."""
         return await self.client.cancel(self.id, reason, **options)
@@ -235,6 +239,20 @@ class Client:
         if run is not None:
             return await self._of(run, "questions")  # type: ignore[no-any-return]
         return await self.call("GET", _query("/v1/questions", **query))  # type: ignore[no-any-return]
+
+    async def question(self, run: str, name: str | None = None, timeout: Span | None = None) -> Document:
+        """Waits until a run asks a question, the one of this name or any. Raises TimeoutError."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + millis(timeout) / 1000
+        mark: Any = None
+        while True:
+            changed = await self.call("GET", _query("/v1/changes", after=mark, wait_ms=0 if mark is None else 2000), wait=2.0)
+            mark = changed["mark"]
+            for question in (await self.questions(run))["items"]:
+                if name is None or question["path"] == name:
+                    return question  # type: ignore[no-any-return]
+            if deadline is not None and loop.time() >= deadline:
+                raise TimeoutError(f"run {run} did not ask in time")
 
     async def pause(self, run: str, reason: str = "", *, by: str | None = None) -> Document:
         """Lets a run begin no new effect."""

@@ -278,7 +278,7 @@ class BlockingRun(RunHandle[R]):
 
 
 _RUN_METHODS = frozenset(
-    ("result", "show", "status", "why", "history", "signal", "answer", "cancel", "pause", "resume")
+    ("result", "show", "status", "why", "history", "signal", "answer", "question", "cancel", "pause", "resume")
 )
 
 
