@@ -46,7 +46,7 @@ class JsonCodec:
 
     def encode(self, value: Any) -> Any:
         kind = type(value)
-        if value is None or kind is str or kind is bool or kind is int:
+        if value is None or kind is bool or kind is int or (kind is str and value.isascii()):
             return value
         return _encode(value)
 
@@ -60,8 +60,10 @@ class JsonCodec:
 
 
 def _encode(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, str)) and not isinstance(value, enum.Enum):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str) and not isinstance(value, enum.Enum):
+        return _text(value)
     if isinstance(value, enum.Enum):
         return _encode(value.value)
     if isinstance(value, int):
@@ -101,11 +103,19 @@ def _encode(value: Any) -> Any:
     )
 
 
+def _text(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise CodecError("a text has half a surrogate pair, which is not Unicode", hint="pass bytes instead") from None
+    return value
+
+
 def _key(key: Any) -> str:
     if isinstance(key, enum.Enum):
         key = key.value
     if isinstance(key, str):
-        return key
+        return _text(key)
     if isinstance(key, (int, uuid.UUID, dt.date, decimal.Decimal)) and not isinstance(key, bool):
         return _encode(key) if not isinstance(key, int) else str(key)
     raise CodecError(f"a key of type {type(key).__qualname__} cannot be written as JSON")

@@ -42,7 +42,7 @@ LONG_STEP = 1.0
 DOINGS_MAX = 500
 
 #: Refusals that concern one doing.
-_ENTRY = ("GS0101", "GS0102", "GS0103", "GS0142", "GS0602")
+_ENTRY = ("GS0101", "GS0102", "GS0103", "GS0142", "GS0602", "GS0608")
 
 _KINDS = {"step": "a step", "wait": "a wait", "sleep": "a sleep", "child": "a child run", "progress": "progress",
           "attributes": "a change of attributes"}  # fmt: skip
