@@ -13,6 +13,7 @@
 //! | [`kill`] | kills the shipped binary, and the server under it, repeatedly |
 //! | [`fuzz`] | runs every target of `fuzz/` |
 //! | [`hostile`] | third-party tools and clients against the served binary |
+//! | [`python`] | builds the Python package and runs its checks |
 //! | [`planted`] | bugs that the simulation must find, planted in a copy of the tree |
 //! | [`mutants`] | the share of code changes that the tests notice |
 //! | [`generate`] | generated files |
@@ -35,6 +36,7 @@ mod kill;
 mod mutants;
 mod nth;
 mod planted;
+mod python;
 mod ratchet;
 mod record;
 mod servers;
@@ -69,6 +71,8 @@ cargo xtask mutants PACKAGE    change the code in one place at a time and run th
 cargo xtask fuzz [ARGS]        fuzz every parser: --seconds N each (30), --core
 cargo xtask hostile [ARGS]     lint, generated clients, schemathesis, idle and slow clients, memory: [PARTS] --seed S,
                                --examples N of schemathesis for each operation (40)
+cargo xtask python [ARGS]      build the Python package and run its checks; --long kills 200 workers, --wheel makes the
+                               optimised wheel that carries the command
 cargo xtask servers            private servers of all kinds for manual tests, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
@@ -99,6 +103,7 @@ fn main() -> ExitCode {
         ["mutants", rest @ ..] => mutants::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["hostile", rest @ ..] => hostile::run(rest),
+        ["python", rest @ ..] => python::run(rest),
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {

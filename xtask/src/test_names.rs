@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use crate::source::Source;
 use crate::tree::Tree;
 
-/// The names of all tests: functions with a test attribute, and names in calls of macros that define tests.
+/// The names of all tests: functions with a test attribute, names in calls of macros that define tests, and the tests
+/// of the Python package.
 pub(crate) fn of(tree: &Tree) -> BTreeSet<String> {
     let sources: Vec<Source> = tree.rust().map(|file| Source::new(&file.text)).collect();
     let makers: BTreeSet<&str> = sources.iter().flat_map(makers).collect();
@@ -16,7 +17,16 @@ pub(crate) fn of(tree: &Tree) -> BTreeSet<String> {
             names.extend(listed(source, maker).map(str::to_owned));
         }
     }
+    let python = tree.files.iter().filter(|file| file.path.starts_with("sdk/python/tests/"));
+    names.extend(python.flat_map(|file| in_python(&file.text)));
     names
+}
+
+/// Functions that pytest finds.
+fn in_python(text: &str) -> impl Iterator<Item = String> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("def test_"))
+        .map(|rest| format!("test_{}", first_name(rest)))
 }
 
 /// Functions with a test attribute.
@@ -62,6 +72,13 @@ fn is_name(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_tests_of_python() {
+        let names: Vec<String> =
+            in_python("def test_a(url: str) -> None:\n    def test_b():\ndef c():").collect();
+        assert_eq!(names, ["test_a"]);
+    }
 
     const CODE: &str = "#[tokio::test(flavor = \"multi_thread\")]\n#[ignore = \"long\"]\nasync fn it_holds() {}\n\
                         async fn saga(ctx: Context) {}\n\

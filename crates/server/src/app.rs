@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use goldseam::OpenEngine as _;
 use goldseam::admin::retention::{Archive, Retainer, open_archive};
-use goldseam::unstable::engine::{Clock, Entropy, OsEntropy, SystemClock};
+use goldseam::unstable::engine::{Clock, Entropy, OsEntropy};
 use goldseam::unstable::store::Store;
 use goldseam::{Engine, Redactor};
 use goldseam_api::Problem;
@@ -20,6 +20,7 @@ use crate::body_memory::BodyMemory;
 use crate::config::ServerConfig;
 use crate::extract::Access;
 use crate::follower_slots::FollowerSlots;
+use crate::foundation::Foundation;
 use crate::keyring::Keyring;
 use crate::namespace::{Namespace, NamespaceOptions};
 use crate::otlp;
@@ -64,17 +65,26 @@ pub(crate) struct ServerState {
 impl ServerState {
     /// Opens every store and starts an engine on each, which heals its runs.
     pub(crate) async fn open(config: ServerConfig, is_loopback: bool) -> Result<Self, Problem> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Self::open_on(Foundation::default(), config, is_loopback).await
+    }
+
+    /// Like [`ServerState::open`], on another clock or on a store that is open already.
+    pub(crate) async fn open_on(
+        foundation: Foundation,
+        config: ServerConfig,
+        is_loopback: bool,
+    ) -> Result<Self, Problem> {
+        let clock = Arc::clone(&foundation.clock);
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
         let redactor = Arc::new(config.redactor(|name| std::env::var(name).ok())?);
         let file_secret = FileSecret::read(config.secret_file.as_deref())?;
         // An engine refuses a closed store, so engines start before anything is written.
-        let engines = start_engines(&config).await?;
+        let engines = start_engines(&config, &foundation).await?;
         let main = main_store(&engines)?;
         let tokens = TokenSigner::of(&*main, &*entropy, &file_secret).await?;
         let passes = Passes::new(Arc::clone(&main), Arc::clone(&entropy), Arc::clone(&clock), file_secret);
         let shared = MainStore { keys: KeyStore::new(main, entropy), passes: Arc::new(passes), tokens };
-        let namespaces = open_namespaces(&config, &redactor, engines, &shared)?;
+        let namespaces = open_namespaces(&config, &foundation, &redactor, engines, &shared)?;
         let MainStore { keys, passes, tokens } = shared;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let app = Self {
@@ -191,11 +201,20 @@ struct MainStore {
 }
 
 /// Opens the store of each namespace and starts an engine on it.
-async fn start_engines(config: &ServerConfig) -> Result<BTreeMap<String, Engine>, Problem> {
+async fn start_engines(
+    config: &ServerConfig,
+    foundation: &Foundation,
+) -> Result<BTreeMap<String, Engine>, Problem> {
     let mut engines = BTreeMap::new();
     for (name, url) in config.stores() {
-        let store = goldseam::open_store(url).await?;
-        let engine = Engine::on(store).config(config.engine(name)).start().await?;
+        let open = foundation.store.clone().filter(|_| name == crate::NAMESPACE_DEFAULT);
+        let store = match open {
+            Some(store) => store,
+            None => goldseam::open_store(url).await?,
+        };
+        let engine = config.engine(name, foundation.nodes.clone());
+        let clock = Arc::clone(&foundation.clock);
+        let engine = Engine::on(store).clock(clock).config(engine).start().await?;
         engines.insert(name.to_owned(), engine);
     }
     Ok(engines)
@@ -209,6 +228,7 @@ fn main_store(engines: &BTreeMap<String, Engine>) -> Result<Arc<dyn Store>, Prob
 
 fn open_namespaces(
     config: &ServerConfig,
+    foundation: &Foundation,
     redactor: &Redactor,
     engines: BTreeMap<String, Engine>,
     main: &MainStore,
@@ -227,6 +247,7 @@ fn open_namespaces(
             archive,
             request_slots: RequestSlots::share(config.requests_at_once, count),
             redactor,
+            foundation,
             workers_per_key: config.workers_per_key,
             keys: main.keys.clone(),
             passes: Arc::clone(&main.passes),

@@ -79,6 +79,17 @@ pub(crate) async fn authenticate(
     next.run(request).await
 }
 
+/// Gives requests of this process itself full access: the process has the store.
+pub(crate) async fn trust(State(app): State<Arc<ServerState>>, mut request: Request, next: Next) -> Response {
+    match app.access(crate::NAMESPACE_DEFAULT, Principal::local()) {
+        Ok(access) => {
+            request.extensions_mut().insert(access);
+            next.run(request).await
+        }
+        Err(problem) => ProblemResponse(problem).into_response(),
+    }
+}
+
 fn credential_of(request: &Request) -> Credential {
     if let Some(ticket) = request.uri().path().strip_prefix(CALLBACKS) {
         return Credential::Ticket(ticket.to_owned());

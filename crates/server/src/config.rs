@@ -405,8 +405,8 @@ impl ServerConfig {
         }
     }
 
-    /// Returns the engine configuration of a namespace.
-    pub(crate) fn engine(&self, namespace: &str) -> goldseam::Config {
+    /// Returns the engine configuration of a namespace; `nodes` has the settings that a server has no names for.
+    pub(crate) fn engine(&self, namespace: &str, nodes: goldseam::Config) -> goldseam::Config {
         let recovery = goldseam::Recovery { version_grace: self.version_grace, ..Default::default() };
         goldseam::Config {
             namespace: Some(namespace.to_owned()),
@@ -414,7 +414,7 @@ impl ServerConfig {
             recovery,
             foreign: self.foreign_states.then(Default::default),
             audit_retention: self.audit_retention,
-            ..goldseam::Config::default()
+            ..nodes
         }
     }
 

@@ -11,11 +11,11 @@
 //! | `address_slots`, `rate`, `body_memory`, `waits`, [`meter`], `follower_slots` | limits of clients, and metrics |
 //! | [`config`], `keyring` | settings, cached keys |
 //! | `route_table`, `principal` | the properties of every route; the authenticated caller |
-//! | `fan_out`, `namespace`, `extract` | one store with its engine and followers; input of handlers |
+//! | `foundation`, `fan_out`, `namespace`, `extract` | one store with its engine and followers; input of handlers |
 //! | `readiness`, `otlp`, `app`, `cursor` | the state of a running server; traces |
 //! | `hardening`, `auth`, `concurrency`, `redact`, `key_watch` | checks around every request |
 //! | `stream`, `routes` | handlers and the OpenAPI description |
-//! | `listen` | listeners and connections |
+//! | `listen`, `in_process` | listeners and connections; the same routes without a socket |
 //!
 //! Invariant: a request reaches the namespace of its credential and no other. Authentication picks the store, and no
 //! input of a request names one.
@@ -33,7 +33,9 @@ mod cursor;
 mod extract;
 mod fan_out;
 mod follower_slots;
+mod foundation;
 mod hardening;
+mod in_process;
 mod key_watch;
 mod keyring;
 mod listen;
@@ -57,6 +59,7 @@ mod write_timeout;
 
 pub use config::ServerConfig;
 pub use goldseam_api::NAMESPACE_DEFAULT;
+pub use in_process::{InProcess, InProcessOptions};
 pub use listen::{Running, serve};
 pub use principal::Principal;
 pub use proxies::{Forwarding, Network, Proxies};

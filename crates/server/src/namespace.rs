@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam::admin::retention::Archive;
+use goldseam::unstable::engine::OsEntropy;
 use goldseam::unstable::engine::remote::{self, RemoteOptions, RemoteWorkers};
 use goldseam::{Client, Engine, Redactor};
 use goldseam_api::credentials::keys::KeyStore;
@@ -13,6 +14,7 @@ use goldseam_api::{LocalApi, ServedNamespace};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::fan_out::FanOut;
+use crate::foundation::Foundation;
 use crate::slots::RequestSlots;
 
 /// Minimum interval between two counts of the queues.
@@ -42,6 +44,7 @@ pub(crate) struct NamespaceOptions<'a> {
     pub(crate) archive: Option<Arc<dyn Archive>>,
     pub(crate) request_slots: RequestSlots,
     pub(crate) redactor: &'a Redactor,
+    pub(crate) foundation: &'a Foundation,
     pub(crate) workers_per_key: usize,
     pub(crate) keys: KeyStore,
     pub(crate) passes: Arc<Passes>,
@@ -79,10 +82,15 @@ impl Namespace {
         // Requests come from other processes: their claims must not end when this server's node dies.
         let own = engine.client();
         let limits = goldseam::Limits::clone(&own.ledger().limits);
-        let client = Client::new(Arc::clone(own.store())).with_limits(limits);
+        let clock = Arc::clone(&options.foundation.clock);
+        let client = Client::with(Arc::clone(own.store()), clock, Arc::new(OsEntropy), limits);
         let client = client.counted_as(&name).hiding(options.redactor.clone());
         let tokens = ExecutionTokens { signer: options.signer, namespace: name.clone() };
-        let remote = RemoteOptions { workers_per_key: options.workers_per_key, ..RemoteOptions::default() };
+        let remote = RemoteOptions {
+            workers_per_key: options.workers_per_key,
+            config: options.foundation.nodes.clone(),
+            ..RemoteOptions::default()
+        };
         let served = ServedNamespace {
             name: name.clone(),
             keys: options.keys,

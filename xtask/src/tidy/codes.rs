@@ -36,13 +36,15 @@ fn page(file: &File) -> Option<Page<'_>> {
     (code != "README").then_some(Page { code, title, name, file })
 }
 
-/// Whether some crate names this code.
+/// Whether some crate or SDK names this code.
 fn is_raised(tree: &Tree, code: &str) -> bool {
     sources(tree).any(|file| file.text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == code))
 }
 
 fn sources(tree: &Tree) -> impl Iterator<Item = &File> {
-    tree.rust().filter(|file| file.path.starts_with("crates/"))
+    let is_rust = |path: &str| path.starts_with("crates/") && path.ends_with(".rs");
+    let is_python = |path: &str| path.starts_with("sdk/python/src/") && path.ends_with(".py");
+    tree.files.iter().filter(move |file| is_rust(&file.path) || is_python(&file.path))
 }
 
 /// Codes without a page, pages without a code, and pages of the wrong form.

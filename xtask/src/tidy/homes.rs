@@ -95,7 +95,8 @@ pub(super) const LAYERS: &[&[&str]] = &[
     &["goldseam"],
     &["goldseam-api"],
     &["goldseam-server"],
-    &["goldseam-cli", "goldseam-sim", "goldseam-bench"],
+    &["goldseam-cli", "goldseam-embed", "goldseam-sim", "goldseam-bench"],
+    &["goldseam-python"],
     &["goldseam-fuzz"],
     &["goldseam-fuzz-run"],
 ];

@@ -40,6 +40,8 @@ pub(crate) struct Handoff {
     demand: AtomicU32,
     /// When the worker last gave a sign of life.
     last_seen: Mutex<Duration>,
+    /// Claims that the worker itself ended by an append. A request that was sent before may still list them.
+    given_up: Mutex<Vec<(RunId, Fence)>>,
     /// Notified when a run is offered.
     pub(crate) arrived: Notify,
     /// Held by the one request for executions at a time.
@@ -107,6 +109,7 @@ impl Handoff {
             runs: Mutex::default(),
             demand: AtomicU32::new(0),
             last_seen: Mutex::new(now),
+            given_up: Mutex::default(),
             arrived: Notify::new(),
             requesting: tokio::sync::Mutex::default(),
             changes: Arc::new(ChangeSignal(watch::Sender::new(0))),
@@ -207,11 +210,24 @@ impl Handoff {
         }
     }
 
+    /// Records that the worker ended a claim by its own append: the worker has stopped that execution.
+    pub(crate) fn gave_up(&self, run: RunId, fence: Fence) {
+        lock(&self.given_up).push((run, fence));
+    }
+
+    /// Forgets ended claims that the worker no longer lists.
+    pub(crate) fn listed(&self, held: &[(RunId, Fence)]) {
+        lock(&self.given_up).retain(|claim| held.contains(claim));
+    }
+
     /// Takes offered runs for the worker. A run that the worker still `held` under an earlier claim waits until the
     /// worker has dropped that execution: a worker never has two executions of one run.
     pub(crate) fn take_offered(&self, held: &[(RunId, Fence)], limit: usize) -> Vec<Arc<OfferedRun>> {
         let mut all = self.all();
-        let is_held = |offer: &OfferedRun| held.iter().any(|(run, _)| *run == offer.live.run);
+        let given_up = lock(&self.given_up).clone();
+        let is_held = |offer: &OfferedRun| {
+            held.iter().any(|claim| claim.0 == offer.live.run && !given_up.contains(claim))
+        };
         all.retain(|offer| offer.offered_since().is_some() && !is_held(offer));
         all.truncate(limit);
         for offer in &all {
@@ -390,6 +406,12 @@ impl Node {
         if let Err(error) = self.ledger.store.forget(&self.id).await {
             tracing::warn!(node = %self.id, %error, "failed to remove node record");
         }
+    }
+
+    /// Ends like a crash of the worker's process: releases nothing, and other nodes take over at once.
+    pub(crate) async fn crash_for_worker(&self) {
+        self.close();
+        self.sign_off().await;
     }
 
     /// Whether no run can be poked: the node serves a worker, and has no runs and loads none.

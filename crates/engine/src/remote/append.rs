@@ -147,6 +147,9 @@ impl RemoteWorkers {
         done: Result<Done, EngineError>,
     ) -> Result<Appended, EngineError> {
         let Serving { node, handoff, offer } = at;
+        if matches!(done, Ok(Done::Landed { .. })) {
+            handoff.gave_up(job.held.run.clone(), job.held.fence);
+        }
         let continued = matches!(offer.live.lock().moved, Moved::Continued(_));
         let next = match continued {
             true => node.continue_run(handoff, offer).await,

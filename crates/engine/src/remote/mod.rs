@@ -331,6 +331,7 @@ impl RemoteWorkers {
         let _one_at_a_time = handoff.requesting.lock().await;
         let held = pairs(&held);
         handoff.reconcile(&held, self.ledger.clock.elapsed());
+        handoff.listed(&held);
         let limit = usize::try_from(claim.limit).unwrap_or(usize::MAX).min(CLAIM_MAX);
         let deadline = self.ledger.clock.elapsed() + Self::wait_limit(&handoff, claim.wait_ms);
         let _demand = handoff.request(u32::try_from(limit).unwrap_or(u32::MAX));
@@ -450,6 +451,16 @@ impl RemoteWorkers {
         let Served { node, .. } = self.seen(worker)?;
         node.leave_for_worker().await;
         self.all().remove(worker);
+        Ok(())
+    }
+
+    /// Ends a worker as a crash of its process would, for tests of workflows: releases nothing, and other nodes take
+    /// over its runs at once.
+    pub async fn crash(&self, worker: &NodeId) -> Result<(), EngineError> {
+        let Served { node, handoff } = self.find(worker)?;
+        self.all().remove(worker);
+        node.crash_for_worker().await;
+        handoff.wake_all();
         Ok(())
     }
 

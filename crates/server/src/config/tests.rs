@@ -38,13 +38,13 @@ fn flags_override_environment_and_environment_overrides_file() {
 fn healing_settings_reach_the_engine() {
     let (_dir, path) = file("version_grace_seconds = 7\nforeign_states = true\n");
     let settings = |path: Option<&Path>| Settings::gather(&BTreeMap::new(), |_| None, path).unwrap();
-    let engine = settings(Some(&path)).config().unwrap().engine("default");
+    let engine = settings(Some(&path)).config().unwrap().engine("default", goldseam::Config::default());
     assert_eq!(
         (engine.recovery.version_grace, engine.foreign),
         (Duration::from_secs(7), Some(Default::default()))
     );
     let (_dir, empty) = file("");
-    let engine = settings(Some(&empty)).config().unwrap().engine("default");
+    let engine = settings(Some(&empty)).config().unwrap().engine("default", goldseam::Config::default());
     assert_eq!((engine.recovery.version_grace, engine.foreign), (Duration::from_secs(300), None));
 }
 

@@ -103,6 +103,21 @@ pub(crate) fn layered(router: Router<Arc<ServerState>>, app: Arc<ServerState>) -
         .with_state(app)
 }
 
+/// Adds the middleware for requests of this process itself: no host, no credential, no limits of clients.
+pub(crate) fn in_process(router: Router<Arc<ServerState>>, app: Arc<ServerState>) -> Router {
+    let state = || Arc::clone(&app);
+    router
+        .method_not_allowed_fallback(|| async {
+            ProblemResponse(Problem::new(405, "this route does not accept that method"))
+        })
+        .fallback(no_route)
+        .route_layer(from_fn_with_state(state(), concurrency::admit))
+        .route_layer(from_fn(auth::authorise))
+        .layer(from_fn_with_state(state(), auth::trust))
+        .layer(from_fn_with_state(Arc::clone(&app.redactor), redact::responses))
+        .with_state(app)
+}
+
 async fn no_route(_: Request) -> ProblemResponse {
     ProblemResponse(Problem::not_found("no such route").hint("GET /v1/openapi.json lists all routes"))
 }

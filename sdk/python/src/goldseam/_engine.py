@@ -1,0 +1,303 @@
+"""Opening an engine: the store of a URL in this process, or a server."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import signal
+import threading
+from types import TracebackType
+from typing import Any, Awaitable, Callable, Coroutine, Iterable, Mapping, TypeVar
+
+from ._client import Client, Document, RunHandle
+from ._codec import Codec, JsonCodec
+from ._errors import Closed, Error
+from ._operations import Secret
+from ._steps import Span, seconds
+from ._workflows import Workflow
+from ._transport import HttpTransport, NativeTransport, Transport, native
+from ._worker import Worker
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def connect(
+    url: str,
+    *,
+    key: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    threads: int = 2,
+    virtual_time: bool = False,
+) -> Transport:
+    """Returns the transport of a URL."""
+    if url.startswith(("http://", "https://")):
+        return HttpTransport(url, key)
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()}
+    return NativeTransport(url, texts, threads=threads, virtual_time=virtual_time)
+
+
+class Engine(Client):
+    """An open engine: a client, and a worker if it has workflows. Use it as ``async with gs.open(...) as engine``."""
+
+    def __init__(self, opening: "Opening", transport: Transport) -> None:
+        super().__init__(transport, opening.codec)
+        self._opening = opening
+        self.worker: Worker | None = None
+        self._closed = False
+
+    async def _start(self) -> None:
+        opening = self._opening
+        if not opening.workflows:
+            return
+        self.worker = Worker(
+            self.transport,
+            opening.workflows,
+            codec=opening.codec,
+            name=opening.name,
+            queues=opening.queues,
+            slots=opening.slots,
+            threads=opening.step_threads,
+            lease=opening.lease,
+            linger=opening.linger,
+            secrets=opening.secrets,
+        )
+        await self.worker.start()
+
+    async def close(self, drain: Span | None = None) -> None:
+        """Lets running steps end within ``drain`` seconds, releases all runs, and closes the engine."""
+        if self._closed:
+            return
+        self._closed = True
+        span = self._opening.drain if drain is None else seconds(drain)
+        if self.worker is not None:
+            await self.worker.stop(span)
+        await asyncio.get_running_loop().run_in_executor(None, self.transport.close, 0.0)
+
+    async def serve(self, *, signals: Iterable[signal.Signals] = (signal.SIGTERM, signal.SIGINT)) -> None:
+        """Executes runs until the process gets SIGTERM or SIGINT, then closes the engine."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        handled = []
+        for number in signals:
+            try:
+                loop.add_signal_handler(number, stop.set)
+                handled.append(number)
+            except (NotImplementedError, RuntimeError, ValueError):
+                pass
+        try:
+            await stop.wait()
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)
+            await self.close()
+
+    async def serve_tasks(self, handlers: Mapping[str, Callable[[Any], Any]], *, queue: str = "default", slots: int = 8) -> None:
+        """Executes remote steps and tasks of a queue, by kind, until it is cancelled."""
+        from ._tasks import serve_tasks
+
+        await serve_tasks(self, handlers, queue, slots)
+
+
+class Opening:
+    """An engine to be opened: ``async with gs.open(...)``, ``with gs.open(...)``, or ``await gs.open(...)``."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.url = url
+        self.workflows: list[Workflow[Any, Any]] = list(options["workflows"])
+        self.codec: Codec = options["codec"] or JsonCodec()
+        self.name: str | None = options["name"]
+        self.queues: list[str] = list(options["queues"])
+        self.slots: int = options["slots"]
+        self.step_threads: int = options["step_threads"]
+        self.lease: float | None = None if options["lease"] is None else seconds(options["lease"])
+        self.linger: float = seconds(options["linger"])
+        self.drain: float = seconds(options["drain"])
+        self.secrets = {
+            name: value if isinstance(value, Secret) else Secret(value) for name, value in (options["secrets"] or {}).items()
+        }
+        self._key: str | None = options["key"]
+        self._settings: Mapping[str, Any] = options["settings"]
+        self._threads: int = options["threads"]
+        self._virtual_time: bool = options["virtual_time"]
+        self._transport: Transport | None = options["transport"]
+        self._engine: Engine | None = None
+        self._blocking: BlockingEngine | None = None
+
+    def _connect(self) -> Transport:
+        if self._transport is not None:
+            return self._transport
+        return connect(
+            self.url, key=self._key, settings=self._settings, threads=self._threads, virtual_time=self._virtual_time
+        )
+
+    async def _open(self) -> Engine:
+        transport = await asyncio.get_running_loop().run_in_executor(None, self._connect)
+        engine = Engine(self, transport)
+        try:
+            await engine._start()
+        except BaseException:
+            transport.close()
+            raise
+        return engine
+
+    def __await__(self) -> Any:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Engine:
+        self._engine = await self._open()
+        return self._engine
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._engine is not None:
+            await self._engine.close()
+
+    def __enter__(self) -> "BlockingEngine":
+        self._blocking = BlockingEngine(self)
+        return self._blocking
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._blocking is not None:
+            self._blocking.close()
+
+
+def open(
+    url: str,
+    *,
+    workflows: Iterable[Workflow[Any, Any]] = (),
+    key: str | None = None,
+    codec: Codec | None = None,
+    name: str | None = None,
+    queues: Iterable[str] = (),
+    slots: int = 256,
+    step_threads: int = 32,
+    lease: Span | None = None,
+    linger: Span = 1.0,
+    drain: Span = 10.0,
+    secrets: Mapping[str, "str | Secret"] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    threads: int = 2,
+    virtual_time: bool = False,
+    transport: Transport | None = None,
+) -> Opening:
+    """Opens an engine.
+
+    ``url``: ``sqlite:PATH``, ``postgres://…``, ``s3://…`` or ``memory:`` opens the store in this process;
+    ``http://…`` or ``https://…`` uses a server, with the API key ``key`` or ``GOLDSEAM_KEY``.
+
+    ``workflows``: what this process executes; without any it is only a client. ``slots``: runs in memory at once.
+    ``step_threads``: plain ``def`` steps at once. ``drain``: how long a close waits for running steps. ``settings``: settings
+    of the engine by name, such as ``payload_bytes_max`` (only in this process).
+    """
+    return Opening(
+        url, workflows=workflows, key=key, codec=codec, name=name, queues=queues, slots=slots, step_threads=step_threads,
+        lease=lease, linger=linger, drain=drain, secrets=secrets, settings=settings or {}, threads=threads,
+        virtual_time=virtual_time, transport=transport,
+    )  # fmt: skip
+
+
+class BlockingEngine:
+    """An engine for programs without an event loop, and for notebooks: every method waits for its result.
+
+    It runs an event loop in a thread of its own. It has the methods of :class:`Client`, without ``await``.
+    """
+
+    def __init__(self, opening: Opening) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="goldseam-loop", daemon=True)
+        self._thread.start()
+        try:
+            self.engine: Engine = self._wait(opening._open())
+        except BaseException:
+            self._end()
+            raise
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._pid != os.getpid():
+            work.close()
+            raise Closed(
+                "this process was forked after the engine was opened",
+                code="GS0630",
+                hint="open the engine in the child process, after the fork",
+            )
+        if self._loop.is_closed():
+            work.close()
+            raise Closed("the engine is closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def start(self, workflow: Workflow[Any, R] | str, *args: Any, **options: Any) -> "BlockingRun[R]":
+        """Starts a run; see :meth:`Client.start`."""
+        handle: RunHandle[R] = self._wait(self.engine.start(workflow, *args, **options))
+        return BlockingRun(self, handle)
+
+    def run(self, id: str, workflow: Workflow[Any, R] | None = None) -> "BlockingRun[R]":
+        """A handle of an existing run."""
+        return BlockingRun(self, self.engine.run(id, workflow))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_") or name == "engine":
+            raise AttributeError(name)
+        return _blocking(self, getattr(self.engine, name))
+
+    def close(self, drain: Span | None = None) -> None:
+        """Closes the engine."""
+        if self._loop.is_closed() or self._pid != os.getpid():
+            return
+        self._wait(self.engine.close(drain))
+        self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10.0)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+class BlockingRun(RunHandle[R]):
+    """A run, for programs without an event loop: it has the methods of :class:`RunHandle`, without ``await``."""
+
+    def __init__(self, engine: BlockingEngine, handle: RunHandle[R]) -> None:
+        super().__init__(engine.engine, handle.id, handle._hint)
+        self._blocking = engine
+        self._handle = handle
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _RUN_METHODS:
+            return _blocking(super().__getattribute__("_blocking"), getattr(self._handle, name))
+        return super().__getattribute__(name)
+
+
+_RUN_METHODS = frozenset(
+    ("result", "show", "status", "why", "history", "signal", "answer", "question", "cancel", "pause", "resume")
+)
+
+
+def _blocking(engine: BlockingEngine, method: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        made: Awaitable[Any] | Any = method(*args, **kwargs)
+        if inspect.iscoroutine(made):
+            return engine._wait(made)
+        return made
+
+    return call
+
+
+def explain(code: str) -> str:
+    """Returns the page of an error code or a rule: what happened, why, and what to do."""
+    page: str | None = native().explain(code)
+    if page is None:
+        raise Error(f"there is no code {code!r}", code="GS0138", hint="codes look like GS0108, rules like A1")
+    return page
+
+
+__all__ = ["BlockingEngine", "BlockingRun", "Document", "Engine", "Opening", "connect", "explain", "open"]

@@ -1,0 +1,128 @@
+"""One suite for both transports: the engine in this process, and a server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sysconfig
+import time
+from typing import Any, AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+import goldseam as gs
+
+_numbers = itertools.count(1)
+
+
+def binary() -> str | None:
+    """The goldseam command: of the environment, of the wheel, or of the path."""
+    named = os.environ.get("GOLDSEAM_BIN")
+    if named:
+        return named
+    carried = os.path.join(sysconfig.get_path("scripts"), "goldseam")
+    return carried if os.path.exists(carried) else shutil.which("goldseam")
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@contextlib.contextmanager
+def server(store: str, *options: str, port: int | None = None) -> Iterator[str]:
+    """A private server on loopback."""
+    command = binary()
+    assert command is not None, "the goldseam command is missing; set GOLDSEAM_BIN"
+    port = port or free_port()
+    args = [command, "serve", "--store", store, "--listen", f"127.0.0.1:{port}", *options]
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            assert process.poll() is None and time.monotonic() < deadline, process.stdout and process.stdout.read()
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def http_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("server")
+    with server(f"sqlite:{folder}/s.db") as url:
+        yield url
+
+
+@pytest.fixture(params=["native", "http"])
+def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
+    """The URL of an engine, once per transport."""
+    if request.param == "http":
+        return str(request.getfixturevalue("http_url"))
+    return f"sqlite:{tmp_path}/t.db"
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: pathlib.Path) -> str:
+    return f"sqlite:{tmp_path}/t.db"
+
+
+def new_id(prefix: str = "r") -> str:
+    """An id that no other test uses: tests share a server."""
+    return f"{prefix}-{os.getpid()}-{next(_numbers)}-{time.time_ns()}"
+
+
+async def until(condition: Callable[[], Awaitable[Any]], timeout: float = 60.0) -> Any:
+    """Waits for a condition."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = await condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, "the condition did not hold in time"
+        await asyncio.sleep(0.01)
+
+
+async def asked(engine: gs.Client, run: str) -> Any:
+    """Waits for a question of a run."""
+
+    async def question() -> Any:
+        return (await engine.questions(run))["items"]
+
+    return (await until(question))[0]
+
+
+async def status_is(engine: gs.Client, run: str, *wanted: str) -> str:
+    async def status() -> Any:
+        found = (await engine.poll(run))["status"]
+        return found if found in wanted else None
+
+    return str(await until(status))
+
+
+def unique(*workflows: Any) -> Any:
+    """Gives workflows names of their own: tests share a server, and its workers."""
+    made = []
+    suffix = f"{os.getpid()}-{next(_numbers)}"
+    for workflow in workflows:
+        workflow.name = f"{workflow.name.partition('@')[0]}-{suffix}"
+        made.append(workflow)
+    return made
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, *workflows: Any, **options: Any) -> AsyncIterator[gs.Engine]:
+    async with gs.open(url, workflows=workflows, drain=2, **options) as engine:
+        yield engine

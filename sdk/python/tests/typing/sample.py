@@ -1,0 +1,63 @@
+"""A program as users write it. mypy and pyright check it in strict mode."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+import goldseam as gs
+
+
+@dataclass
+class Order:
+    id: str
+    lines: list[str]
+
+
+@dataclass
+class Receipt:
+    payment: str
+    parts: list[str]
+
+
+@gs.step
+async def reserve(order: Order) -> str:
+    return f"hold-{order.id}"
+
+
+@reserve.undo
+async def release(hold: str) -> None:
+    print(hold)
+
+
+@gs.step(retry=gs.Retry(attempts=5), timeout=30)
+def charge(order: Order, hold: str) -> str:
+    return f"{hold} {gs.idempotency_key()}"
+
+
+@gs.step
+async def pick(line: str) -> str:
+    return line
+
+
+@gs.workflow(version=2)
+async def checkout(order: Order) -> Receipt:
+    hold: str = await reserve(order)
+    payment: str = await charge.aio(order, hold)
+    approved: bool = await gs.ask("approve", "Ship this order?", bool)
+    count: int = await gs.signal("count", int)
+    if not approved or count < 0:
+        raise gs.Terminal("not approved")
+    await gs.sleep("cool_off", timedelta(hours=1))
+    parts: list[str] = await asyncio.gather(*(pick.key(line)(line) for line in order.lines))
+    return Receipt(payment, parts)
+
+
+async def main() -> None:
+    async with gs.open("sqlite:orders.db", workflows=[checkout]) as engine:
+        run = await engine.start(checkout, Order("17", []), id="order-17")
+        receipt: Receipt = await run.result()
+        print(receipt.payment)
+        async for event in run.events():
+            print(event["seq"])

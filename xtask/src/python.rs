@@ -1,0 +1,180 @@
+//! `cargo xtask python`: builds the Python package, installs it into a folder of its own, and runs its checks.
+//!
+//! The tools come from PyPI in the exact versions of `xtask/python/requirements.txt`. mypy checks the types. pyright is
+//! not run: its package of PyPI downloads another program when it starts.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use goldseam_testbed::packages::{self, Python};
+
+use crate::servers::{Servers, Which};
+use crate::{cargo, tree};
+
+const USAGE: &str = "cargo xtask python [--wheel] [--long] [PYTEST ARGS]";
+/// Kills of workers in the long form; a quarter of them on Postgres.
+const KILLS_LONG: &str = "200";
+
+/// The parsed arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Order {
+    /// Only builds the wheel for distribution: optimised, with the command inside.
+    wheel: bool,
+    /// Kills many workers, on Postgres too.
+    long: bool,
+    pytest: Vec<String>,
+}
+
+impl Order {
+    fn parse(args: &[&str]) -> Option<Self> {
+        let mut order = Self::default();
+        for word in args {
+            match *word {
+                "--wheel" => order.wheel = true,
+                "--long" => order.long = true,
+                "--help" | "-h" => return None,
+                other => order.pytest.push(other.to_owned()),
+            }
+        }
+        Some(order)
+    }
+}
+
+/// The folders of a build.
+struct Ground {
+    root: PathBuf,
+    /// `sdk/python`.
+    sdk: PathBuf,
+    /// Where cargo builds.
+    target: PathBuf,
+    tools: Python,
+}
+
+/// `cargo xtask python`.
+pub(crate) fn run(args: &[&str]) -> Result<(), String> {
+    let order = Order::parse(args).ok_or(USAGE)?;
+    let ground = Ground::prepare()?;
+    if order.wheel {
+        return ground.distribute();
+    }
+    let site = ground.install()?;
+    ground.check_types()?;
+    let servers = order.long.then(|| Servers::start(Which::Databases)).transpose()?;
+    let mut variables: Vec<(String, OsString)> = Vec::new();
+    if let Some(servers) = &servers {
+        variables.extend(servers.variables().into_iter().map(|(name, url)| (name.to_owned(), url.into())));
+        variables.push(("GOLDSEAM_KILLS".to_owned(), KILLS_LONG.into()));
+    }
+    ground.pytest(&site, &order.pytest, &variables)
+}
+
+/// The form of `cargo xtask test`: every test, with few kills.
+pub(crate) fn quick() -> Result<(), String> {
+    run(&[])
+}
+
+impl Ground {
+    fn prepare() -> Result<Self, String> {
+        let root = tree::root()?;
+        let list = root.join("xtask/python/requirements.txt");
+        let list = std::fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;
+        let tools = packages::python("python-sdk", &list).map_err(|error| error.to_string())?;
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        Ok(Self { sdk: root.join("sdk/python"), root, target, tools })
+    }
+
+    /// A module of the tools.
+    fn module(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.tools.program);
+        command.args(["-m", name]).current_dir(&self.sdk);
+        command.env("PYTHONPATH", &self.tools.modules).env("PYTHONNOUSERSITE", "1");
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+
+    /// Programs that the wheel carries; empty in the form for tests.
+    fn scripts(&self) -> PathBuf {
+        self.sdk.join("data/scripts")
+    }
+
+    /// Builds a wheel into `to` and returns its path.
+    fn wheel(&self, profile: &str, to: &Path) -> Result<PathBuf, String> {
+        let _ = std::fs::remove_dir_all(to);
+        let scripts = self.scripts();
+        std::fs::create_dir_all(&scripts).map_err(|error| format!("{}: {error}", scripts.display()))?;
+        let mut build = self.module("maturin");
+        build.args(["build", "--quiet", "--profile", profile, "--out"]).arg(to);
+        build.arg("--interpreter").arg(&self.tools.program);
+        build.env("CARGO_TARGET_DIR", &self.target);
+        succeed(&mut build, "maturin")?;
+        let entries = std::fs::read_dir(to).map_err(|error| format!("{}: {error}", to.display()))?;
+        let mut wheels = entries.filter_map(Result::ok).map(|entry| entry.path());
+        let is_wheel = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "whl");
+        wheels.find(is_wheel).ok_or_else(|| format!("maturin left no wheel in {}", to.display()))
+    }
+
+    /// Builds the package and the command, and installs the package into a folder.
+    fn install(&self) -> Result<PathBuf, String> {
+        cargo::run(&self.root, "build --quiet --package goldseam-cli", &[])?;
+        let folder = self.target.join("python");
+        let wheel = self.wheel("dev", &folder.join("wheels"))?;
+        let site = folder.join("site");
+        let _ = std::fs::remove_dir_all(&site);
+        let mut pip = self.module("pip");
+        pip.args(["install", "--quiet", "--no-deps", "--no-index", "--target"]).arg(&site).arg(wheel);
+        pip.env_remove("PYTHONPATH");
+        succeed(&mut pip, "pip")?;
+        Ok(site)
+    }
+
+    fn check_types(&self) -> Result<(), String> {
+        let mut mypy = self.module("mypy");
+        mypy.arg("--cache-dir").arg(self.target.join("python/mypy"));
+        succeed(&mut mypy, "mypy")
+    }
+
+    fn pytest(&self, site: &Path, args: &[String], variables: &[(String, OsString)]) -> Result<(), String> {
+        let mut path = site.as_os_str().to_owned();
+        path.push(":");
+        path.push(&self.tools.modules);
+        let mut pytest = self.module("pytest");
+        pytest.args(["-p", "no:cacheprovider"]).args(args).env("PYTHONPATH", path);
+        pytest.env("GOLDSEAM_BIN", self.target.join("debug/goldseam"));
+        pytest.envs(variables.iter().map(|(name, value)| (name, value)));
+        succeed(&mut pytest, "pytest")
+    }
+
+    /// Builds the wheel for distribution, which carries the command, and prints its size.
+    fn distribute(&self) -> Result<(), String> {
+        cargo::run(&self.root, "build --profile dist --package goldseam-cli", &[])?;
+        let scripts = self.scripts();
+        let cannot = |error: std::io::Error| format!("{}: {error}", scripts.display());
+        std::fs::create_dir_all(&scripts).map_err(cannot)?;
+        std::fs::copy(self.target.join("dist/goldseam"), scripts.join("goldseam")).map_err(cannot)?;
+        let wheel = self.wheel("dist", &self.target.join("python/dist"));
+        std::fs::remove_file(scripts.join("goldseam")).map_err(cannot)?;
+        let wheel = wheel?;
+        let bytes = wheel.metadata().map_err(cannot)?.len();
+        println!("{}: {:.1} MB", wheel.display(), bytes as f64 / 1e6);
+        Ok(())
+    }
+}
+
+fn succeed(command: &mut Command, name: &str) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("cannot run {name}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name} ended with {status}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_arguments_are_for_pytest() {
+        let order = Order::parse(&["--long", "-k", "native"]).unwrap();
+        assert_eq!((order.long, order.wheel, order.pytest.join(" ")), (true, false, "-k native".to_owned()));
+        assert_eq!(Order::parse(&["--help"]), None);
+    }
+}
