@@ -20,10 +20,14 @@ pub fn requested_name(signal: &SignalName) -> Option<&str> {
 impl State {
     /// Returns the unread requests: name and id, oldest first.
     pub fn unread_requests(&self) -> Vec<(&str, &str)> {
-        let request = |mail| match mail {
-            &Mail::Signal { ref name, ref id, .. } => Some((requested_name(name)?, id.as_str())),
-            Mail::Answer { .. } | Mail::Child { .. } => None,
-        };
-        self.unread.values().filter_map(request).collect()
+        let mut requests = Vec::new();
+        for mail in self.unread.values() {
+            if let Mail::Signal { name, id, .. } = mail
+                && let Some(name) = requested_name(name)
+            {
+                requests.push((name, id.as_str()));
+            }
+        }
+        requests
     }
 }

@@ -7,7 +7,7 @@ use crate::event::ValuePublished;
 use crate::hash::Hash;
 use crate::time::Seq;
 
-/// Number of answers whose position is kept, so that a requester who comes back finds its answer without the log.
+/// Number of answers whose position is kept, so that a requester that comes back finds its answer without the log.
 const ANSWERED_MAX: usize = 32;
 
 /// Where the latest value of a published name is.

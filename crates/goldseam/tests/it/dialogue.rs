@@ -131,7 +131,8 @@ async fn a_request_is_answered_once_and_the_answer_is_kept() {
     let scratch = Scratch::new();
     let engine = scratch.engine("basket", basket).await;
     let run = engine.start(basket, "b", &3).await.unwrap();
-    let ask = |value: u32, id: &str| run.request_with::<_, u32>("add", &value, options(id, secs(20)));
+    let ask =
+        async |value: u32, id: &str| run.request_with::<_, u32>("add", &value, options(id, secs(20))).await;
     assert_eq!(ask(40, "one").await.unwrap(), 40);
     assert_eq!(ask(40, "one").await.unwrap(), 40, "the same id is the same request");
     assert_eq!(code(ask(41, "one").await), "GS0174", "other content under the same id is refused");

@@ -235,8 +235,10 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
         Some(OpKind::Wait(WaitOp { child: Some(run), .. })) => (run, false),
         Some(_) => return ctx.mismatch(&spot).await,
         None => {
+            // Before the gate: a replay for compensations must get past a call that is refused.
+            let run = choose(&ctx.live, &spot, id.as_ref())?;
             ctx.live.gate().await?;
-            (choose(&ctx.live, &spot, id.as_ref())?, true)
+            (run, true)
         }
     };
     let start = match (options, is_new) {

@@ -40,23 +40,25 @@ impl Context {
         let name = ValueName::new(name)?;
         let value = Payload::of(value, &self.live.ledger.limits)?;
         let spot = self.spot(("publish", &name))?;
+        // Before the log is looked at: a replay refuses what was refused.
+        self.check_published(&spot, &name, &value)?;
         if !self.is_new(&spot, &OpKind::Published).await {
             return Ok(());
         }
-        self.check_published(&name, &value)?;
         self.live.gate().await?;
         self.live.queue(Owned::Publish(ValuePublished { path: spot.path, ord: spot.ord, name, value }));
         Ok(())
     }
 
-    fn check_published(&self, name: &ValueName, value: &Payload) -> Result<(), EngineError> {
+    fn check_published(&self, spot: &Spot, name: &ValueName, value: &Payload) -> Result<(), EngineError> {
         let limits = &self.live.ledger.limits;
         let (bytes, max) = (value.as_str().len(), limits.published_bytes_max);
         if bytes > max {
             return Err(PublishError::TooLarge { name: name.clone(), bytes, max }.into());
         }
         let max = limits.published_names_max;
-        if self.live.lock().published_names(name) >= max {
+        let inner = self.live.lock();
+        if !inner.state.ops.contains_key(&spot.path) && inner.published_names(name) >= max {
             return Err(PublishError::TooMany { name: name.clone(), max }.into());
         }
         Ok(())

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::Context;
 use crate::ledger::error::EngineError;
-use crate::ledger::process::Process as _;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::Stop;
 
@@ -53,7 +52,7 @@ impl Context {
                 let command = Command::Signal { name, id, fresh: false, payload };
                 match self.live.ledger.commit(&run, &command).await {
                     Ok(_) => {
-                        self.live.live_runs().poke(&run);
+                        self.live.ledger.process.poke(&run);
                         Ok(())
                     }
                     Err(error @ EngineError::Refused { .. }) => Err(failed(&error)),
