@@ -251,7 +251,7 @@ pub mod kind {
     /// The name of a published value.
     pub enum Value {}
     /// A state of claimed work.
-    pub enum Work {}
+    pub enum ClaimedWork {}
 
     impl Kind for Run {
         const NOUN: &'static str = "run";
@@ -286,7 +286,7 @@ pub mod kind {
     impl Kind for Value {
         const NOUN: &'static str = "published value";
     }
-    impl Kind for Work {
+    impl Kind for ClaimedWork {
         const NOUN: &'static str = "state";
     }
 }
@@ -314,7 +314,7 @@ pub type TagKey = Id<kind::Tag>;
 /// The name of a value that a run publishes.
 pub type ValueName = Id<kind::Value>;
 /// The state of claimed work that its claimant reports, as in `testing`.
-pub type WorkState = Id<kind::Work>;
+pub type WorkState = Id<kind::ClaimedWork>;
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ pub enum When {
 
 /// When a new run begins and by when it must have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Timing {
+pub struct StartTiming {
     /// When it begins; none: at once.
     pub begin: Option<When>,
     /// When it times out; none: never. A span counts from the begin.
@@ -46,7 +46,7 @@ pub enum TimingError {
     },
 }
 
-impl Timing {
+impl StartTiming {
     /// Returns whether the starter left everything open.
     pub fn is_open(&self) -> bool {
         *self == Self::default()
@@ -58,10 +58,10 @@ impl Timing {
     /// # use std::time::Duration;
     /// # use goldseam_core as goldseam;
     /// use goldseam::Millis;
-    /// use goldseam::timing::{Timing, When};
+    /// use goldseam::timing::{StartTiming, When};
     ///
     /// let minute = When::After(Duration::from_secs(60));
-    /// let times = Timing { begin: Some(minute), end: Some(minute) }.resolve(Millis(1_000)).unwrap();
+    /// let times = StartTiming { begin: Some(minute), end: Some(minute) }.resolve(Millis(1_000)).unwrap();
     /// assert_eq!((times.start_at, times.deadline), (Some(Millis(61_000)), Some(Millis(121_000))));
     /// ```
     pub fn resolve(self, now: Millis) -> Result<RunTimes, TimingError> {
@@ -90,7 +90,7 @@ mod tests {
     const NOW: Millis = Millis(10_000);
 
     fn resolve(begin: Option<When>, end: Option<When>) -> Result<RunTimes, TimingError> {
-        Timing { begin, end }.resolve(NOW)
+        StartTiming { begin, end }.resolve(NOW)
     }
 
     #[test]
@@ -107,7 +107,10 @@ mod tests {
         for begin in [When::At(Millis(10_000)), When::At(Millis(-5)), When::After(Duration::ZERO)] {
             assert_eq!(resolve(Some(begin), None).unwrap(), RunTimes::default());
         }
-        assert!(Timing::default().is_open() && !Timing { begin: None, end: Some(When::At(NOW)) }.is_open());
+        assert!(
+            StartTiming::default().is_open()
+                && !StartTiming { begin: None, end: Some(When::At(NOW)) }.is_open()
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use goldseam_core::event::{RunQueued, Tags};
-use goldseam_core::timing::{RunTimes, Timing, When};
+use goldseam_core::timing::{RunTimes, StartTiming, When};
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{
     AttributeValue, Attributes, LaneName, Limits, Millis, Payload, PayloadError, QueueName, Summary, TagKey,
@@ -23,7 +23,7 @@ pub struct StartOptions {
     queue: Option<String>,
     pub(crate) version: Option<u32>,
     trace: Option<TraceContext>,
-    timing: Timing,
+    timing: StartTiming,
     lane: Option<String>,
 }
 
