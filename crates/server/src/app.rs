@@ -195,7 +195,7 @@ async fn start_engines(config: &ServerConfig) -> Result<BTreeMap<String, Engine>
     let mut engines = BTreeMap::new();
     for (name, url) in config.stores() {
         let store = goldseam::open_store(url).await?;
-        let engine = Engine::on(store).config(config.engine(name)).start().await?;
+        let engine = Engine::on(store).without_environment().config(config.engine(name)).start().await?;
         engines.insert(name.to_owned(), engine);
     }
     Ok(engines)
@@ -228,6 +228,7 @@ fn open_namespaces(
             request_slots: RequestSlots::share(config.requests_at_once, count),
             redactor,
             workers_per_key: config.workers_per_key,
+            engine: config.engine(&name),
             keys: main.keys.clone(),
             passes: Arc::clone(&main.passes),
             signer: main.tokens.clone(),

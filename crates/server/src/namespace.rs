@@ -43,6 +43,8 @@ pub(crate) struct NamespaceOptions<'a> {
     pub(crate) request_slots: RequestSlots,
     pub(crate) redactor: &'a Redactor,
     pub(crate) workers_per_key: usize,
+    /// Settings of healing and of the nodes of remote workers.
+    pub(crate) engine: goldseam::Config,
     pub(crate) keys: KeyStore,
     pub(crate) passes: Arc<Passes>,
     /// Signs the tokens of executions.
@@ -78,11 +80,14 @@ impl Namespace {
     pub(crate) fn new(name: String, engine: Engine, options: NamespaceOptions<'_>) -> Self {
         // Requests come from other processes: their claims must not end when this server's node dies.
         let own = engine.client();
-        let limits = goldseam::Limits::clone(&own.ledger().limits);
-        let client = Client::new(Arc::clone(own.store())).with_limits(limits);
+        let client = Client::new(Arc::clone(own.store())).with_config(options.engine.clone());
         let client = client.counted_as(&name).hiding(options.redactor.clone());
         let tokens = ExecutionTokens { signer: options.signer, namespace: name.clone() };
-        let remote = RemoteOptions { workers_per_key: options.workers_per_key, ..RemoteOptions::default() };
+        let remote = RemoteOptions {
+            workers_per_key: options.workers_per_key,
+            config: options.engine,
+            ..RemoteOptions::default()
+        };
         let served = ServedNamespace {
             name: name.clone(),
             keys: options.keys,

@@ -17,6 +17,7 @@ use goldseam_store::StoreError;
 
 use crate::ledger::refusal::{CopyRefusal, RemoteRefusal};
 use crate::ledger::secrets::SecretError;
+use crate::ledger::settings::SettingError;
 
 /// Why the engine or the store refused an operation. Each variant has a code with a page in `docs/codes`.
 #[non_exhaustive]
@@ -71,6 +72,9 @@ pub enum EngineError {
     /// A secret is missing, or too short to be redacted.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// A setting from the environment is unknown or invalid.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// The engine's configuration is invalid.
     #[error("invalid configuration: {0}")]
     Config(String),
@@ -203,6 +207,7 @@ impl EngineError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Id(_) => "GS0101",
+            Self::Setting(error) => error.code(),
             Self::Argument(_) => "GS0138",
             Self::Operation(error) => error.code,
             Self::Attribute(_) => AttributeError::CODE,
@@ -243,6 +248,7 @@ impl EngineError {
         match self {
             Self::Id(_) => Some("use letters, digits, `.`, `_` and `-`, at most 128 characters".into()),
             Self::Argument(error) => Some(error.flaw.hint().into()),
+            Self::Setting(error) => Some(error.hint().into()),
             Self::Attribute(_) => {
                 Some("put large values into the input or a step; attributes are for search".into())
             }

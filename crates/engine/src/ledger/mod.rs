@@ -20,6 +20,7 @@ pub mod refusal;
 pub mod retry;
 pub mod salvage;
 pub mod secrets;
+pub mod settings;
 pub mod spawn;
 pub(crate) mod sync;
 mod tasks;
