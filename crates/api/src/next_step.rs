@@ -80,8 +80,8 @@ pub fn quoted(word: &str) -> String {
 #[schema(as = NextStep)]
 pub struct NextStepDoc {
     /// The verb: `list`, `show`, `history`, `why`, `explain`, `resume`, `retry`, `terminate`, `recover`, `migrate`,
-    /// `withdraw`, `answer`, `signal`, `store_check`, `store_migrate`, `store_copy`, `store_reopen`; `repeat` means the
-    /// same request with `setting`.
+    /// `withdraw`, `answer`, `signal`, `store_check`, `store_migrate`, `store_move`, `store_restore`, `store_reopen`;
+    /// `repeat` means the same request with `setting`.
     pub verb: String,
     /// The run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,7 +194,8 @@ mod tests {
                 NextStep::StoreMigrate { store: Some("sqlite:/a b/x.db".into()) },
                 "goldseam store migrate 'sqlite:/a b/x.db'",
             ),
-            (NextStep::StoreCopy, "goldseam store copy"),
+            (NextStep::StoreMove, "goldseam store move"),
+            (NextStep::StoreRestore, "goldseam store restore"),
             (NextStep::StoreReopen, "goldseam store reopen"),
             (NextStep::Repeat { setting: Setting::DropCancel }, "--drop-cancel"),
             (NextStep::Repeat { setting: Setting::Merge }, "--merge"),

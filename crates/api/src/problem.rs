@@ -202,7 +202,11 @@ fn status_of(error: &EngineError) -> u16 {
         EngineError::Store(StoreError::Refused {
             code: "GS0154" | "GS0206" | "GS0210" | "GS0227" | "GS0612",
             ..
-        }) => 400,
+        })
+        | EngineError::Setting(_) => 400,
+        EngineError::Store(StoreError::Refused { code: "GS0233", .. }) => 409,
+        EngineError::Store(StoreError::Refused { code: "GS0232" | "GS0234" | "GS0235", .. }) => 422,
+        EngineError::Store(StoreError::Refused { code: "GS0231", .. }) => 507,
         EngineError::Store(StoreError::Full { .. }) => 507,
         EngineError::Store(StoreError::Refused { .. } | StoreError::Busy { .. }) => 503,
         _ => 500,

@@ -22,6 +22,7 @@ mod app;
 mod args;
 mod color;
 mod commands;
+mod confirm;
 mod connect;
 mod damage;
 mod error;

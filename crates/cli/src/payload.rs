@@ -6,17 +6,9 @@ use goldseam::{Limits, Payload};
 
 use crate::error::{CliError, Exit};
 
-/// The limits for payloads, with the configured maximum size.
+/// The limits, with those of the environment.
 pub(crate) fn limits() -> Result<Limits, CliError> {
-    let mut limits = Limits::default();
-    let name = goldseam_server::config::PAYLOAD_BYTES_MAX_ENV;
-    let Some(text) = std::env::var(name).ok().filter(|text| !text.is_empty()) else { return Ok(limits) };
-    let most = Limits::PAYLOAD_BYTES_MOST;
-    let invalid = || {
-        CliError::usage(format!("invalid {name}: {text:?}"), format!("set a number of bytes, at most {most}"))
-    };
-    limits.payload_bytes_max = text.trim().parse().ok().filter(|bytes| *bytes <= most).ok_or_else(invalid)?;
-    Ok(limits)
+    Ok(goldseam::Config::from_env()?.limits)
 }
 
 /// Reads JSON text, `@file` or `-` (stdin); `None` is `null`.

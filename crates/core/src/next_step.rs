@@ -108,8 +108,10 @@ pub enum NextStep {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         store: Option<String>,
     },
-    /// Copy the store to another one, or continue a copy.
-    StoreCopy,
+    /// Move the store to another one, or continue a move.
+    StoreMove,
+    /// Restore a backup to an empty store.
+    StoreRestore,
     /// Open a store again that was closed by a copy.
     StoreReopen,
     /// Repeat the same call with a setting.
@@ -232,7 +234,8 @@ impl NextStep {
             Self::Signal { .. } => "signal",
             Self::StoreCheck => "store_check",
             Self::StoreMigrate { .. } => "store_migrate",
-            Self::StoreCopy => "store_copy",
+            Self::StoreMove => "store_move",
+            Self::StoreRestore => "store_restore",
             Self::StoreReopen => "store_reopen",
             Self::Repeat { .. } => "repeat",
         }
@@ -488,7 +491,8 @@ mod tests {
             (NextStep::StoreCheck, "`store check`"),
             (NextStep::StoreMigrate { store: None }, "`store migrate`"),
             (NextStep::StoreMigrate { store: Some("sqlite:x".into()) }, "`store migrate sqlite:x`"),
-            (NextStep::StoreCopy, "`store copy`"),
+            (NextStep::StoreMove, "`store move`"),
+            (NextStep::StoreRestore, "`store restore`"),
             (NextStep::StoreReopen, "`store reopen`"),
             (NextStep::Repeat { setting: Setting::DropCancel }, "`drop_cancel`"),
             (NextStep::Repeat { setting: Setting::Merge }, "`merge`"),

@@ -66,8 +66,11 @@ impl Embedded {
     /// Opens the store and starts an engine on it: `sqlite:PATH`, `postgres://…`, `s3://…` or `memory:`. Creates the
     /// store if it does not exist.
     pub fn open(url: &str, settings: &EmbedSettings) -> Result<Self, Problem> {
-        let config = settings.config(url)?;
+        let mut config = settings.config(url)?;
         let clock = settings.virtual_time.then(|| Arc::new(ShiftedClock::default()));
+        if clock.is_some() {
+            config.engine.poll = POLL_VIRTUAL;
+        }
         let mut builder = Builder::new_multi_thread();
         builder.enable_all().worker_threads(settings.threads.max(1)).thread_name("goldseam");
         let runtime = builder
@@ -191,7 +194,7 @@ impl Drop for Embedded {
     }
 }
 
-/// Opens stores that only this crate names, and sets the pace of virtual time.
+/// Opens stores that only this crate names.
 fn options(url: &str, clock: Option<Arc<ShiftedClock>>) -> Result<InProcessOptions, Problem> {
     let time: Arc<dyn Clock> = match &clock {
         Some(clock) => Arc::clone(clock) as Arc<dyn Clock>,
@@ -214,9 +217,5 @@ fn options(url: &str, clock: Option<Arc<ShiftedClock>>) -> Result<InProcessOptio
         }
         (_, None) => None,
     };
-    let mut options = InProcessOptions { clock: time, store, ..InProcessOptions::default() };
-    if clock.is_some() {
-        options.nodes.poll = POLL_VIRTUAL;
-    }
-    Ok(options)
+    Ok(InProcessOptions { clock: time, store })
 }

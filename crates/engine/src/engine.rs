@@ -28,6 +28,7 @@ use crate::ledger::error::EngineError;
 use crate::ledger::meter::Meter;
 use crate::ledger::process::Process;
 use crate::ledger::secrets::{Secret, Secrets};
+use crate::ledger::settings::{GivenSettings, SettingError};
 use crate::ledger::spawn::spawn;
 use crate::ledger::workflow_error::Error;
 use crate::node::{Node, NodeSetup};
@@ -93,6 +94,8 @@ pub struct Builder {
     entropy: Arc<dyn Entropy>,
     secrets: Secrets,
     changes: ConfigChanges,
+    /// Settings from the environment of the process, if they are read.
+    environment: Option<Result<GivenSettings, SettingError>>,
     flaw: Option<EngineError>,
     instead: Option<Instead>,
     #[cfg(feature = "testing")]
@@ -190,6 +193,23 @@ impl Builder {
         self
     }
 
+    /// Reads settings from the environment of this process: `GOLDSEAM_ENGINE_SLOTS=200`, `GOLDSEAM_HEALING_SWEEP=10s`
+    /// and others, which `docs/guides/configuring.md` lists. `Engine::open` and `Engine::on` call it.
+    ///
+    /// The program wins over the environment: [`Builder::slots`], [`Builder::recovery`] and
+    /// [`Builder::foreign_states`] always, [`Builder::config`] and [`Builder::limits`] with each field that differs
+    /// from its default. If a variable is unknown or invalid, [`Builder::start`] fails, and nothing starts.
+    pub fn environment(mut self) -> Self {
+        self.environment = Some(GivenSettings::of_process());
+        self
+    }
+
+    /// Does not read settings from the environment.
+    pub fn without_environment(mut self) -> Self {
+        self.environment = None;
+        self
+    }
+
     /// Sets how many runs this engine may hold in memory.
     pub fn slots(mut self, slots: u32) -> Self {
         self.changes.slots = Some(slots);
@@ -251,6 +271,9 @@ impl Builder {
         if let Some(flaw) = &self.flaw {
             return Err(EngineError::Config(flaw.to_string()));
         }
+        if let Some(Err(error)) = &self.environment {
+            return Err(error.clone().into());
+        }
         let config = self.configured();
         let (store, clock, entropy) =
             (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));
@@ -286,10 +309,13 @@ impl Builder {
     fn configured(&self) -> Config {
         let mut config = self.config.clone();
         let ConfigChanges { slots, limits, recovery_of, steps_of, foreign } = &self.changes;
-        config.slots = slots.unwrap_or(config.slots);
         if let Some(limits) = limits {
             config.limits = limits.clone();
         }
+        if let Some(Ok(given)) = &self.environment {
+            given.apply_to_defaults(&mut config);
+        }
+        config.slots = slots.unwrap_or(config.slots);
         config.recovery_of.extend(recovery_of.clone());
         config.steps_of.extend(steps_of.clone());
         config.foreign = foreign.clone().or(config.foreign);
@@ -316,6 +342,9 @@ impl Builder {
         let config = self.configured();
         if let Some(flaw) = self.flaw {
             return Err(flaw);
+        }
+        if let Some(given) = self.environment {
+            given?.log(&config);
         }
         let id = NodeId::new(node_name(self.entropy.next()))?;
         let config = config.at_pace(&self.store.pace());
@@ -346,7 +375,7 @@ impl Builder {
             handoff: None,
         });
         node.start().await?;
-        let client = Client::of(ledger, live_runs, node.claims.clone());
+        let client = Client::of(ledger, live_runs, node.claims.clone(), Arc::clone(&node.config));
         Ok(Engine { client, node })
     }
 }
@@ -387,6 +416,7 @@ impl Engine {
             entropy: Arc::new(OsEntropy),
             secrets: Secrets::default(),
             changes: ConfigChanges::default(),
+            environment: None,
             flaw: None,
             instead: None,
             #[cfg(feature = "testing")]

@@ -40,7 +40,7 @@ pub use ledger::entropy::{Entropy, OsEntropy, Seeded};
 pub use ledger::error::EngineError;
 pub use ledger::secrets::{Secret, SecretError};
 pub use ledger::workflow_error::{Error, Result, ResultExt};
-pub use ledger::{clock, commit, config, entropy, error, meter, page, salvage, secrets};
+pub use ledger::{clock, commit, config, entropy, error, meter, page, salvage, secrets, settings};
 pub use run::context;
 pub use run::context::{Attempt, Context, Probe, Selected};
 pub use run::workflow_ref::{Untyped, Workflow, WorkflowRef};

@@ -65,11 +65,12 @@
 //! | [`preflight`] | replays stored runs with new code before it is deployed |
 //! | [`healer`] | diagnoses and repairs runs on request |
 //! | [`metrics`] | recommended buckets of the histograms |
-//! | [`admin`] | checks, migrates, copies and archives stores |
+//! | [`admin`] | checks, migrates, copies, backs up and archives stores |
 //! | [`unstable`] | the crates inside, without any promise |
 //! | `testing` | runs your workflow with a crash at every point (feature `testing`) |
 
 mod archive;
+mod backup;
 mod durations;
 mod log;
 mod open;
@@ -98,9 +99,13 @@ pub use goldseam_store::shown_url;
 pub use log::__private;
 pub use open::{OpenEngine, connect, connect_existing, open_existing_store, open_store};
 
-/// Administration of stores: check, migrate, copy, archive.
+/// Administration of stores: check, migrate, copy, back up, archive.
 pub mod admin {
     pub use crate::archive::retention;
+    pub use crate::backup::{
+        BackupManifest, BackupMethod, BackupReport, OnBackupProgress, RestoreReport, backup, read_manifest,
+        restore, verify_backup,
+    };
     pub use crate::open::{
         check_store, compact_store, copier, copy_mark, dry_copier, exposed_files, migrate_store, reopen_store,
     };

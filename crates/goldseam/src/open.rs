@@ -18,7 +18,7 @@ use goldseam_store_sqlite::SqliteStore;
 use crate::preflight::Order;
 
 /// A parsed store URL.
-enum StoreUrl {
+pub(crate) enum StoreUrl {
     Sqlite(PathBuf, goldseam_store_sqlite::SqliteOptions),
     #[cfg(feature = "postgres")]
     Postgres(Box<goldseam_store_postgres::PostgresOptions>),
@@ -27,7 +27,7 @@ enum StoreUrl {
 }
 
 impl StoreUrl {
-    fn parse(url: &str) -> Result<Self, EngineError> {
+    pub(crate) fn parse(url: &str) -> Result<Self, EngineError> {
         if url.starts_with("sqlite:") {
             let (path, options) = goldseam_store_sqlite::url::parse(url)?;
             return Ok(Self::Sqlite(path, options));
@@ -84,7 +84,7 @@ async fn read_only_if_closed(store: Arc<dyn Store>) -> Result<Arc<dyn Store>, En
     })
 }
 
-async fn open_or_create(url: &str) -> Result<Arc<dyn Store>, EngineError> {
+pub(crate) async fn open_or_create(url: &str) -> Result<Arc<dyn Store>, EngineError> {
     Ok(with_crash_points(match StoreUrl::parse(url)? {
         StoreUrl::Sqlite(path, options) => Arc::new(SqliteStore::open(&path, options)?),
         #[cfg(feature = "postgres")]
@@ -292,7 +292,7 @@ impl OpenEngine for Engine {
     }
 
     fn on(store: Arc<dyn Store>) -> Builder {
-        let builder = Self::builder(store);
+        let builder = Self::builder(store).environment();
         match Order::from_env() {
             Ok(None) => builder,
             Ok(Some(order)) => builder.instead_of_start(|builder| Box::pin(order.run(builder))),

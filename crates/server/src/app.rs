@@ -212,9 +212,9 @@ async fn start_engines(
             Some(store) => store,
             None => goldseam::open_store(url).await?,
         };
-        let engine = config.engine(name, foundation.nodes.clone());
         let clock = Arc::clone(&foundation.clock);
-        let engine = Engine::on(store).clock(clock).config(engine).start().await?;
+        let engine = Engine::on(store).without_environment().clock(clock).config(config.engine(name));
+        let engine = engine.start().await?;
         engines.insert(name.to_owned(), engine);
     }
     Ok(engines)
@@ -249,6 +249,7 @@ fn open_namespaces(
             redactor,
             foundation,
             workers_per_key: config.workers_per_key,
+            engine: config.engine(&name),
             keys: main.keys.clone(),
             passes: Arc::clone(&main.passes),
             signer: main.tokens.clone(),

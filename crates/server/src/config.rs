@@ -1,39 +1,42 @@
 //! Server settings from a file, the environment and the command line. A later source overrides an earlier one.
 
 mod fields;
+mod file;
+mod layers;
+mod page;
 mod retention;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use goldseam::admin::retention::RetentionPolicies;
 use goldseam::unstable::core::redact::Names;
 use goldseam::unstable::core::redact::names::USUAL;
-use goldseam::{Limits, Redactor, shown_url};
+use goldseam::unstable::engine::settings::{ENGINE_SETTINGS, SettingValue};
+use goldseam::{Redactor, shown_url};
 use goldseam_api::Problem;
-use serde::Serialize;
 
 use crate::NAMESPACE_DEFAULT;
 use crate::proxies::{Network, Proxies};
 use crate::rate::{KeyRates, Rate};
 
-pub use fields::{FIELDS, SettingField};
+pub use fields::{SERVER_SETTINGS, all_settings};
+pub use layers::{Origin, Settings, Shown};
+pub use page::table as settings_table;
 
 /// The configuration file that is read if it exists and no other file is named.
 pub const FILE_DEFAULT: &str = "goldseam.toml";
 /// Default listen address.
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7733";
 
-/// The environment variable that limits the payload size, for a server and for commands that open a store directly.
-pub const PAYLOAD_BYTES_MAX_ENV: &str = "GOLDSEAM_PAYLOAD_BYTES_MAX";
 /// The word in `redact_keys` for the built-in list of secret names.
 const THE_USUAL: &str = "usual";
 /// The word in `redact_keys` for an empty list. An empty environment variable counts as unset.
 const NONE: &str = "none";
 
 /// The validated configuration of a server.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub struct ServerConfig {
     /// The listen address.
     pub listen: String,
@@ -60,14 +63,10 @@ pub struct ServerConfig {
     pub body_bytes_max: u64,
     /// Maximum memory for all request bodies together.
     pub bodies_bytes_max: u64,
-    /// Maximum size of an input, output, signal or answer.
-    pub payload_bytes_max: usize,
-    /// Maximum log size of a run that may be loaded.
-    pub history_bytes_max: u64,
-    /// How long a run's version may be missing on every live node before rule E2 acts.
-    pub version_grace: Duration,
-    /// Heals workflow states that other systems keep in the same bucket.
-    pub foreign_states: bool,
+    /// Settings of the engines, of healing and of limits, for every namespace.
+    pub engine: goldseam::Config,
+    /// Interval and patience of `goldseam sweeper`.
+    pub sweeper: SweeperSettings,
     /// Time limit for the headers of a request.
     pub header_timeout: Duration,
     /// Time limit for an idle connection between two requests.
@@ -94,8 +93,6 @@ pub struct ServerConfig {
     pub drain: Duration,
     /// How long running requests may take after that.
     pub finish: Duration,
-    /// How long entries of the audit are kept; none: without limit.
-    pub audit_retention: Option<Duration>,
     /// OTLP collector for traces. No traces are sent without it.
     pub otlp: Option<String>,
     /// Archive of pruned logs: a directory or `s3://BUCKET/PREFIX`. Prunes are refused without it.
@@ -108,109 +105,25 @@ pub struct ServerConfig {
     pub secrets_from_env: Vec<String>,
 }
 
-/// The source of a setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// The built-in default.
-    Default,
-    /// A configuration file.
-    File(PathBuf),
-    /// An environment variable.
-    Env(&'static str),
-    /// The command line.
-    Flag,
+/// Settings of `goldseam sweeper`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SweeperSettings {
+    /// Pause between two sweeps.
+    pub interval: Duration,
+    /// How long a finding must have held before it is healed.
+    pub stale_after: Duration,
 }
-
-impl std::fmt::Display for Origin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File(path) => write!(f, "file {}", path.display()),
-            Self::Env(name) => write!(f, "environment {name}"),
-            Self::Flag => f.write_str("command line"),
-        }
-    }
-}
-
-/// A setting as `goldseam config show` prints it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Shown {
-    /// Its name.
-    pub name: &'static str,
-    /// Its value without passwords.
-    pub value: String,
-    /// Its source.
-    pub origin: String,
-    /// Its help text.
-    pub help: &'static str,
-}
-
-/// The settings of a configuration file.
-struct FileSettings<'a> {
-    path: &'a Path,
-    values: BTreeMap<String, String>,
-}
-
-/// All settings, each with its source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings(BTreeMap<&'static str, (String, Origin)>);
 
 impl Settings {
-    /// Merges the sources: defaults, then the file, then the environment, then flags. Fails if a named file is missing.
-    pub fn gather(
-        flags: &BTreeMap<&'static str, String>,
-        env: impl Fn(&str) -> Option<String>,
-        file: Option<&Path>,
-    ) -> Result<Self, Problem> {
-        let named = file.unwrap_or(Path::new(FILE_DEFAULT));
-        let from_file = match file.is_some() || named.exists() {
-            true => read_file(named)?,
-            false => BTreeMap::new(),
-        };
-        Ok(Self::layered(flags, env, &FileSettings { path: named, values: from_file }))
-    }
-
-    /// Returns the settings given by flags alone, without a file and without the environment.
-    pub fn of_flags(flags: &BTreeMap<&'static str, String>) -> Self {
-        Self::layered(flags, |_| None, &FileSettings { path: Path::new(""), values: BTreeMap::new() })
-    }
-
-    fn layered(
-        flags: &BTreeMap<&'static str, String>,
-        env: impl Fn(&str) -> Option<String>,
-        file: &FileSettings<'_>,
-    ) -> Self {
-        let value = |field: &SettingField| {
-            if let Some(value) = flags.get(field.name) {
-                return (value.clone(), Origin::Flag);
-            }
-            if let Some(value) = env(field.env).filter(|value| !value.is_empty()) {
-                return (value, Origin::Env(field.env));
-            }
-            match file.values.get(field.name) {
-                Some(value) => (value.clone(), Origin::File(file.path.to_owned())),
-                None => (field.default.to_owned(), Origin::Default),
-            }
-        };
-        Self(FIELDS.iter().map(|field| (field.name, value(field))).collect())
-    }
-
-    /// Returns every setting without its passwords.
-    pub fn shown(&self) -> Vec<Shown> {
-        let shown = |field: &SettingField| {
-            let (value, origin) = self.0.get(field.name)?;
-            let value = match field.name {
-                "store" | "archive" | "otlp" => shown_url(value),
-                "namespaces" => hidden(value),
-                _ => value.clone(),
-            };
-            Some(Shown { name: field.name, value, origin: origin.to_string(), help: field.help })
-        };
-        FIELDS.iter().filter_map(shown).collect()
-    }
-
     fn text(&self, name: &'static str) -> Option<&str> {
-        self.0.get(name).map(|(value, _)| value.trim()).filter(|value| !value.is_empty())
+        Some(self.held(name)?.text.trim()).filter(|value| !value.is_empty())
+    }
+
+    fn span(&self, name: &'static str) -> Duration {
+        match self.held(name).map(|held| &held.value) {
+            Some(SettingValue::Span(span)) => *span,
+            _ => Duration::ZERO,
+        }
     }
 
     fn list(&self, name: &'static str) -> Vec<String> {
@@ -219,7 +132,8 @@ impl Settings {
     }
 
     fn number<T: std::str::FromStr>(&self, name: &'static str, what: &str) -> Result<T, Problem> {
-        let (value, origin) = self.0.get(name).cloned().unwrap_or((String::new(), Origin::Default));
+        let held = self.held(name).map(|held| (held.value.to_string(), &held.origin));
+        let (value, origin) = held.unwrap_or((String::new(), &Origin::Default));
         value.trim().parse().map_err(|_| {
             bad(format!("invalid {name}: {value:?} ({origin})")).hint(format!("expected {what}"))
         })
@@ -246,22 +160,6 @@ impl Settings {
         Ok(Proxies { trusted, header })
     }
 
-    /// Returns how long the audit is kept; 0 days is without limit.
-    fn audit_retention(&self) -> Result<Option<Duration>, Problem> {
-        let days: u32 = self.number("audit_retention_days", "a number of days")?;
-        Ok((days > 0).then(|| Duration::from_secs(u64::from(days) * 24 * 3_600)))
-    }
-
-    fn payload_bytes_max(&self) -> Result<usize, Problem> {
-        let bytes = self.number("payload_bytes_max", "a number of bytes")?;
-        let max = Limits::PAYLOAD_BYTES_MOST;
-        match bytes {
-            bytes if bytes <= max => Ok(bytes),
-            bytes => Err(bad(format!("payload_bytes_max is {bytes}, more than the maximum of {max}"))
-                .hint("store larger data elsewhere and pass a reference")),
-        }
-    }
-
     /// Returns the memory for request bodies. One key may use half of it, and one body must fit into that half.
     fn bodies_bytes_max(&self) -> Result<u64, Problem> {
         let all: u64 = self.number("bodies_bytes_max", "a number of bytes")?;
@@ -273,19 +171,8 @@ impl Settings {
         }
     }
 
-    fn at_least_one(&self, name: &'static str) -> Result<usize, Problem> {
-        match self.number(name, "a number, as in 512")? {
-            0 => Err(bad(format!("{name} must be at least 1"))),
-            number => Ok(number),
-        }
-    }
-
     fn rate(&self, name: &'static str) -> Result<Rate, Problem> {
-        let per_second: f64 = self.number(name, "a number, as in 5000")?;
-        if !per_second.is_finite() || per_second < 1.0 {
-            return Err(bad(format!("{name} must be at least 1")));
-        }
-        Ok(Rate::of(per_second))
+        Ok(Rate::of(self.number(name, "a number, as in 5000")?))
     }
 
     fn rates(&self) -> Result<KeyRates, Problem> {
@@ -299,8 +186,31 @@ impl Settings {
         })
     }
 
+    /// Returns the settings of engines.
+    pub fn engine(&self) -> Result<goldseam::Config, Problem> {
+        self.check()?;
+        let mut config = goldseam::Config::default();
+        for row in ENGINE_SETTINGS {
+            if let Some(held) = self.held(row.spec.name).filter(|held| held.origin != Origin::Default) {
+                row.set(&mut config, &held.value);
+            }
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Returns the settings of `goldseam sweeper`.
+    pub fn sweeper(&self) -> Result<SweeperSettings, Problem> {
+        self.check()?;
+        Ok(SweeperSettings {
+            interval: self.span("sweeper.interval"),
+            stale_after: self.span("sweeper.stale_after"),
+        })
+    }
+
     /// Validates the settings.
     pub fn config(&self) -> Result<ServerConfig, Problem> {
+        let engine = self.engine()?;
         let tls = match (self.text("tls_cert"), self.text("tls_key")) {
             (Some(chain), Some(key)) => Some((PathBuf::from(chain), PathBuf::from(key))),
             (None, None) => None,
@@ -336,24 +246,21 @@ impl Settings {
             insecure_no_keys: self.number("insecure_no_keys", "true or false")?,
             body_bytes_max: self.number("body_bytes_max", "a number of bytes")?,
             bodies_bytes_max: self.bodies_bytes_max()?,
-            payload_bytes_max: self.payload_bytes_max()?,
-            history_bytes_max: self.number("history_bytes_max", "a number of bytes")?,
-            version_grace: self.seconds("version_grace_seconds")?,
-            foreign_states: self.number("foreign_states", "true or false")?,
+            engine,
+            sweeper: self.sweeper()?,
             header_timeout: Duration::from_secs(10),
             keep_alive: self.seconds("keep_alive_seconds")?,
             body_timeout: Duration::from_secs(30),
             connections_max: self.number("connections_max", "a number")?,
-            connections_per_address: self.at_least_one("connections_per_address")?,
-            waits_max: self.at_least_one("waits_max")?,
-            workers_per_key: self.at_least_one("workers_per_key")?,
+            connections_per_address: self.number("connections_per_address", "a number")?,
+            waits_max: self.number("waits_max", "a number")?,
+            workers_per_key: self.number("workers_per_key", "a number")?,
             followers_max: self.number("followers_max", "a number")?,
             rates: self.rates()?,
-            requests_at_once: self.at_least_one("requests_at_once")?,
+            requests_at_once: self.number("requests_at_once", "a number")?,
             rate_failures: Rate { per_second: 5.0, burst: 20.0 },
             drain: self.seconds("drain_seconds")?,
             finish: self.seconds("finish_seconds")?,
-            audit_retention: self.audit_retention()?,
             otlp: self.text("otlp").map(str::to_owned),
             archive: self.text("archive").map(str::to_owned),
             retention: retention::policies(self.text("retention"), self.text("archive"))?,
@@ -396,26 +303,9 @@ impl ServerConfig {
         std::iter::once((NAMESPACE_DEFAULT, self.store.as_str())).chain(others)
     }
 
-    /// Returns the engine limits.
-    fn limits(&self) -> Limits {
-        Limits {
-            payload_bytes_max: self.payload_bytes_max,
-            history_bytes_max: self.history_bytes_max,
-            ..Limits::default()
-        }
-    }
-
-    /// Returns the engine configuration of a namespace; `nodes` has the settings that a server has no names for.
-    pub(crate) fn engine(&self, namespace: &str, nodes: goldseam::Config) -> goldseam::Config {
-        let recovery = goldseam::Recovery { version_grace: self.version_grace, ..Default::default() };
-        goldseam::Config {
-            namespace: Some(namespace.to_owned()),
-            limits: self.limits(),
-            recovery,
-            foreign: self.foreign_states.then(Default::default),
-            audit_retention: self.audit_retention,
-            ..nodes
-        }
+    /// Returns the engine configuration of a namespace.
+    pub(crate) fn engine(&self, namespace: &str) -> goldseam::Config {
+        goldseam::Config { namespace: Some(namespace.to_owned()), ..self.engine.clone() }
     }
 
     /// Returns the archive of a namespace: a subdirectory of `archive`, except for the main store.
@@ -457,52 +347,6 @@ fn hidden(entries: &str) -> String {
         None => shown_url(entry),
     };
     entries.split(',').map(shown).collect::<Vec<_>>().join(",")
-}
-
-/// Reads a configuration file: plain values, lists of strings, and the tables of namespaces and policies.
-fn read_file(path: &Path) -> Result<BTreeMap<String, String>, Problem> {
-    let wrong = |what: String| bad(format!("{}: {what}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let table: toml::Table =
-        text.parse().map_err(|error: toml::de::Error| wrong(toml_error(&text, &error)))?;
-    let mut settings = BTreeMap::new();
-    for (name, value) in table {
-        if !FIELDS.iter().any(|field| field.name == name) {
-            let known: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
-            return Err(wrong(format!("unknown setting {name:?}; known settings: {}", known.join(", "))));
-        }
-        let text = match name.as_str() {
-            "retention" => retention::table_text(&value).map_err(wrong)?,
-            _ => plain(&value)
-                .ok_or_else(|| wrong(format!("{name} cannot have the type {}", value.type_str())))?,
-        };
-        settings.insert(name, text);
-    }
-    Ok(settings)
-}
-
-/// Names the line of a TOML error. The parser's message quotes the line, which may contain a password.
-fn toml_error(text: &str, error: &toml::de::Error) -> String {
-    let end = error.span().map_or(0, |span| span.start);
-    let line = text.get(..end).map_or(1, |before| before.matches('\n').count() + 1);
-    format!("invalid TOML in line {line}")
-}
-
-fn plain(value: &toml::Value) -> Option<String> {
-    Some(match value {
-        toml::Value::String(text) => text.clone(),
-        toml::Value::Integer(number) => number.to_string(),
-        toml::Value::Float(number) => number.to_string(),
-        toml::Value::Boolean(flag) => flag.to_string(),
-        toml::Value::Array(items) => {
-            items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()?.join(",")
-        }
-        toml::Value::Table(table) => {
-            let entry = |(name, url): (&String, &toml::Value)| Some(format!("{name}={}", url.as_str()?));
-            table.iter().map(entry).collect::<Option<Vec<_>>>()?.join(",")
-        }
-        toml::Value::Datetime(_) => return None,
-    })
 }
 
 #[cfg(test)]

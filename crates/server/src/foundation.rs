@@ -1,4 +1,4 @@
-//! What a server stands on besides its settings: the clock, a store that is open already, and settings of nodes.
+//! What a server stands on besides its settings: the clock, and a store that is open already.
 
 use std::sync::Arc;
 
@@ -11,12 +11,10 @@ pub(crate) struct Foundation {
     pub(crate) clock: Arc<dyn Clock>,
     /// The main store, if it is open already.
     pub(crate) store: Option<Arc<dyn Store>>,
-    /// Settings of the engine and of the nodes of workers, except limits and recovery.
-    pub(crate) nodes: goldseam::Config,
 }
 
 impl Default for Foundation {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock), store: None, nodes: goldseam::Config::default() }
+        Self { clock: Arc::new(SystemClock), store: None }
     }
 }

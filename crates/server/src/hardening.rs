@@ -206,7 +206,7 @@ async fn with_body(app: &ServerState, request: Request, share: &mut BodyShare) -
 fn body_bytes_max(app: &ServerState, request: &Request) -> u64 {
     let max = app.config.body_bytes_max;
     match request.extensions().get::<PresentedPass>().map(|pass| pass.proves) {
-        Some(Need::Signature) => max.min(app.config.payload_bytes_max as u64),
+        Some(Need::Signature) => max.min(app.config.engine.limits.payload_bytes_max as u64),
         _ => max,
     }
 }

@@ -33,13 +33,11 @@ pub struct InProcessOptions {
     pub clock: Arc<dyn Clock>,
     /// The store; none: the URL of the settings is opened.
     pub store: Option<Arc<dyn Store>>,
-    /// Settings of the engine and of the nodes of workers.
-    pub nodes: goldseam::Config,
 }
 
 impl Default for InProcessOptions {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock), store: None, nodes: goldseam::Config::default() }
+        Self { clock: Arc::new(SystemClock), store: None }
     }
 }
 
@@ -55,8 +53,8 @@ pub struct InProcess {
 impl InProcess {
     /// Opens the store and starts an engine on it, which heals its runs.
     pub async fn open(config: ServerConfig, options: InProcessOptions) -> Result<Self, Problem> {
-        let InProcessOptions { clock, store, nodes } = options;
-        let foundation = Foundation { clock, store, nodes };
+        let InProcessOptions { clock, store } = options;
+        let foundation = Foundation { clock, store };
         let app = Arc::new(ServerState::open_on(foundation, unlimited(config), true).await?);
         let router = routes::in_process(routes::build(), Arc::clone(&app));
         Ok(Self { app, router })

@@ -46,6 +46,8 @@ pub(crate) struct NamespaceOptions<'a> {
     pub(crate) redactor: &'a Redactor,
     pub(crate) foundation: &'a Foundation,
     pub(crate) workers_per_key: usize,
+    /// Settings of healing and of the nodes of remote workers.
+    pub(crate) engine: goldseam::Config,
     pub(crate) keys: KeyStore,
     pub(crate) passes: Arc<Passes>,
     /// Signs the tokens of executions.
@@ -83,12 +85,13 @@ impl Namespace {
         let own = engine.client();
         let limits = goldseam::Limits::clone(&own.ledger().limits);
         let clock = Arc::clone(&options.foundation.clock);
-        let client = Client::with(Arc::clone(own.store()), clock, Arc::new(OsEntropy), limits);
+        let client = Client::with(Arc::clone(own.store()), clock, Arc::new(OsEntropy), limits)
+            .with_config(options.engine.clone());
         let client = client.counted_as(&name).hiding(options.redactor.clone());
         let tokens = ExecutionTokens { signer: options.signer, namespace: name.clone() };
         let remote = RemoteOptions {
             workers_per_key: options.workers_per_key,
-            config: options.foundation.nodes.clone(),
+            config: options.engine,
             ..RemoteOptions::default()
         };
         let served = ServedNamespace {

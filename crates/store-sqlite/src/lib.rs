@@ -26,11 +26,12 @@
 //! | | `tasks`, `claim`, `append` | tasks; claims; compare-and-append |
 //! | | `locks`, `nodes` | locks; beats |
 //! | calls | `store`, `feed`, `audit` | [`SqliteStore`]; all events in one order; heals of tasks and locks |
-//! | reports | [`check`] | `goldseam store check` and `migrate` |
+//! | reports | [`check`], [`backup`] | `goldseam store check` and `migrate`; snapshots and manifests |
 //! | tests | `testing` | stores for tests, and damage to them (feature `testing`) |
 
 mod append;
 mod audit;
+pub mod backup;
 pub mod check;
 mod claim;
 mod clock;

@@ -54,6 +54,17 @@ pub(crate) fn reader(path: &Path, options: &SqliteOptions) -> Result<Connection,
     open().map_err(|error| cannot_open(path, &error))
 }
 
+/// Returns a connection to a file that nothing changes: a backup, which may be on a medium that cannot be written.
+pub(crate) fn frozen(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || -> rusqlite::Result<Connection> {
+        let conn = Connection::open_with_flags(path, flags)?;
+        prepare(&conn, &SqliteOptions::default())?;
+        Ok(conn)
+    };
+    open().map_err(|error| cannot_open(path, &error))
+}
+
 fn prepare(conn: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
     conn.busy_timeout(options.busy_timeout)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);

@@ -25,7 +25,7 @@ use crate::rows::PutRowJob;
 use crate::url::SqliteOptions;
 use crate::watch::FileWatch;
 use crate::writer::{Setup, SqliteWriter, WriteMode};
-use crate::{claim, list, locks, nodes, open, read, tasks, unproven, url};
+use crate::{claim, list, locks, migrate, nodes, open, read, tasks, unproven, url};
 
 /// On the caller's thread: an append or a claim of a lone caller must not wait for the writer thread.
 const APPEND: WriteMode = WriteMode { on_caller_thread: true, ..WriteMode::DEFAULT };
@@ -58,14 +58,32 @@ impl SqliteStore {
         Self::open_with(path, options, OpenMode::RequireCurrent)
     }
 
+    /// Opens a backup to read it. Changes nothing, and creates no file beside it.
+    pub fn open_backup(path: &Path) -> Result<Self, StoreError> {
+        let options = SqliteOptions::default();
+        let conn = open::frozen(path)?;
+        migrate::refuse_older(&conn, path)?;
+        let readers = (0..options.readers).map(|_| open::frozen(path)).collect::<Result<_, _>>()?;
+        Self::on(path, options, conn, readers)
+    }
+
     fn open_with(path: &Path, options: SqliteOptions, mode: OpenMode) -> Result<Self, StoreError> {
+        let conn = open::writer(path, &options, mode)?;
+        let count = options.readers.max(1);
+        let readers = (0..count).map(|_| open::reader(path, &options)).collect::<Result<_, _>>()?;
+        Self::on(path, options, conn, readers)
+    }
+
+    fn on(
+        path: &Path,
+        options: SqliteOptions,
+        conn: Connection,
+        readers: Vec<Connection>,
+    ) -> Result<Self, StoreError> {
         let no_thread = |error: std::io::Error| {
             let what = format!("cannot start a thread for the store: {error}");
             refused("GS0205", what, "raise this user's limit of threads")
         };
-        let conn = open::writer(path, &options, mode)?;
-        let connections: Result<Vec<_>, _> =
-            (0..options.readers.max(1)).map(|_| open::reader(path, &options)).collect();
         let clock = Arc::new(SteadyClock::new(Arc::clone(&options.clock)));
         let watch = Arc::new(FileWatch::of(path));
         let file = Arc::new(FileIdentity::of(path));
@@ -83,7 +101,7 @@ impl SqliteStore {
             clock,
             watch,
             writer: SqliteWriter::start(setup).map_err(no_thread)?,
-            readers: Readers::start(connections?, file).map_err(no_thread)?,
+            readers: Readers::start(readers, file).map_err(no_thread)?,
             liveness: Arc::new(LivenessLocks::beside(path)),
         })
     }

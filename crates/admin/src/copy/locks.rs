@@ -1,6 +1,8 @@
 //! The copying of locks: held ones with their holders, all with their fences, which never decrease.
 
 use goldseam_core::lock::Lock;
+use goldseam_core::reserved::{self, Named};
+use goldseam_core::task::note;
 use goldseam_store::{Expect, Unreadable, Written};
 
 use super::Copier;
@@ -60,6 +62,7 @@ impl Copier {
     }
 
     async fn carry_lock(&self, session: &Session, lock: &Lock) -> Result<RecordFate, EngineError> {
+        let lock = &kept(lock.clone(), session);
         if Unreadable::is_lock(lock) {
             let what = "the record is unreadable".to_owned();
             return Ok(RecordFate::LeftBehind(CopyFinding::new("U1", RecordName::lock(&lock.name), what)));
@@ -90,9 +93,22 @@ impl Copier {
 
     /// Whether the destination has the lock as expected.
     pub(super) async fn has_lock(&self, session: &Session, lock: &Lock) -> Result<bool, EngineError> {
+        let lock = &kept(lock.clone(), session);
         let found = self.to.lock(&lock.name).await?;
         Ok(found.is_some_and(|found| merge(lock, found, session.merges()) == LockMerge::Fits))
     }
+}
+
+/// The lock as it starts at the destination. A restored store releases locks that were held: their holders belong to
+/// the original store. Keys and other settings are locks with reserved names, and stay as they are.
+fn kept(mut lock: Lock, session: &Session) -> Lock {
+    let is_setting = reserved::prefix(Named::Id, lock.name.as_str()).is_some();
+    let Some(holder) = lock.holder.take_if(|_| session.ends_holds() && !is_setting) else { return lock };
+    lock.node = None;
+    lock.fence += 1;
+    lock.version += 1;
+    note(&mut lock.audit, session.at(), format!("taken from {holder}: its store was restored"));
+    lock
 }
 
 fn conflict(lock: &Lock) -> RecordFate {

@@ -1,9 +1,11 @@
 //! The copying of logs: compared from the start, appended at their end, read back.
 
+use std::collections::HashSet;
+
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::task::Task;
-use goldseam_core::{Corrupt, RunId, Seq};
-use goldseam_store::{Append, Expect, Row, StoreError, TaskChange, TaskFilter, Written};
+use goldseam_core::{Corrupt, Millis, RunId, Seq};
+use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskChange, TaskFilter, Written};
 
 use super::Copier;
 use super::concurrent::each;
@@ -28,6 +30,8 @@ struct CopiedRun {
     damage: Option<CopyFinding>,
     /// Whether its task was written with its last events.
     with_task: bool,
+    /// Children whose end its log records.
+    ended_children: Vec<RunId>,
 }
 
 /// The log at the destination.
@@ -61,28 +65,86 @@ impl Copier {
         report: &mut CopyReport,
     ) -> Result<(), EngineError> {
         self.report_progress(CopyProgress { stage: CopyStage::Counting, done: 0, total: 0 });
-        let total = count(Runs::of(&self.from)).await?;
+        // Counting the runs of a store in use would take as long as reading them.
+        let total = if session.cut().is_some() { 0 } else { count(Runs::of(&self.from)).await? };
+        let mut ended = HashSet::new();
         let runs = Ours { copier: self, session, runs: Runs::of(&self.from) };
         let mut done = 0;
         let carry = |listed: ListedRun| {
             let (copier, session) = (self.clone(), session.clone());
-            async move { copier.carry_log(&session, &listed).await }
+            async move { copier.carry_if_due(&session, &listed).await }
         };
-        each(runs, carry, |carried: CopiedRun| {
+        each(runs, carry, |carried: Option<CopiedRun>| {
+            let Some(mut carried) = carried else { return };
+            if session.cut().is_some() {
+                ended.extend(std::mem::take(&mut carried.ended_children));
+            }
             carried.count(report);
             done += 1;
             self.report_progress(CopyProgress { stage: CopyStage::Logs, done, total });
         })
-        .await
+        .await?;
+        self.carry_ends(session, ended, report).await
     }
 
-    async fn carry_log(&self, session: &Session, listed: &ListedRun) -> Result<CopiedRun, EngineError> {
-        let log = match self.survey(listed).await {
+    /// Copies a log, unless all of it is after the cut of a backup.
+    async fn carry_if_due(
+        &self,
+        session: &Session,
+        listed: &ListedRun,
+    ) -> Result<Option<CopiedRun>, EngineError> {
+        let is_later = |cut| listed.row.as_ref().is_some_and(|row| row.summary.created_at > cut);
+        if session.cut().is_some_and(is_later) {
+            return Ok(None);
+        }
+        let carried = self.carry_log(session, listed, session.cut()).await?;
+        Ok(Some(carried).filter(|carried| !carried.is_later()))
+    }
+
+    /// Copies the ends of children whose parents know them: clocks of two nodes may differ by more than the time
+    /// between the two events. Then no parent has a result that its child does not have.
+    async fn carry_ends(
+        &self,
+        session: &Session,
+        ended: HashSet<RunId>,
+        report: &mut CopyReport,
+    ) -> Result<(), EngineError> {
+        let (mut waiting, mut seen): (Vec<RunId>, _) = (ended.iter().cloned().collect(), ended);
+        while let Some(run) = waiting.pop() {
+            let head = self.to.head(&run).await?;
+            let has_end = |head: &Head| head.row.as_ref().is_some_and(|row| row.summary.status.is_terminal());
+            if head.as_ref().is_some_and(has_end) {
+                continue;
+            }
+            let Some(source) = self.from.head(&run).await? else { continue };
+            let listed = ListedRun { run, row: source.row.map(Box::new) };
+            let mut carried = self.carry_log(session, &listed, None).await?;
+            let children = std::mem::take(&mut carried.ended_children);
+            waiting.extend(children.into_iter().filter(|child| seen.insert(child.clone())));
+            // A longer log of a run that was counted before.
+            match head {
+                Some(_) => report.events.copied += carried.events.0.saturating_sub(carried.events.1),
+                None => carried.count(report),
+            }
+        }
+        Ok(())
+    }
+
+    async fn carry_log(
+        &self,
+        session: &Session,
+        listed: &ListedRun,
+        cut: Option<Millis>,
+    ) -> Result<CopiedRun, EngineError> {
+        let log = match self.survey_twice(listed, cut, session).await {
             Ok(log) => log,
             // Too many lost events.
             Err(EngineError::Corrupt { corrupt, .. }) => return Ok(CopiedRun::lost(&listed.run, &corrupt)),
             Err(error) => return Err(error),
         };
+        if log.end() == Seq::ZERO && session.cut().is_some() {
+            return Ok(CopiedRun::later());
+        }
         if log.end() == Seq::ZERO {
             return Ok(CopiedRun::lost(&listed.run, &Corrupt::new(Seq(1), "the log is empty")));
         }
@@ -107,6 +169,21 @@ impl Copier {
         Ok(CopiedRun::of(&log, there, own.as_ref()))
     }
 
+    /// Reads and checks a log. While a prune removes its events, the log of a store in use looks damaged.
+    async fn survey_twice(
+        &self,
+        listed: &ListedRun,
+        cut: Option<Millis>,
+        session: &Session,
+    ) -> Result<Survey, EngineError> {
+        let first = self.survey(listed, cut).await;
+        let is_sound = first.as_ref().is_ok_and(|log| log.corrupt.is_none());
+        match is_sound || session.cut().is_none() {
+            true => first,
+            false => self.survey(listed, cut).await,
+        }
+    }
+
     /// The advance task of the run, as it starts at the destination.
     async fn own_task(
         &self,
@@ -126,7 +203,12 @@ impl Copier {
                 self.from.tasks(filter).await?.into_iter().find(|task| task.state.is_live())
             }
         };
-        Ok(found.map(|task| carried(task, session)))
+        let Some(cut) = session.cut() else { return Ok(found.map(|task| carried(task, session))) };
+        // The task is younger than the log if the run has changed since: then a node looks at the run first.
+        let head = self.from.head(&log.run).await?;
+        let is_same = head.is_some_and(|head| head.end == log.end());
+        let as_of_cut = |task: Task| if is_same { carried(task, session) } else { task.returned(cut, cut) };
+        Ok(found.map(as_of_cut))
     }
 
     /// Copies the missing events, with retries.
@@ -275,12 +357,24 @@ impl CopiedRun {
         let moves = log.row.as_ref().is_some_and(|row| row.status.is_active());
         let in_flight = moves && log.corrupt.is_none();
         let with_task = there < end && own.is_some();
-        Self { fate, events: (end, there), in_flight, damage, with_task }
+        let ended_children = log.ended_children.clone();
+        Self { fate, events: (end, there), in_flight, damage, with_task, ended_children }
+    }
+
+    /// A run that began after the cut of a backup.
+    fn later() -> Self {
+        let (fate, ended_children) = (RecordFate::There, Vec::new());
+        Self { fate, events: (0, 0), in_flight: false, damage: None, with_task: false, ended_children }
+    }
+
+    fn is_later(&self) -> bool {
+        self.fate == RecordFate::There && self.events.0 == 0
     }
 
     fn left(events: u64, finding: CopyFinding) -> Self {
         let fate = RecordFate::LeftBehind(finding);
-        Self { fate, events: (events, 0), in_flight: false, damage: None, with_task: false }
+        let ended_children = Vec::new();
+        Self { fate, events: (events, 0), in_flight: false, damage: None, with_task: false, ended_children }
     }
 
     fn other(log: &Survey, what: String) -> Self {
@@ -292,7 +386,7 @@ impl CopiedRun {
     }
 
     fn count(self, report: &mut CopyReport) {
-        let Self { fate, events: (end, there), in_flight, damage, with_task } = self;
+        let Self { fate, events: (end, there), in_flight, damage, with_task, .. } = self;
         match &fate {
             RecordFate::LeftBehind(_) => report.events.left_behind += end,
             RecordFate::Copied | RecordFate::There => {

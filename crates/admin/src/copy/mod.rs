@@ -14,9 +14,13 @@
 //! | `survey` | one log read and checked: its end, its fingerprint, its row, its damage |
 //! | `logs`, `tasks`, `locks` | the copying of each |
 //! | `verify` | the final comparison, and one digest for each store |
+//! | `backup` | the same for a store in use, whose copy is a backup, and for a restore |
+//! | `contents` | counts and digests of one store, to compare a backup with its manifest |
 //! | `report` | the result |
 
+mod backup;
 mod concurrent;
+mod contents;
 mod locks;
 mod logs;
 mod report;
@@ -34,6 +38,7 @@ use tokio::sync::Mutex;
 use goldseam_engine::client::Client;
 use goldseam_engine::ledger::error::EngineError;
 
+pub use contents::{StoreContents, contents_of};
 pub use goldseam_engine::ledger::copy_mark::{Mark, Role, closed_by_copy, mark_of};
 pub use goldseam_engine::ledger::refusal::CopyRefusal;
 pub use report::{CopyCounts, CopyFinding, CopyProgress, CopyReport, CopyStage, Digest, Digests};

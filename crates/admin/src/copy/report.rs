@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use goldseam_core::{Hash, LockName, RunId, TaskId};
+use goldseam_store::RecordKind;
 use serde::{Serialize, Serializer};
 
 use super::survey::Print;
@@ -106,6 +107,15 @@ impl<'a> RecordName<'a> {
 impl CopyFinding {
     pub(super) fn new(code: &'static str, subject: RecordName<'_>, what: impl Into<String>) -> Self {
         Self { code, kind: subject.kind, name: subject.name.to_owned(), what: what.into() }
+    }
+
+    pub(super) fn of_record(kind: RecordKind, key: &str, reason: &str) -> Self {
+        let kind = match kind {
+            RecordKind::Task => "task",
+            RecordKind::Lock => "lock",
+            _ => "record",
+        };
+        Self::new("U1", RecordName { kind, name: key }, reason)
     }
 
     pub(super) fn of_store(name: &str, error: &EngineError) -> Self {

@@ -83,6 +83,14 @@ enum Permit {
     Over(Mark),
     /// The marks of both stores.
     Marks { ours: Box<Marked>, theirs: Box<Marked> },
+    /// The destination is a backup in the making, which no other process knows. The source stays open; events of
+    /// appends after the cut are left out.
+    Backup {
+        /// The cut.
+        cut: Millis,
+    },
+    /// The mark of the destination: the source is a backup.
+    Restore { theirs: Box<Marked> },
 }
 
 impl Session {
@@ -100,6 +108,25 @@ impl Session {
 
     pub(super) fn is_dry(&self) -> bool {
         matches!(self.0.permit, Permit::Dry | Permit::Over(_))
+    }
+
+    /// The cut of a backup.
+    pub(super) fn cut(&self) -> Option<Millis> {
+        match self.0.permit {
+            Permit::Backup { cut } => Some(cut),
+            _ => None,
+        }
+    }
+
+    /// Whether claimants and holders lose what they have: the original store may still be in use, and they belong to
+    /// it.
+    pub(super) fn ends_claims(&self) -> bool {
+        matches!(self.0.permit, Permit::Backup { .. } | Permit::Restore { .. })
+    }
+
+    /// Whether holds of locks end.
+    pub(super) fn ends_holds(&self) -> bool {
+        matches!(self.0.permit, Permit::Restore { .. })
     }
 }
 
@@ -205,7 +232,7 @@ impl Copier {
         Ok(ours)
     }
 
-    async fn put_mark(
+    pub(super) async fn put_mark(
         &self,
         side: &Side,
         marked: &Marked,
@@ -237,7 +264,9 @@ impl Copier {
 
     /// Checks that this copy still fills the destination.
     pub(super) async fn must_be_ours(&self, session: &Session) -> Result<(), EngineError> {
-        let Permit::Marks { theirs, .. } = &session.0.permit else { return Ok(()) };
+        let (Permit::Marks { theirs, .. } | Permit::Restore { theirs }) = &session.0.permit else {
+            return Ok(());
+        };
         let version = |marked: &Marked| marked.lock.as_ref().map(|lock: &Lock| lock.version);
         match version(&Marked::of(&**self.to.store()).await?) == version(theirs) {
             true => Ok(()),
@@ -249,7 +278,8 @@ impl Copier {
     pub(super) async fn hand_over(&self, session: &Session) -> Result<(), EngineError> {
         let (ours, theirs) = match &session.0.permit {
             Permit::Marks { ours, theirs } => (ours, theirs),
-            Permit::Dry | Permit::Over(_) => return Ok(()),
+            Permit::Restore { theirs } => return self.open_restored(theirs).await,
+            Permit::Dry | Permit::Over(_) | Permit::Backup { .. } => return Ok(()),
         };
         self.check_no_live_nodes().await?;
         let moved = ours.mark.clone().map(|mark| Mark { role: Role::MovedTo, ..mark });
@@ -263,21 +293,63 @@ impl Copier {
     pub(super) fn must_not_be_over(session: &Session) -> Result<(), EngineError> {
         match &session.0.permit {
             Permit::Over(mark) => mark.closed().map_or(Ok(()), |closed| Err(StoreError::from(closed).into())),
-            Permit::Dry | Permit::Marks { .. } => Ok(()),
+            Permit::Dry | Permit::Marks { .. } | Permit::Backup { .. } | Permit::Restore { .. } => Ok(()),
         }
     }
 
-    async fn check_no_live_nodes(&self) -> Result<(), EngineError> {
-        for side in [&self.from, &self.to] {
-            let nodes = live_nodes(side).await?;
-            if !nodes.is_empty() {
-                let nodes =
-                    nodes.iter().map(|seen| format!("node {} ({})", seen.record.id, seen.record.name));
-                let store = side.name.to_string();
-                return Err(CopyRefusal::InUse { store, nodes: nodes.collect() }.into());
+    /// Begins a backup with this cut. Nothing is marked.
+    pub(super) async fn begin_backup(&self, cut: Millis) -> Result<Session, EngineError> {
+        self.session(cut, false, Permit::Backup { cut }).await
+    }
+
+    /// Begins or continues the restore of a backup: the destination is empty, has no live nodes, and is closed until
+    /// the end.
+    pub(super) async fn begin_restore(&self, backup: &str) -> Result<Session, EngineError> {
+        let to = &self.to;
+        self.check_no_live_nodes_of(to).await?;
+        let theirs = Marked::of(&**to.store()).await?;
+        let is_ours = |mark: &&Mark| mark.copy == backup && mark.role == Role::FillingFrom;
+        let since = match theirs.mark.as_ref() {
+            Some(mark) if is_ours(&mark) => mark.since,
+            Some(mark) if !mark.role.is_open() => {
+                let (store, words) = (to.name.to_string(), mark.to_string());
+                return Err(CopyRefusal::OtherCopy { store, words }.into());
             }
+            _ => {
+                self.must_be_empty().await?;
+                to.ask("asking the time", || to.store().now()).await?
+            }
+        };
+        let filling = Mark {
+            role: Role::FillingFrom,
+            other: self.from.name.to_string(),
+            copy: backup.to_owned(),
+            since,
+        };
+        let theirs = Box::new(self.put_mark(to, &theirs, Some(&filling)).await?);
+        // After the mark: a node that joins now sees it.
+        self.check_no_live_nodes_of(to).await?;
+        self.session(since, false, Permit::Restore { theirs }).await
+    }
+
+    async fn open_restored(&self, theirs: &Marked) -> Result<(), EngineError> {
+        self.check_no_live_nodes_of(&self.to).await?;
+        let filled = theirs.mark.clone().map(|mark| Mark { role: Role::FilledFrom, ..mark });
+        self.put_mark(&self.to, theirs, filled.as_ref()).await.map(drop)
+    }
+
+    async fn check_no_live_nodes(&self) -> Result<(), EngineError> {
+        self.check_no_live_nodes_of(&self.from).await?;
+        self.check_no_live_nodes_of(&self.to).await
+    }
+
+    async fn check_no_live_nodes_of(&self, side: &Side) -> Result<(), EngineError> {
+        let nodes = live_nodes(side).await?;
+        if nodes.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let nodes = nodes.iter().map(|seen| format!("node {} ({})", seen.record.id, seen.record.name));
+        Err(CopyRefusal::InUse { store: side.name.to_string(), nodes: nodes.collect() }.into())
     }
 }
 

@@ -8,7 +8,7 @@
 use goldseam_core::branch::Why;
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::summary::Stuck;
-use goldseam_core::{Corrupt, Event, Hash, Recorded, RunId, Seq, Summary, derive};
+use goldseam_core::{Corrupt, Event, Hash, Millis, Recorded, RunId, Seq, Summary, WriteId, derive};
 
 use super::Copier;
 use super::side::{ListedRun, Side};
@@ -38,6 +38,12 @@ impl Segment {
     /// The position of its last event.
     pub(super) fn end(&self) -> Seq {
         Seq(self.after.0 + self.texts.len() as u64)
+    }
+
+    /// Drops the events after `end`.
+    fn clip(&mut self, end: Seq) {
+        let keep = usize::try_from(end.0.saturating_sub(self.after.0)).unwrap_or(usize::MAX);
+        self.texts.truncate(keep);
     }
 }
 
@@ -154,6 +160,8 @@ pub(super) struct Survey {
     pub(super) corrupt: Option<Corrupt>,
     /// The tombstone at its start, if the events before it were removed.
     pub(super) tombstone: Option<Seq>,
+    /// Children whose end this log records.
+    pub(super) ended_children: Vec<RunId>,
     /// The whole log, if it is short.
     short: Option<Segment>,
 }
@@ -167,7 +175,7 @@ impl Survey {
     pub(super) fn again<'a>(&'a self, side: &'a Side) -> Again<'a> {
         match &self.short {
             Some(all) => Again::Kept(Some(all)),
-            None => Again::Read(LogReader::new(side, &self.run)),
+            None => Again::Read(LogReader::new(side, &self.run), self.end()),
         }
     }
 }
@@ -176,14 +184,21 @@ impl Survey {
 #[derive(Debug)]
 pub(super) enum Again<'a> {
     Kept(Option<&'a Segment>),
-    Read(LogReader<'a>),
+    /// Up to this position: a live log grows meanwhile.
+    Read(LogReader<'a>, Seq),
 }
 
 impl Again<'_> {
     pub(super) async fn next(&mut self) -> Result<Option<Segment>, EngineError> {
         match self {
             Self::Kept(all) => Ok(all.take().cloned()),
-            Self::Read(reader) => reader.next().await,
+            Self::Read(reader, end) => {
+                let mut segment = reader.next().await?;
+                if let Some(segment) = &mut segment {
+                    segment.clip(*end);
+                }
+                Ok(segment.filter(|segment| !segment.texts.is_empty()))
+            }
         }
     }
 }
@@ -207,6 +222,13 @@ struct Checks {
     /// Events before this position are archived.
     tombstone: Seq,
     corrupt: Option<Corrupt>,
+    /// Events of appends that began later are left out.
+    cut: Option<Millis>,
+    /// Whether the cut is reached.
+    is_cut: bool,
+    /// The append of the latest event.
+    write: Option<WriteId>,
+    ended_children: Vec<RunId>,
 }
 
 #[derive(Debug, Default)]
@@ -221,6 +243,9 @@ enum Fold {
 impl Checks {
     fn take(&mut self, run: &RunId, text: &str) {
         let seq = self.print.end.next();
+        if self.is_cut || self.reaches_cut(seq, text) {
+            return;
+        }
         let head = chain(text);
         self.print.add(head);
         let prev = std::mem::replace(&mut self.prev, head);
@@ -230,6 +255,20 @@ impl Checks {
         if let Err(corrupt) = self.check(run, Text { seq, text, prev, head }) {
             self.corrupt = Some(corrupt);
         }
+    }
+
+    /// Returns whether the event belongs to an append after the cut. An append is taken whole, and a text that is not
+    /// an event has no time.
+    fn reaches_cut(&mut self, seq: Seq, text: &str) -> bool {
+        let Some(cut) = self.cut else { return false };
+        let Ok(recorded) = decode(seq, text) else { return false };
+        // The events before a tombstone are archived, so the log cannot end before it.
+        if seq == self.tombstone {
+            return false;
+        }
+        self.is_cut = recorded.at > cut && self.write != Some(recorded.write);
+        self.write = Some(recorded.write);
+        self.is_cut
     }
 
     fn check(&mut self, run: &RunId, text: Text<'_>) -> Result<(), Corrupt> {
@@ -251,6 +290,9 @@ impl Checks {
         if matches!(&recorded.event, Event::BranchOpened(opened) if opened.why == Why::Continue) {
             self.base = recorded.seq;
         }
+        if let Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } = &recorded.event {
+            self.ended_children.push(run.clone());
+        }
         match &mut self.fold {
             Fold::Nothing => {
                 self.base = recorded.seq;
@@ -268,17 +310,27 @@ impl Checks {
 }
 
 impl Copier {
-    /// Reads and checks the whole log of a run.
-    pub(super) async fn survey(&self, listed: &ListedRun) -> Result<Survey, EngineError> {
+    /// Reads and checks the log of a run, up to the cut if there is one.
+    pub(super) async fn survey(
+        &self,
+        listed: &ListedRun,
+        cut: Option<Millis>,
+    ) -> Result<Survey, EngineError> {
         let run = &listed.run;
         let mut reader = LogReader::new(&self.from, run);
-        let mut checks = Checks::default();
+        let mut checks = Checks { cut, ..Checks::default() };
         let mut short = None;
         let mut first = true;
         while let Some(segment) = reader.next().await? {
             checks.tombstone = reader.tombstone.unwrap_or_default();
             segment.texts.iter().for_each(|text| checks.take(run, text));
             short = Some(segment).filter(|_| std::mem::take(&mut first));
+            if checks.is_cut {
+                break;
+            }
+        }
+        if let Some(short) = &mut short {
+            short.clip(checks.print.end);
         }
         let derived = match checks.fold {
             Fold::Row(row) => Ok(Some(row)),
@@ -292,7 +344,8 @@ impl Copier {
             (_, Some(corrupt)) | (Err(corrupt), None) => (listed.summary(), Some(corrupt)),
         };
         let tombstone = reader.tombstone;
-        Ok(Survey { run: run.clone(), print: checks.print, row, corrupt, tombstone, short })
+        let Checks { print, ended_children, .. } = checks;
+        Ok(Survey { run: run.clone(), print, row, corrupt, tombstone, ended_children, short })
     }
 
     /// Derives the row of a run that moved to another branch.

@@ -11,12 +11,13 @@ use super::side::{TaskPages, count};
 use goldseam_engine::ledger::error::EngineError;
 
 /// The task as it starts at the destination. A task of a node is ready again, without a counted delivery, because
-/// nodes are not copied. Any other claimant may continue with its task there, under the same fence.
+/// nodes are not copied. Any other claimant may continue with its task there, under the same fence, except in a backup.
 pub(super) fn carried(task: Task, session: &Session) -> Task {
     let by_node = task.owner.as_deref().is_some_and(|owner| session.is_node(owner));
-    match task.state == TaskState::Claimed && by_node {
-        true => task.taken_back("its store was copied without its node", session.at()),
-        false => task,
+    match task.state == TaskState::Claimed {
+        true if session.ends_claims() => task.taken_back("its store was restored", session.at()),
+        true if by_node => task.taken_back("its store was copied without its node", session.at()),
+        _ => task,
     }
 }
 
@@ -27,14 +28,21 @@ impl Copier {
         report: &mut CopyReport,
     ) -> Result<(), EngineError> {
         self.must_be_ours(session).await?;
-        let (total, mut done) = (count(TaskPages::of(&self.from)).await?, 0);
+        let total = if session.cut().is_some() { 0 } else { count(TaskPages::of(&self.from)).await? };
+        let mut done = 0;
         // Only if runs were left behind can a task belong to a run that the destination lacks.
         let check_run = report.runs.left_behind > 0;
         let carry = |task: Task| {
             let (copier, session) = (self.clone(), session.clone());
-            async move { copier.carry_task(&session, task, check_run).await }
+            async move {
+                match copier.is_of_backup(&session, &task).await? {
+                    true => copier.carry_task(&session, task, check_run).await.map(Some),
+                    false => Ok(None),
+                }
+            }
         };
-        each(TaskPages::of(&self.from), carry, |fate: RecordFate| {
+        each(TaskPages::of(&self.from), carry, |fate: Option<RecordFate>| {
+            let Some(fate) = fate else { return };
             if let Some(finding) = fate.count(&mut report.tasks) {
                 report.find(finding);
             }
@@ -49,6 +57,17 @@ impl Copier {
             report.tasks.copied += along;
         }
         Ok(())
+    }
+
+    /// Whether a backup keeps the task: it is not younger than the cut, and neither is its run. Advance tasks come
+    /// with their runs.
+    async fn is_of_backup(&self, session: &Session, task: &Task) -> Result<bool, EngineError> {
+        match (session.cut(), &task.run) {
+            (None, _) => Ok(true),
+            (Some(cut), _) if task.created_at > cut || task.is_advance() => Ok(false),
+            (Some(_), None) => Ok(true),
+            (Some(_), Some(run)) => Ok(self.to.head(run).await?.is_some()),
+        }
     }
 
     async fn carry_task(

@@ -91,6 +91,7 @@ impl HealingApi for LocalApi {
                     dry_run: new.dry_run,
                     from_log: new.from_log,
                     foreign: self.foreign_options(&new)?,
+                    walk: self.client.config().walk.unwrap_or(defaults.walk),
                     ..defaults
                 };
                 sweepers.push((new, self.client.sweeper(options)));

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goldseam::unstable::core::argument::meant;
 use goldseam_server::config::Settings;
 use goldseam_server::{Running, serve};
 use serde_json::json;
@@ -67,13 +66,13 @@ pub(crate) struct SettingArgs {
     /// Require no keys, although other machines can reach the server
     #[arg(long)]
     insecure_no_keys: bool,
-    /// Any other setting; may be given several times
+    /// Any other setting, as in healing.silence_max=20s; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
 }
 
 /// Parses `NAME=VALUE`.
-fn setting(text: &str) -> Result<(String, String), String> {
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("invalid setting {text:?}; write NAME=VALUE")),
@@ -85,13 +84,7 @@ impl SettingArgs {
     pub(crate) fn gather(self, app: &App) -> Result<Settings, CliError> {
         let mut flags: BTreeMap<&'static str, String> = BTreeMap::new();
         for (name, value) in self.set {
-            let known = goldseam_server::config::FIELDS.iter().find(|field| field.name == name);
-            let names = goldseam_server::config::FIELDS.iter().map(|field| field.name);
-            let unknown = || {
-                let message = format!("unknown setting {name:?}{}", meant(&name, names));
-                CliError::usage(message, "goldseam config show lists all settings")
-            };
-            flags.insert(known.ok_or_else(unknown)?.name, value);
+            flags.insert(known_setting(&name)?, value);
         }
         let typed = [
             ("store", app.names_store.then(|| app.url.clone())),
@@ -104,8 +97,28 @@ impl SettingArgs {
             ("insecure_no_keys", self.insecure_no_keys.then(|| "true".to_owned())),
         ];
         flags.extend(typed.into_iter().filter_map(|(name, value)| Some((name, value?))));
-        Ok(Settings::gather(&flags, |name| std::env::var(name).ok(), self.config.as_deref())?)
+        gather(&flags, self.config.as_deref())
     }
+}
+
+/// Returns the name of a setting for `--set`.
+pub(crate) fn known_setting(name: &str) -> Result<&'static str, CliError> {
+    Settings::name_of(name).map_err(|error| CliError {
+        code: Some(error.code().to_owned()),
+        message: error.to_string(),
+        help: Some("goldseam config show lists all settings".to_owned()),
+        next: Vec::new(),
+        exit: Exit::Usage,
+    })
+}
+
+/// Merges flags with the environment and the file.
+pub(crate) fn gather(
+    flags: &BTreeMap<&'static str, String>,
+    file: Option<&Path>,
+) -> Result<Settings, CliError> {
+    Settings::refuse_unknown_env(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))?;
+    Ok(Settings::gather(flags, |name| std::env::var(name).ok(), file)?)
 }
 
 pub(crate) async fn run(app: &App, args: ServeArgs) -> Result<Exit, CliError> {

@@ -1,5 +1,6 @@
 //! `goldseam store`.
 
+mod backup;
 mod copy;
 
 use clap::Subcommand;
@@ -11,7 +12,7 @@ use crate::color::Hue;
 use crate::error::{CliError, Exit};
 use crate::{out, progress, text};
 
-/// Check, migrate, compact or copy a store
+/// Check, migrate, compact, move, back up or restore a store
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Read the whole store and report damage; changes nothing
@@ -46,8 +47,11 @@ pub(crate) enum StoreCommand {
         /// The store; defaults to --store
         url: Option<String>,
     },
-    Copy(copy::CopyArgs),
+    #[command(visible_alias = "copy")]
+    Move(copy::MoveArgs),
     Reopen(copy::ReopenArgs),
+    Backup(backup::BackupArgs),
+    Restore(backup::RestoreArgs),
 }
 
 pub(crate) async fn run(app: &App, command: &StoreCommand) -> Result<Exit, CliError> {
@@ -55,7 +59,8 @@ pub(crate) async fn run(app: &App, command: &StoreCommand) -> Result<Exit, CliEr
         StoreCommand::Check { url } | StoreCommand::Migrate { url } | StoreCommand::Compact { url } => {
             url.is_some()
         }
-        StoreCommand::Copy(_) => true,
+        StoreCommand::Move(_) | StoreCommand::Restore(_) => true,
+        StoreCommand::Backup(_) => false,
         StoreCommand::Reopen(args) => args.names_store(),
     };
     if !names_store {
@@ -65,8 +70,10 @@ pub(crate) async fn run(app: &App, command: &StoreCommand) -> Result<Exit, CliEr
         StoreCommand::Check { url } => check(app, url.as_deref().unwrap_or(&app.url)).await,
         StoreCommand::Migrate { url } => migrate(app, url.as_deref().unwrap_or(&app.url)).await,
         StoreCommand::Compact { url } => compact(app, url.as_deref().unwrap_or(&app.url)).await,
-        StoreCommand::Copy(args) => copy::run(app, args).await,
+        StoreCommand::Move(args) => copy::run(app, args).await,
         StoreCommand::Reopen(args) => copy::reopen(app, args).await,
+        StoreCommand::Backup(args) => backup::run(app, args).await,
+        StoreCommand::Restore(args) => backup::restore(app, args).await,
     }
 }
 

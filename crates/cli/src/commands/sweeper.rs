@@ -1,14 +1,22 @@
 //! `goldseam sweeper`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use futures_util::poll;
+use goldseam::Config;
 use goldseam::recovery::Code;
+use goldseam::unstable::engine::settings::span_text;
 use goldseam_api::doc::heal::{FateDoc, FindingDoc, ForeignSweepDoc, NewSweep, SweepDoc};
 
+use goldseam_api::{Api, LocalApi};
+use goldseam_server::config::{Settings, SweeperSettings};
+
+use super::serve::{gather, known_setting, setting};
 use super::{Signals, actor};
 use crate::app::App;
 use crate::error::{CliError, Exit};
@@ -28,24 +36,30 @@ use crate::{finding, out, text, time};
 /// state must have been seen stalled for --stale-after, even with --once.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Durations are seconds, or spans such as 90s, 5m, 1h. Ctrl-C ends the sweeper after the current batch.\n\nExamples:\n  goldseam sweeper\n  goldseam sweeper --interval 1m --stale-after 2m --json\n  goldseam sweeper --once --stale-after 0      heal now\n  goldseam sweeper --once --dry-run            only report\n  goldseam sweeper --foreign --foreign-queue theirs"
+    after_help = "Durations are seconds, or spans such as 90s, 5m, 1h. Ctrl-C ends the sweeper after the current batch.\n\nExamples:\n  goldseam sweeper\n  goldseam sweeper --interval 1m --stale-after 2m --json\n  goldseam sweeper --once --stale-after 0      heal now\n  goldseam sweeper --once --dry-run            only report\n  goldseam sweeper --foreign --foreign-queue theirs\n  goldseam sweeper --set recovery.version_grace=10m\n\nSettings also come from a file and the environment: goldseam config show."
 )]
 pub(crate) struct SweeperArgs {
-    /// Pause between two sweeps
-    #[arg(long, value_name = "DURATION", value_parser = time::parse_seconds, default_value = "300")]
-    interval: Duration,
-    /// How long a finding must have held before it is healed
-    #[arg(long, value_name = "DURATION", value_parser = time::parse_seconds, default_value = "600")]
-    stale_after: Duration,
+    /// Pause between two sweeps [default: 5m]
+    #[arg(long, value_name = "DURATION", value_parser = time::parse_seconds)]
+    interval: Option<Duration>,
+    /// How long a finding must have held before it is healed [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = time::parse_seconds)]
+    stale_after: Option<Duration>,
     /// Also heal foreign states; their tasks are looked up in Goldseam's own queue
     #[arg(long)]
     foreign: bool,
     /// Queue of the tasks for foreign states
-    #[arg(long, value_name = "QUEUE", requires = "foreign", default_value = "default")]
-    foreign_queue: String,
+    #[arg(long, value_name = "QUEUE", requires = "foreign")]
+    foreign_queue: Option<String>,
     /// Kind of the tasks for foreign states
-    #[arg(long, value_name = "KIND", requires = "foreign", default_value = "workflow.orchestrate")]
-    foreign_kind: String,
+    #[arg(long, value_name = "KIND", requires = "foreign")]
+    foreign_kind: Option<String>,
+    /// The settings file; defaults to goldseam.toml if it exists
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Any setting of healing, as in recovery.version_grace=10m; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    set: Vec<(String, String)>,
     /// Make one sweep, then exit
     #[arg(long)]
     once: bool,
@@ -54,29 +68,69 @@ pub(crate) struct SweeperArgs {
     dry_run: bool,
 }
 
+impl SweeperArgs {
+    /// Merges the settings of all sources.
+    fn settings(&self) -> Result<Settings, CliError> {
+        let mut flags = BTreeMap::new();
+        for (name, value) in &self.set {
+            flags.insert(known_setting(name)?, value.clone());
+        }
+        // With --once there is no pause.
+        let interval = self.interval.filter(|span| !(self.once && span.is_zero()));
+        let typed = [
+            ("sweeper.interval", interval.map(span_text)),
+            ("sweeper.stale_after", self.stale_after.map(span_text)),
+            ("healing.foreign", self.foreign.then(|| "true".to_owned())),
+            ("healing.foreign_queue", self.foreign_queue.clone()),
+            ("healing.foreign_kind", self.foreign_kind.clone()),
+        ];
+        flags.extend(typed.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        gather(&flags, self.config.as_deref())
+    }
+
+    /// Connects to the server, or to the store with these settings.
+    async fn connect(&self, app: &App, config: &Config) -> Result<Arc<dyn Api>, CliError> {
+        let healing = |(name, _): &&(String, String)| !name.starts_with("sweeper.");
+        match (app.remote()?, self.set.iter().find(healing)) {
+            (Some(_), Some((name, _))) => Err(CliError::usage(
+                format!("{name} cannot be set for a sweep by a server"),
+                "set it where the server runs; --stale-after and --interval work here",
+            )),
+            (Some(remote), None) => Ok(remote),
+            (None, _) => {
+                let client = goldseam::connect_existing(&app.url).await?.with_config(config.clone());
+                Ok(Arc::new(LocalApi::new(client)))
+            }
+        }
+    }
+}
+
 pub(crate) async fn run(app: &App, args: SweeperArgs) -> Result<Exit, CliError> {
-    if args.interval.is_zero() && !args.once {
+    if args.interval.is_some_and(|span| span.is_zero()) && !args.once {
         let help = "pass a duration such as 30s, or --once for a single sweep";
         return Err(CliError::usage("--interval must be greater than zero", help));
     }
-    let api = app.api().await?;
+    let settings = args.settings()?;
+    let config = settings.engine()?;
+    let SweeperSettings { interval, stale_after } = settings.sweeper()?;
+    let api = args.connect(app, &config).await?;
     let caller = actor::caller(None);
-    let stale_after_ms = u64::try_from(args.stale_after.as_millis()).ok();
+    let foreign = config.foreign;
     let new = NewSweep {
-        stale_after_ms,
+        stale_after_ms: u64::try_from(stale_after.as_millis()).ok(),
         dry_run: args.dry_run,
         from_log: args.once,
-        foreign: args.foreign,
-        foreign_queue: args.foreign.then(|| args.foreign_queue.clone()),
-        foreign_kind: args.foreign.then(|| args.foreign_kind.clone()),
+        foreign: foreign.is_some(),
+        foreign_queue: foreign.as_ref().map(|foreign| foreign.queue.as_str().to_owned()),
+        foreign_kind: foreign.as_ref().map(|foreign| foreign.kind.clone()),
     };
-    if args.foreign {
+    if foreign.is_some() {
         app.remark("tasks of foreign states are looked up in Goldseam's own queue");
     }
     let mut signals = Signals::install()?;
     let mut signal = pin!(signals.next());
     if !args.once {
-        app.remark(&format!("sweeping every {}; Ctrl-C ends it", time::span(args.interval)));
+        app.remark(&format!("sweeping every {}; Ctrl-C ends it", time::span(interval)));
     }
     let mut reported = Reported::new();
     loop {
@@ -103,7 +157,7 @@ pub(crate) async fn run(app: &App, args: SweeperArgs) -> Result<Exit, CliError> 
         }
         tokio::select! {
             _ = signal.as_mut() => return Ok(Exit::Ok),
-            () = tokio::time::sleep(args.interval) => {}
+            () = tokio::time::sleep(interval) => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::table::TextTable;
 
 const CODES: &[(Exit, &str)] = &[
     (Exit::Ok, "success, also for an empty list"),
-    (Exit::Error, "failure; doctor, drill, store check and store copy: something is wrong"),
+    (Exit::Error, "failure; doctor, drill, store check and store move: something is wrong"),
     (Exit::Usage, "invalid option, id, JSON or URL"),
     (Exit::NotFound, "the run, step, question, branch, task or code does not exist"),
     (Exit::NotAuthorised, "not authenticated, or not allowed"),

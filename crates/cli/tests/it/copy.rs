@@ -13,7 +13,7 @@ const HERE: &str = "sqlite:goldseam.db";
 const THERE: &str = "sqlite:there.db";
 
 fn copy(place: &Place, more: &[&str]) -> crate::support::Ran {
-    place.run(&[&["store", "copy", HERE, THERE], more].concat())
+    place.run(&[&["store", "move", HERE, THERE, "--yes"], more].concat())
 }
 
 #[test]
@@ -31,6 +31,20 @@ fn a_copy_prints_a_report_and_closes_the_source() {
     assert_eq!(place.run(&["store", "check", THERE, "--json"]).json()["copy"]["role"], "filled-from");
     place.run(&["signal", "waits", "paid", "--store", THERE]).ok();
     copy(&place, &[]).fails(7, "GS0404");
+}
+
+#[test]
+fn a_move_without_a_terminal_needs_yes() {
+    let place = prepared();
+    for verb in ["move", "copy"] {
+        let err = place.run(&["store", verb, HERE, THERE]).fails(2, "GS0230");
+        assert!(err.contains("sqlite:goldseam.db will be closed") && err.contains("--yes"), "{err}");
+    }
+    assert!(!place.path("there.db").exists());
+    place.run(&["signal", "waits", "paid"]).ok();
+    place.run(&["store", "copy", HERE, THERE, "--dry-run"]).ok();
+    place.run(&["store", "copy", HERE, THERE, "--yes"]).ok();
+    place.run(&["signal", "waits", "paid"]).fails(7, "GS0404");
 }
 
 #[test]
@@ -116,7 +130,8 @@ fn a_destination_with_runs_needs_merge() {
 #[test]
 fn a_store_is_not_copied_onto_itself() {
     let place = prepared();
-    let err = place.run(&["store", "copy", HERE, "sqlite:./goldseam.db", "--merge"]).fails(6, "GS0402");
+    let err =
+        place.run(&["store", "move", HERE, "sqlite:./goldseam.db", "--merge", "--yes"]).fails(6, "GS0402");
     assert!(err.contains("is both source and destination"), "{err}");
     place.run(&["signal", "waits", "paid"]).ok();
 }
@@ -161,7 +176,7 @@ fn a_killed_copy_continues() {
         }
     });
     let there = format!("{THERE}?durability=process");
-    let mut copying = Guarded(place.command(&["store", "copy", HERE, &there]).spawn().unwrap());
+    let mut copying = Guarded(place.command(&["store", "move", HERE, &there, "--yes"]).spawn().unwrap());
     let some = || {
         // Does not create the file.
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
@@ -173,7 +188,7 @@ fn a_killed_copy_continues() {
     copying.0.kill().unwrap();
     copying.0.wait().unwrap();
     place.run(&["start", "order", "--store", THERE]).fails(7, "GS0404");
-    let report = place.run(&["store", "copy", HERE, &there, "--json"]).json();
+    let report = place.run(&["store", "move", HERE, &there, "--json", "--yes"]).json();
     assert_eq!((&report["verified"], &report["runs"]["verified"]), (&json!(true), &json!(1_500)), "{report}");
     place.run(&["start", "order", "--store", THERE]).ok();
 }
@@ -183,7 +198,7 @@ fn passwords_are_never_printed() {
     let place = prepared();
     for url in ["postgres://ada:s3cret@127.0.0.1:1/x", "postgres://127.0.0.1:1/x?password=s3cret&user=ada"] {
         for more in [&[][..], &["--dry-run"], &["--json"]] {
-            let ran = place.run(&[&["store", "copy", HERE, url], more].concat());
+            let ran = place.run(&[&["store", "move", HERE, url, "--yes"], more].concat());
             assert_eq!(ran.code, 7, "{}", ran.err);
             assert!(!format!("{}{}", ran.out, ran.err).contains("s3cret"), "{}{}", ran.out, ran.err);
         }

@@ -58,6 +58,20 @@ fn guide_moving_to_another_store_matches() {
     assert!(walk(&prepared(), MOVING) >= 7);
 }
 
+const BACKING_UP: &str = include_str!("../../../../docs/guides/backing-up.md");
+
+#[test]
+fn guide_backing_up_matches() {
+    assert_eq!(walk(&prepared(), BACKING_UP), 7);
+}
+
+const CONFIGURING: &str = include_str!("../../../../docs/guides/configuring.md");
+
+#[test]
+fn guide_configuring_matches() {
+    assert_eq!(walk(&Place::new(), CONFIGURING), 3);
+}
+
 #[test]
 fn guide_when_something_stalls_matches() {
     let place = faulty_store_as(["ord-12", "ord-15", "ord-19", "ord-23"]);

@@ -70,7 +70,7 @@ fn verify_finds_a_damaged_archive() {
 fn pruned_runs_are_copied_to_another_store() {
     let place = prepared();
     place.run(&["prune", "--completed-before", "0s", "--archive", "archive", "--yes"]).ok();
-    let copied = place.run(&["store", "copy", "sqlite:goldseam.db", "sqlite:new.db"]).ok();
+    let copied = place.run(&["store", "move", "sqlite:goldseam.db", "sqlite:new.db", "--yes"]).ok();
     assert!(!copied.contains("K1"), "{copied}");
     let shown = place.run(&["show", "done", "--store", "sqlite:new.db"]).ok();
     assert!(shown.contains(&batch_in(&place)), "{shown}");
@@ -81,7 +81,7 @@ fn pruned_runs_are_copied_to_another_store() {
 /// Copies the prepared runs to another store and prunes them there, into a bucket.
 fn prune_on(url: &str, archive: &dyn Fn(&str) -> String) {
     let place = prepared();
-    place.run(&["store", "copy", "sqlite:goldseam.db", url]).ok();
+    place.run(&["store", "move", "sqlite:goldseam.db", url, "--yes"]).ok();
     // A bucket's clock has a resolution of seconds.
     eventually("both runs are old enough", || {
         let plan = place.run(&["prune", "--completed-before", "0s", "--dry-run", "-q", "--store", url]).ok();
@@ -106,7 +106,7 @@ fn prune_on(url: &str, archive: &dyn Fn(&str) -> String) {
     assert!(place.run(&["doctor", "--deep", "--rule", "K1", "--store", url]).ok().contains("healthy"));
     let name = batch.rsplit_once('/').unwrap().1;
     assert!(place.run(&["prune", "--verify", &archive(&format!("/{name}"))]).ok().contains("2 runs"));
-    let back = place.run(&["store", "copy", url, "sqlite:back.db"]).ok();
+    let back = place.run(&["store", "move", url, "sqlite:back.db", "--yes"]).ok();
     assert!(!back.contains("K1"), "{back}");
     assert!(place.run(&["show", "failed", "--store", "sqlite:back.db"]).ok().contains(batch));
 }

@@ -34,7 +34,7 @@ use crate::client::queue::Queue;
 use crate::heal::claims::Claims;
 use crate::ledger::clock::{Clock, StoreTime, SystemClock, pause};
 use crate::ledger::commit::{Committed, Ledger};
-use crate::ledger::config::ClaimRules;
+use crate::ledger::config::{ClaimRules, Config};
 use crate::ledger::entropy::{Entropy, OsEntropy};
 use crate::ledger::error::{EngineError, refused};
 use crate::ledger::meter::Meter;
@@ -101,6 +101,8 @@ pub struct Client {
     ledger: Ledger,
     pub(crate) live_runs: Arc<LiveRuns>,
     claims: Claims,
+    /// The settings of healing.
+    config: Arc<Config>,
 }
 
 /// The author of a command and the reason. All fields are optional.
@@ -176,7 +178,7 @@ impl Client {
         let (meter, secrets) = (Meter::default(), Arc::default());
         let ledger = Ledger { store, clock, entropy, limits, asks, meter, process, secrets };
         let claims = Claims::new(ledger.clone(), ClaimRules::default());
-        Self::of(ledger, live_runs, claims)
+        Self::of(ledger, live_runs, claims, Arc::default())
     }
 
     /// Replaces the limits.
@@ -184,6 +186,30 @@ impl Client {
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.ledger.limits = Arc::new(limits);
         self
+    }
+
+    /// Replaces limits, the rules for claims, and the settings of healing by this client: recovery, silences and
+    /// walks. Runs that a node has claimed keep the recovery that their logs record.
+    ///
+    /// ```
+    /// use goldseam::{Client, Config, Recovery};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let recovery = Recovery { attempts_max: 5, ..Recovery::default() };
+    /// let config = Config { recovery, ..Config::default() };
+    /// let client = Client::new(goldseam::open_store(&url).await?).with_config(config);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_config(mut self, config: Config) -> Self {
+        self = self.with_limits(config.limits.clone()).with_claim_rules(config.claim_rules());
+        self.config = Arc::new(config);
+        self
+    }
+
+    /// The settings of healing by this client.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Replaces the rules for the healing of claims.
@@ -218,8 +244,8 @@ impl Client {
         self.ledger.secrets.redactor()
     }
 
-    pub(crate) fn of(ledger: Ledger, live_runs: Arc<LiveRuns>, claims: Claims) -> Self {
-        Self { ledger, live_runs, claims }
+    pub(crate) fn of(ledger: Ledger, live_runs: Arc<LiveRuns>, claims: Claims, config: Arc<Config>) -> Self {
+        Self { ledger, live_runs, claims, config }
     }
 
     /// The store.

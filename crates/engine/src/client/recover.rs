@@ -9,7 +9,6 @@ use crate::client::{By, Client, Jump};
 use crate::heal::monitor::Monitor;
 use crate::heal::sweeper::{SweepOptions, Sweeper};
 use crate::heal::{Examined, Found, Healed, Healer, Rules};
-use crate::ledger::config::Config;
 use crate::ledger::error::EngineError;
 use crate::ledger::error::refused;
 
@@ -101,7 +100,7 @@ impl Client {
     }
 
     fn healer_for(&self, reason: Reason) -> Healer {
-        let config = Config::default().at_pace(&self.store().pace());
+        let config = self.config().clone().at_pace(&self.store().pace());
         let rules = Rules { claim_lease: self.claims.rules().lease, ..Rules::of(&config) };
         Healer::new(self.ledger().clone(), rules, reason)
     }

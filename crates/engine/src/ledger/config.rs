@@ -226,7 +226,14 @@ impl Config {
     }
 
     /// Refuses settings with which live nodes would look dead, or loops would never pause.
-    pub(crate) fn check(&self) -> Result<(), EngineError> {
+    ///
+    /// ```
+    /// use goldseam::{Config, secs};
+    ///
+    /// let config = Config { beat: secs(8), silence_max: secs(10), ..Config::default() };
+    /// assert_eq!(config.check().unwrap_err().code(), "GS0120");
+    /// ```
+    pub fn check(&self) -> Result<(), EngineError> {
         let pauses = [
             ("beat", self.beat),
             ("watch", self.watch),

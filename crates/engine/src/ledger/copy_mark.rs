@@ -34,11 +34,19 @@ pub enum Role {
     MergingFrom,
     /// It was filled and is in use.
     FilledFrom,
+    /// It is a backup of the other store.
+    BackupOf,
 }
 
 impl Role {
-    const ALL: [Self; 5] =
-        [Self::CopyingTo, Self::MovedTo, Self::FillingFrom, Self::MergingFrom, Self::FilledFrom];
+    const ALL: [Self; 6] = [
+        Self::CopyingTo,
+        Self::MovedTo,
+        Self::FillingFrom,
+        Self::MergingFrom,
+        Self::FilledFrom,
+        Self::BackupOf,
+    ];
 
     /// The name in the lock and in JSON.
     pub fn as_str(self) -> &'static str {
@@ -48,6 +56,7 @@ impl Role {
             Self::FillingFrom => "filling-from",
             Self::MergingFrom => "merging-from",
             Self::FilledFrom => "filled-from",
+            Self::BackupOf => "backup-of",
         }
     }
 
@@ -106,15 +115,19 @@ impl Mark {
             Role::CopyingTo => (
                 format!("this store is being copied to {other}"),
                 Hint::from("let ")
-                    .step(NextStep::StoreCopy)
+                    .step(NextStep::StoreMove)
                     .text(" finish, or abandon the copy with ")
                     .step(NextStep::StoreReopen),
             ),
             Role::FillingFrom | Role::MergingFrom => (
                 format!("this store is being filled from {other} and is incomplete"),
                 Hint::from("run the same ")
-                    .step(NextStep::StoreCopy)
-                    .text(" again; it resumes where it stopped"),
+                    .step(NextStep::StoreMove)
+                    .text(" or restore again; it resumes where it stopped"),
+            ),
+            Role::BackupOf => (
+                format!("this file is a backup of {other}"),
+                Hint::from("restore it to a store of its own: ").step(NextStep::StoreRestore),
             ),
         };
         Some(Closed { code: CLOSED, what, hint })

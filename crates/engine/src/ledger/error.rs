@@ -19,6 +19,7 @@ use goldseam_store::StoreError;
 use crate::ledger::dialogue::{PublishError, RequestError};
 use crate::ledger::refusal::{CopyRefusal, RemoteRefusal};
 use crate::ledger::secrets::SecretError;
+use crate::ledger::settings::SettingError;
 
 /// Why the engine or the store refused an operation. Each variant has a code with a page in `docs/codes`.
 #[non_exhaustive]
@@ -76,6 +77,9 @@ pub enum EngineError {
     /// A secret is missing, or too short to be redacted.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// A setting from the environment is unknown or invalid.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// The engine's configuration is invalid.
     #[error("invalid configuration: {0}")]
     Config(String),
@@ -226,6 +230,7 @@ impl EngineError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Id(_) => "GS0101",
+            Self::Setting(error) => error.code(),
             Self::Argument(_) => "GS0138",
             Self::Timing(_) => "GS0160",
             Self::Operation(error) => error.code,
@@ -272,6 +277,7 @@ impl EngineError {
             Self::Argument(error) => Some(error.flaw.hint().into()),
             Self::Timing(TimingError::NoTime) => Some("give it at least a millisecond, or no timeout".into()),
             Self::Timing(TimingError::TooLate { .. }) => Some("use an earlier time".into()),
+            Self::Setting(error) => Some(error.hint().into()),
             Self::Attribute(_) => {
                 Some("put large values into the input or a step; attributes are for search".into())
             }

@@ -21,6 +21,7 @@ pub mod refusal;
 pub mod retry;
 pub mod salvage;
 pub mod secrets;
+pub mod settings;
 pub mod spawn;
 pub(crate) mod start_options;
 pub mod step_defaults;

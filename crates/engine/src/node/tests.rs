@@ -45,7 +45,7 @@ fn node_with(store: Arc<dyn Store>, clock: Arc<dyn Clock>, registry: Registry) -
 impl Node {
     /// A client of the node's store.
     pub(super) fn client(&self) -> Client {
-        Client::of(self.ledger.clone(), Arc::clone(&self.live_runs), self.claims.clone())
+        Client::of(self.ledger.clone(), Arc::clone(&self.live_runs), self.claims.clone(), Arc::default())
     }
 }
 

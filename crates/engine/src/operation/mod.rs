@@ -67,7 +67,7 @@ impl Client {
     /// Returns a client for code of a live run.
     fn in_process(live: &LiveRun) -> Self {
         let claims = Claims::new(live.ledger.clone(), ClaimRules::default());
-        Self::of(live.ledger.clone(), Arc::clone(live.live_runs()), claims)
+        Self::of(live.ledger.clone(), Arc::clone(live.live_runs()), claims, Arc::default())
     }
 }
 

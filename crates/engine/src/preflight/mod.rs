@@ -162,7 +162,12 @@ impl PreflightRunner {
         let reading = Ledger { store: refusing_writes(Arc::clone(&ledger.store)), ..ledger.clone() };
         let blank =
             Ledger { store: refusing_writes(Arc::new(MemoryStore::default())), asks: None, ..ledger.clone() };
-        let client = Client::of(reading.clone(), Arc::clone(&client.live_runs), client.claims().on(reading));
+        let client = Client::of(
+            reading.clone(),
+            Arc::clone(&client.live_runs),
+            client.claims().on(reading),
+            Arc::new(client.config().clone()),
+        );
         Self { client, blank, config, registry, what }
     }
 

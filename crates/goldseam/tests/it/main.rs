@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod attributes;
+mod backup;
 mod basics;
 mod branches;
 mod bucket;

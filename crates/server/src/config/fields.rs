@@ -1,242 +1,299 @@
-//! The list of all settings with defaults and help texts.
+//! The settings of a server and of `goldseam sweeper`. Those of engines are in the engine.
 
-use super::{LISTEN_DEFAULT, PAYLOAD_BYTES_MAX_ENV, THE_USUAL};
+use std::time::Duration;
 
-/// A setting.
-#[derive(Debug)]
-pub struct SettingField {
-    /// Its name in the file and as a flag.
-    pub name: &'static str,
-    /// Its environment variable.
-    pub env: &'static str,
-    /// Its default value.
-    pub default: &'static str,
-    /// Its help text.
-    pub help: &'static str,
+use goldseam::unstable::engine::settings::{ENGINE_SETTINGS, SettingKind, SettingSpec};
+
+use super::{LISTEN_DEFAULT, THE_USUAL};
+
+/// A number, at least 0.
+const NUMBER: SettingKind = SettingKind::Count { min: 0, max: u64::MAX, word: None };
+/// A number, at least 1.
+const POSITIVE: SettingKind = SettingKind::Count { min: 1, max: u64::MAX, word: None };
+/// A number of seconds: the unit is in the name.
+const SECONDS: SettingKind = SettingKind::Count { min: 0, max: u32::MAX as u64, word: None };
+/// A size.
+const BYTES: SettingKind = SettingKind::Bytes { min: 1, max: 1 << 40 };
+/// Longest time of a sweeper.
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+
+/// Every setting: those of the server, of the sweeper, and of engines, in display order.
+pub fn all_settings() -> impl Iterator<Item = &'static SettingSpec> {
+    SERVER_SETTINGS.iter().chain(ENGINE_SETTINGS.iter().map(|row| &row.spec))
 }
 
-/// Every setting, in display order.
-pub const FIELDS: &[SettingField] = &[
-    SettingField {
+/// Settings of the server and of the sweeper, in display order.
+pub const SERVER_SETTINGS: &[SettingSpec] = &[
+    SettingSpec {
         name: "store",
-        env: "GOLDSEAM_STORE",
-        default: "sqlite:goldseam.db",
+        kind: SettingKind::Own("URL"),
+        default: Some("sqlite:goldseam.db"),
+        aliases: &[],
+        flag: Some("--store"),
         help: "URL of the main store, which holds namespace default and the API keys",
     },
-    SettingField {
+    SettingSpec {
         name: "listen",
-        env: "GOLDSEAM_LISTEN",
-        default: LISTEN_DEFAULT,
+        kind: SettingKind::Text,
+        default: Some(LISTEN_DEFAULT),
+        aliases: &[],
+        flag: Some("--listen"),
         help: "listen address and port; a non-loopback address requires API keys",
     },
-    SettingField {
+    SettingSpec {
         name: "health_listen",
-        env: "GOLDSEAM_HEALTH_LISTEN",
-        default: "",
+        kind: SettingKind::Text,
+        default: Some(""),
+        aliases: &[],
+        flag: None,
         help: "second listen address for /healthz, /readyz and /metrics only (default: none)",
     },
-    SettingField {
+    SettingSpec {
         name: "namespaces",
-        env: "GOLDSEAM_NAMESPACES",
-        default: "",
+        kind: SettingKind::Own("NAME=URL, …"),
+        default: Some(""),
+        aliases: &[],
+        flag: Some("--namespace"),
         help: "store URLs of other namespaces: NAME=URL, …",
     },
-    SettingField {
+    SettingSpec {
         name: "hosts",
-        env: "GOLDSEAM_HOSTS",
-        default: "",
+        kind: SettingKind::List,
+        default: Some(""),
+        aliases: &[],
+        flag: None,
         help: "accepted host names, in addition to the names of this machine",
     },
-    SettingField {
+    SettingSpec {
         name: "origins",
-        env: "GOLDSEAM_ORIGINS",
-        default: "",
+        kind: SettingKind::List,
+        default: Some(""),
+        aliases: &[],
+        flag: None,
         help: "origins of web pages that may send changes",
     },
-    SettingField {
+    SettingSpec {
         name: "trusted_proxies",
-        env: "GOLDSEAM_TRUSTED_PROXIES",
-        default: "",
+        kind: SettingKind::List,
+        default: Some(""),
+        aliases: &[],
+        flag: None,
         help: "addresses and networks of proxies whose forwarding header is trusted: 10.0.0.0/8, …",
     },
-    SettingField {
+    SettingSpec {
         name: "forwarding_header",
-        env: "GOLDSEAM_FORWARDING_HEADER",
-        default: "x-forwarded-for",
+        kind: SettingKind::Text,
+        default: Some("x-forwarded-for"),
+        aliases: &[],
+        flag: None,
         help: "header in which trusted proxies name the client: x-forwarded-for or forwarded; the other is ignored",
     },
-    SettingField {
+    SettingSpec {
         name: "secret_file",
-        env: "GOLDSEAM_SECRET_FILE",
-        default: "",
+        kind: SettingKind::Text,
+        default: Some(""),
+        aliases: &[],
+        flag: None,
         help: "file with at least 32 bytes, mixed with the store's secret to sign passes and tokens",
     },
-    SettingField {
+    SettingSpec {
         name: "tls_cert",
-        env: "GOLDSEAM_TLS_CERT",
-        default: "",
+        kind: SettingKind::Text,
+        default: Some(""),
+        aliases: &[],
+        flag: Some("--tls-cert"),
         help: "file with the certificate chain (PEM)",
     },
-    SettingField {
+    SettingSpec {
         name: "tls_key",
-        env: "GOLDSEAM_TLS_KEY",
-        default: "",
+        kind: SettingKind::Text,
+        default: Some(""),
+        aliases: &[],
+        flag: Some("--tls-key"),
         help: "file with the private key of the certificate (PEM)",
     },
-    SettingField {
+    SettingSpec {
         name: "insecure_no_keys",
-        env: "GOLDSEAM_INSECURE_NO_KEYS",
-        default: "false",
+        kind: SettingKind::Flag,
+        default: Some("false"),
+        aliases: &[],
+        flag: Some("--insecure-no-keys"),
         help: "accept requests without API keys on a non-loopback address",
     },
-    SettingField {
+    SettingSpec {
         name: "body_bytes_max",
-        env: "GOLDSEAM_BODY_BYTES_MAX",
-        default: "2097152",
+        kind: BYTES,
+        default: Some("2097152"),
+        aliases: &[],
+        flag: None,
         help: "maximum size of a request body",
     },
-    SettingField {
+    SettingSpec {
         name: "bodies_bytes_max",
-        env: "GOLDSEAM_BODIES_BYTES_MAX",
-        default: "134217728",
+        kind: BYTES,
+        default: Some("134217728"),
+        aliases: &[],
+        flag: None,
         help: "maximum memory for all request bodies together; one key may use half of it",
     },
-    SettingField {
-        name: "payload_bytes_max",
-        env: PAYLOAD_BYTES_MAX_ENV,
-        default: "262144",
-        help: "maximum size of an input, output, signal or answer; at most 2097152",
-    },
-    SettingField {
-        name: "history_bytes_max",
-        env: "GOLDSEAM_HISTORY_BYTES_MAX",
-        default: "52428800",
-        help: "maximum log size of a run; a longer run must use continue_as_new",
-    },
-    SettingField {
-        name: "version_grace_seconds",
-        env: "GOLDSEAM_VERSION_GRACE_SECONDS",
-        default: "300",
-        help: "how long all live nodes may lack a run's version before rule E2 acts; set it longer than a deploy",
-    },
-    SettingField {
-        name: "foreign_states",
-        env: "GOLDSEAM_FOREIGN_STATES",
-        default: "false",
-        help: "heal workflow states that other systems keep in the bucket, with Goldseam tasks",
-    },
-    SettingField {
+    SettingSpec {
         name: "connections_max",
-        env: "GOLDSEAM_CONNECTIONS_MAX",
-        default: "4096",
+        kind: NUMBER,
+        default: Some("4096"),
+        aliases: &[],
+        flag: None,
         help: "maximum number of concurrent connections",
     },
-    SettingField {
+    SettingSpec {
         name: "connections_per_address",
-        env: "GOLDSEAM_CONNECTIONS_PER_ADDRESS",
-        default: "1024",
+        kind: POSITIVE,
+        default: Some("1024"),
+        aliases: &[],
+        flag: None,
         help: "maximum number of concurrent connections per client address (requests, behind a trusted proxy)",
     },
-    SettingField {
+    SettingSpec {
         name: "waits_max",
-        env: "GOLDSEAM_WAITS_MAX",
-        default: "2000",
+        kind: POSITIVE,
+        default: Some("2000"),
+        aliases: &[],
+        flag: None,
         help: "maximum number of concurrent long polls and streams per key; a namespace has a share of the connections",
     },
-    SettingField {
+    SettingSpec {
         name: "workers_per_key",
-        env: "GOLDSEAM_WORKERS_PER_KEY",
-        default: "128",
+        kind: POSITIVE,
+        default: Some("128"),
+        aliases: &[],
+        flag: None,
         help: "maximum number of registered workers per key; 256 per namespace",
     },
-    SettingField {
+    SettingSpec {
         name: "followers_max",
-        env: "GOLDSEAM_FOLLOWERS_MAX",
-        default: "2000",
+        kind: NUMBER,
+        default: Some("2000"),
+        aliases: &[],
+        flag: None,
         help: "maximum number of concurrent log followers per key",
     },
-    SettingField {
+    SettingSpec {
         name: "requests_per_second",
-        env: "GOLDSEAM_REQUESTS_PER_SECOND",
-        default: "5000",
+        kind: SettingKind::Rate,
+        default: Some("5000"),
+        aliases: &[],
+        flag: None,
         help: "requests per second and key; a namespace may send twice as many",
     },
-    SettingField {
+    SettingSpec {
         name: "starts_per_second",
-        env: "GOLDSEAM_STARTS_PER_SECOND",
-        default: "",
+        kind: SettingKind::Rate,
+        default: Some(""),
+        aliases: &[],
+        flag: None,
         help: "run starts per second and key, counted separately (default: requests_per_second)",
     },
-    SettingField {
+    SettingSpec {
         name: "signals_per_second",
-        env: "GOLDSEAM_SIGNALS_PER_SECOND",
-        default: "",
+        kind: SettingKind::Rate,
+        default: Some(""),
+        aliases: &[],
+        flag: None,
         help: "signals and answers per second and key, counted separately (default: requests_per_second)",
     },
-    SettingField {
+    SettingSpec {
         name: "polls_per_second",
-        env: "GOLDSEAM_POLLS_PER_SECOND",
-        default: "",
+        kind: SettingKind::Rate,
+        default: Some(""),
+        aliases: &[],
+        flag: None,
         help: "worker requests per second and key, counted separately (default: requests_per_second)",
     },
-    SettingField {
+    SettingSpec {
         name: "requests_at_once",
-        env: "GOLDSEAM_REQUESTS_AT_ONCE",
-        default: "512",
+        kind: POSITIVE,
+        default: Some("512"),
+        aliases: &[],
+        flag: None,
         help: "maximum executing requests, in equal shares per namespace; long polls and streams do not count",
     },
-    SettingField {
+    SettingSpec {
         name: "keep_alive_seconds",
-        env: "GOLDSEAM_KEEP_ALIVE_SECONDS",
-        default: "75",
+        kind: SECONDS,
+        default: Some("75"),
+        aliases: &[],
+        flag: None,
         help: "how long a connection may be idle between two requests; set it longer than the proxy's limit",
     },
-    SettingField {
+    SettingSpec {
         name: "drain_seconds",
-        env: "GOLDSEAM_DRAIN_SECONDS",
-        default: "5",
+        kind: SECONDS,
+        default: Some("5"),
+        aliases: &[],
+        flag: None,
         help: "after SIGTERM, how long /readyz answers 503 while connections are accepted; 0 closes at once",
     },
-    SettingField {
+    SettingSpec {
         name: "finish_seconds",
-        env: "GOLDSEAM_FINISH_SECONDS",
-        default: "10",
+        kind: SECONDS,
+        default: Some("10"),
+        aliases: &[],
+        flag: None,
         help: "how long running requests may take after drain_seconds",
     },
-    SettingField {
-        name: "audit_retention_days",
-        env: "GOLDSEAM_AUDIT_RETENTION_DAYS",
-        default: "90",
-        help: "how long the audit of healed tasks, locks and foreign states is kept; 0 keeps it without limit",
-    },
-    SettingField {
+    SettingSpec {
         name: "otlp",
-        env: "GOLDSEAM_OTLP",
-        default: "",
+        kind: SettingKind::Own("URL"),
+        default: Some(""),
+        aliases: &[],
+        flag: Some("--otlp"),
         help: "OTLP collector for traces, as http://HOST:4318 (default: none)",
     },
-    SettingField {
+    SettingSpec {
         name: "archive",
-        env: "GOLDSEAM_ARCHIVE",
-        default: "",
+        kind: SettingKind::Own("place"),
+        default: Some(""),
+        aliases: &[],
+        flag: Some("--archive"),
         help: "archive of pruned logs: a directory or s3://BUCKET/PREFIX; prunes are refused without it",
     },
-    SettingField {
+    SettingSpec {
         name: "retention",
-        env: "GOLDSEAM_RETENTION",
-        default: "",
+        kind: SettingKind::Own("OUTCOME=TIME, …"),
+        default: Some(""),
+        aliases: &[],
+        flag: None,
         help: "how long ended runs are kept before they are pruned: completed=7d, order:failed=90d, … (default: all are kept)",
     },
-    SettingField {
+    SettingSpec {
         name: "redact_keys",
-        env: "GOLDSEAM_REDACT_KEYS",
-        default: THE_USUAL,
+        kind: SettingKind::Own("list"),
+        default: Some(THE_USUAL),
+        aliases: &[],
+        flag: None,
         help: "JSON keys whose values are redacted; `usual` (password, api_key, …), own names, or `none`",
     },
-    SettingField {
+    SettingSpec {
         name: "secrets_from_env",
-        env: "GOLDSEAM_SECRETS_FROM_ENV",
-        default: "",
+        kind: SettingKind::List,
+        default: Some(""),
+        aliases: &[],
+        flag: None,
         help: "environment variables whose values are redacted everywhere: NAME, …",
+    },
+    SettingSpec {
+        name: "sweeper.interval",
+        kind: SettingKind::Span { min: Duration::from_millis(1), max: LONGEST, word: None },
+        default: Some("5m"),
+        aliases: &[],
+        flag: Some("--interval (sweeper)"),
+        help: "pause between two sweeps of goldseam sweeper",
+    },
+    SettingSpec {
+        name: "sweeper.stale_after",
+        kind: SettingKind::Span { min: Duration::ZERO, max: LONGEST, word: None },
+        default: Some("10m"),
+        aliases: &[],
+        flag: Some("--stale-after (sweeper)"),
+        help: "how long a finding must have held before goldseam sweeper heals it",
     },
 ];

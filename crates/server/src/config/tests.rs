@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use super::*;
 
 fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -30,7 +32,7 @@ fn flags_override_environment_and_environment_overrides_file() {
     assert_eq!((config.body_bytes_max, config.connections_max), (8, 9));
     assert_eq!(origin_of(&settings, "listen").1, "command line");
     assert_eq!(origin_of(&settings, "body_bytes_max").1, "environment GOLDSEAM_BODY_BYTES_MAX");
-    assert_eq!(origin_of(&settings, "connections_max").1, format!("file {}", path.display()));
+    assert_eq!(origin_of(&settings, "connections_max").1, format!("file {}:3", path.display()));
     assert_eq!(origin_of(&settings, "drain_seconds").1, "default");
 }
 
@@ -38,13 +40,13 @@ fn flags_override_environment_and_environment_overrides_file() {
 fn healing_settings_reach_the_engine() {
     let (_dir, path) = file("version_grace_seconds = 7\nforeign_states = true\n");
     let settings = |path: Option<&Path>| Settings::gather(&BTreeMap::new(), |_| None, path).unwrap();
-    let engine = settings(Some(&path)).config().unwrap().engine("default", goldseam::Config::default());
+    let engine = settings(Some(&path)).config().unwrap().engine("default");
     assert_eq!(
         (engine.recovery.version_grace, engine.foreign),
         (Duration::from_secs(7), Some(Default::default()))
     );
     let (_dir, empty) = file("");
-    let engine = settings(Some(&empty)).config().unwrap().engine("default", goldseam::Config::default());
+    let engine = settings(Some(&empty)).config().unwrap().engine("default");
     assert_eq!((engine.recovery.version_grace, engine.foreign), (Duration::from_secs(300), None));
 }
 
@@ -138,19 +140,95 @@ fn invalid_settings_are_reported_with_their_source() {
         let gathered = Settings::gather(&BTreeMap::new(), |_| None, Some(&path));
         gathered.and_then(|settings| settings.config()).unwrap_err()
     };
-    for (text, words) in [
-        ("lisen = \"x\"", "unknown setting \"lisen\""),
-        ("body_bytes_max = \"many\"", "invalid body_bytes_max: \"many\" (file"),
-        ("tls_cert = \"x\"", "must be set together"),
-        ("listen = 2026-11-16", "listen cannot have the type"),
-        ("[namespaces]\ndefault = \"sqlite:x\"", "namespace default is the main store"),
-        ("[namespaces]\n\"a/b\" = \"sqlite:x\"", "invalid namespace name"),
-        ("requests_per_second = 0", "at least 1"),
-        ("x", "server.toml"),
+    for (text, code, words) in [
+        ("lisen = \"x\"", "GS0320", "server.toml:1: unknown setting lisen (did you mean listen?)"),
+        ("[healing]\n\nswep = \"5s\"", "GS0320", "server.toml:3: unknown setting healing.swep (did you mean"),
+        ("[heeling]\nsweep = \"5s\"", "GS0320", "server.toml:1: unknown setting heeling"),
+        ("body_bytes_max = \"many\"", "GS0321", "invalid value \"many\" of body_bytes_max (file"),
+        ("[healing]\nsweep = 30", "GS0321", "server.toml:2): the unit is missing; write 30s"),
+        ("requests_per_second = 0", "GS0322", "at least 1"),
+        ("[engine]\nslots = 0", "GS0322", "at least 1"),
+        (
+            "version_grace_seconds = 7\n[recovery]\nversion_grace = \"8s\"",
+            "GS0323",
+            "both set recovery.version_grace",
+        ),
+        ("[healing]\nbeat = \"8s\"", "GS0120", "`silence_max`"),
+        ("tls_cert = \"x\"", "GS0610", "must be set together"),
+        ("listen = 2026-11-16", "GS0610", "listen cannot have the type"),
+        ("[namespaces]\ndefault = \"sqlite:x\"", "GS0610", "namespace default is the main store"),
+        ("[namespaces]\n\"a/b\" = \"sqlite:x\"", "GS0610", "invalid namespace name"),
+        ("recovery = 7", "GS0320", "unknown setting recovery"),
+        ("x", "GS0610", "server.toml"),
     ] {
         let problem = problem_in(text);
         assert!(problem.detail.contains(words), "{text}: {}", problem.detail);
-        assert_eq!(problem.code.as_deref(), Some("GS0610"), "{text}");
+        assert_eq!((problem.code.as_deref(), problem.hint.is_some()), (Some(code), true), "{text}");
+    }
+}
+
+#[test]
+fn engine_settings_come_from_file_environment_and_flags() {
+    let text = "[healing]\nsilence_max = \"20s\"\nsweep = \"off\"\n[recovery]\nattempts_max = 4\n\
+        [recovery.workflows.\"a.b\"]\npark = false\nstale_after = \"2m\"\n[limits]\ntags_max = 4\n";
+    let (_dir, path) = file(text);
+    let env = |name: &str| match name {
+        "GOLDSEAM_HEALING_SILENCE_MAX" => Some("25s".to_owned()),
+        "WORKFLOW_HEARTBEAT_CHECK_BATCH" => Some("7".to_owned()),
+        _ => None,
+    };
+    let flags = BTreeMap::from([("healing.silence", "30s".to_owned())]);
+    let settings = Settings::gather(&flags, env, Some(&path)).unwrap();
+    let engine = settings.config().unwrap().engine("default");
+    assert_eq!((engine.silence_max, engine.sweep), (Duration::from_secs(30), None));
+    assert_eq!((engine.monitor_batch, engine.limits.tags_max), (7, 4));
+    let workflow = goldseam::unstable::core::WorkflowName::new("a.b").unwrap();
+    let recovery = engine.recovery_for(&workflow);
+    assert_eq!((recovery.attempts_max, recovery.park), (4, false));
+    assert_eq!(recovery.stale_after, Duration::from_secs(120));
+    let shown = settings.shown().into_iter().find(|shown| shown.name == "healing.silence_max").unwrap();
+    let overrides = [
+        "25s (environment GOLDSEAM_HEALING_SILENCE_MAX)".to_owned(),
+        format!("20s (file {}:2)", path.display()),
+    ];
+    assert_eq!((shown.value.as_str(), shown.origin.as_str()), ("30s", "command line"));
+    assert_eq!((shown.overrides, shown.default.as_str()), (overrides.to_vec(), "10s"));
+}
+
+#[test]
+fn defaults_of_rows_are_the_defaults_of_engines() {
+    let config = Settings::of_flags(&BTreeMap::new()).config().unwrap();
+    assert_eq!(format!("{:?}", config.engine), format!("{:?}", goldseam::Config::default()));
+    for shown in Settings::of_flags(&BTreeMap::new()).shown() {
+        assert_eq!(shown.value, shown.default, "{}", shown.name);
+    }
+}
+
+#[test]
+fn unknown_variables_of_the_environment_are_refused() {
+    let refused = |name: &str| Settings::refuse_unknown_env([name.to_owned()]).err();
+    for name in ["GOLDSEAM_LISTN", "GOLDSEAM_HEALING_PACE", "GOLDSEAM_SWEEPER_INTERVALL"] {
+        let problem = refused(name).unwrap();
+        assert_eq!(problem.code.as_deref(), Some("GS0320"), "{problem}");
+    }
+    for name in ["GOLDSEAM_LISTEN", "GOLDSEAM_KEY", "GOLDSEAM_PORT_7733_TCP", "PATH", "WORKFLOW_CONCURRENCY"]
+    {
+        assert_eq!(refused(name), None, "{name}");
+    }
+}
+
+#[test]
+fn the_guide_lists_every_setting() {
+    let (begin, end) = ("<!-- settings: generated -->\n", "<!-- settings: end -->");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/configuring.md");
+    let guide = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = guide.split_once(begin).unwrap();
+    let (_, after) = rest.split_once(end).unwrap();
+    let made = format!("{before}{begin}{}\n{end}{after}", settings_table());
+    if std::env::var_os("GOLDSEAM_WRITE").is_some() {
+        std::fs::write(path, &made).unwrap();
+    } else {
+        assert!(guide == made, "run this test with GOLDSEAM_WRITE=1 and review the diff of {path}");
     }
 }
 

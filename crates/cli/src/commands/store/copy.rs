@@ -1,4 +1,4 @@
-//! `goldseam store copy` and `goldseam store reopen`.
+//! `goldseam store move` and `goldseam store reopen`.
 
 use std::time::Duration;
 
@@ -13,29 +13,33 @@ use crate::app::App;
 use crate::color::Hue;
 use crate::error::{CliError, Exit};
 use crate::table::TextTable;
-use crate::{out, progress, text, time};
+use crate::{confirm, out, progress, text, time};
 
-/// Copy everything to another store, where the runs continue
+/// What to do instead of a move without confirmation.
+const LOOK_FIRST: &str =
+    "confirm with --yes, or look first with --dry-run; goldseam store backup copies a store that stays open";
+
+/// Move everything to another store, where the runs continue; closes the old store
 ///
 /// Copies every run with its whole log, every task and every lock, then reads and compares both stores. After that,
 /// FROM is closed and TO is open: start your engines there. Active runs continue, timers keep their time, questions
-/// stay open, and workers keep their claims.
+/// stay open, and workers keep their claims. The command asks first; without a terminal it needs --yes.
 ///
-/// Stop the engines of both stores first. To continue an interrupted copy, run the same command again. TO is created if
-/// it does not exist.
+/// Stop the engines of both stores first. To continue an interrupted move, run the same command again. TO is created if
+/// it does not exist. To copy a store that stays in use: goldseam store backup.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 0 only if everything was found in TO; 1 if something is left behind or differs; \
-6 if one of the two is in use or TO is not empty.\n\nExamples:\n  \
-goldseam store copy sqlite:orders.db postgres://app@db/orders --dry-run\n  \
-goldseam store copy sqlite:orders.db postgres://app@db/orders\n  \
-goldseam store copy sqlite:orders.db s3://my-bucket/orders\n  \
-goldseam store copy sqlite:eu.db sqlite:all.db --merge"
+    after_help = "Exit code 0 only if everything was found in TO; 1 if something is left behind or differs, or you \
+answered no; 2 without --yes and without a terminal; 6 if one of the two is in use or TO is not empty.\n\nExamples:\n  \
+goldseam store move sqlite:orders.db postgres://app@db/orders --dry-run\n  \
+goldseam store move sqlite:orders.db postgres://app@db/orders\n  \
+goldseam store move sqlite:orders.db s3://my-bucket/orders --yes\n  \
+goldseam store move sqlite:eu.db sqlite:all.db --merge"
 )]
-pub(crate) struct CopyArgs {
-    /// The store to copy; closed afterwards
+pub(crate) struct MoveArgs {
+    /// The store to move; closed afterwards
     from: String,
-    /// The store to copy to
+    /// The store to move to
     to: String,
     /// Read and compare everything, report what would be done, write nothing; engines may be running
     #[arg(long)]
@@ -43,6 +47,9 @@ pub(crate) struct CopyArgs {
     /// Allow runs in TO; records that exist in both under the same name are left behind
     #[arg(long)]
     merge: bool,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Reopen a store that a copy closed
@@ -66,8 +73,14 @@ impl ReopenArgs {
     }
 }
 
-pub(super) async fn run(app: &App, args: &CopyArgs) -> Result<Exit, CliError> {
-    let CopyArgs { from, to, dry_run, merge } = args;
+pub(super) async fn run(app: &App, args: &MoveArgs) -> Result<Exit, CliError> {
+    let MoveArgs { from, to, dry_run, merge, yes } = args;
+    let question =
+        || format!("{} will be closed, and its runs continue in {}", shown_url(from), shown_url(to));
+    if !yes && !dry_run && !confirm::ask(app, &question(), LOOK_FIRST)? {
+        out::note("nothing was moved");
+        return Ok(Exit::Error);
+    }
     let options = CopyOptions { merge: *merge };
     let bar = progress::line(app, Some(0), "{spinner} {msg:9} {bar:30} {human_pos}/{human_len}  {elapsed}");
     let shown = bar.clone();
@@ -98,7 +111,7 @@ fn is_clear(plan: &CopyReport) -> bool {
     plan.refused.is_none() && plan.left_behind() == 0
 }
 
-fn show(bar: &ProgressBar, progress: CopyProgress) {
+pub(super) fn show(bar: &ProgressBar, progress: CopyProgress) {
     let CopyProgress { stage, done, total } = progress;
     let word = match stage {
         CopyStage::Counting => "counting",

@@ -144,7 +144,7 @@ fn c19_a_killed_copy_loses_nothing_and_can_be_finished() {
         let there = story.fresh_store();
         let listed = |store: &str| story.place.run(&["ls", "--json", "--store", store]).ok();
         let before = listed(&here);
-        let copy = ["store", "copy", &here, &there];
+        let copy = ["store", "move", &here, &there, "--yes"];
         story.command_dies(&copy, point);
         assert_eq!(listed(&here), before, "{point}: the source is unchanged");
         story.place.run(&copy).ok();

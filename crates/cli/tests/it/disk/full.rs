@@ -7,11 +7,11 @@ use super::store::Site;
 use crate::support::eventually;
 
 /// A small file system, unmounted on drop.
-struct Mounted(PathBuf);
+pub(crate) struct Mounted(PathBuf);
 
 impl Mounted {
     /// Mounts the file system; `None` without the permission.
-    fn at(folder: &Path) -> Option<Self> {
+    pub(crate) fn at(folder: &Path) -> Option<Self> {
         std::fs::create_dir_all(folder).unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=2m", "goldseam-disk"]).arg(folder).stderr(Stdio::null());

@@ -1,7 +1,7 @@
 //! Failing disks under the real binary: full, broken, read-only, power loss. Nothing acknowledged is lost.
 
 mod fault;
-mod full;
+pub(crate) mod full;
 mod power;
 mod search;
 mod store;
