@@ -195,7 +195,7 @@ impl Settings {
                 row.set(&mut config, &held.value);
             }
         }
-        config.check()?;
+        config.check().map_err(|error| bad(error.to_string()).code(error.code()))?;
         Ok(config)
     }
 
