@@ -19,7 +19,7 @@ import threading
 import time
 import urllib.parse
 import weakref
-from typing import Any, Iterator, Mapping, Protocol
+from typing import Any, Generator, Iterator, Mapping, Protocol
 
 from ._errors import Closed, Error, Problem, Unreachable
 
@@ -364,7 +364,7 @@ class NativeTransport:
         return read(status, content)
 
     @contextlib.contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> Generator[None, None, None]:
         """Counts a thread that waits inside of the engine."""
         with self._lock:
             self._waiting += 1
