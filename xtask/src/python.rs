@@ -1,7 +1,7 @@
 //! `cargo xtask python`: builds the Python package, installs it into a folder of its own, and runs its checks.
 //!
-//! The tools come from PyPI in the exact versions of `xtask/python/requirements.txt`. mypy checks the types. pyright is
-//! not run: its package of PyPI downloads another program when it starts.
+//! The tools come from PyPI and npm in the exact versions of the lists in `xtask/python`. mypy and pyright check the types
+//! of the package, and of a program as users write it.
 
 use std::env;
 use std::ffi::OsString;
@@ -130,9 +130,21 @@ impl Ground {
     }
 
     fn check_types(&self) -> Result<(), String> {
-        let mut mypy = self.module("mypy");
-        mypy.arg("--cache-dir").arg(self.target.join("python/mypy"));
-        succeed(&mut mypy, "mypy")
+        for what in [&[][..], &["--strict", "tests/typing/sample.py"]] {
+            let mut mypy = self.module("mypy");
+            mypy.args(what).arg("--no-error-summary");
+            mypy.arg("--cache-dir").arg(self.target.join("python/mypy"));
+            succeed(&mut mypy, "mypy")?;
+        }
+        let lists = self.root.join("xtask/python");
+        let node = packages::node("python-sdk", &lists).map_err(|error| error.to_string())?;
+        for project in [".", "tests/typing"] {
+            let mut pyright = Command::new(node.join("node_modules/.bin/pyright"));
+            pyright.args(["--project", project, "--pythonpath"]).arg(&self.tools.program);
+            pyright.current_dir(&self.sdk).env("PYTHONPATH", &self.tools.modules);
+            succeed(&mut pyright, "pyright")?;
+        }
+        Ok(())
     }
 
     fn pytest(&self, site: &Path, args: &[String], variables: &[(String, OsString)]) -> Result<(), String> {

@@ -165,7 +165,7 @@ fn a_claim_under_way_gets_a_run_that_its_worker_released_meanwhile() {
     let token = execution["token"].clone();
     let (waiting, path) = (std::sync::Arc::clone(&engine), format!("/v1/workers/{worker}/claim"));
     let body = json!({"limit": 1, "holding": [token], "wait_ms": 60_000});
-    let claiming = std::thread::spawn(move || post(&waiting, &path, &body));
+    let claiming = std::thread::Builder::new().spawn(move || post(&waiting, &path, &body)).unwrap();
     let wait =
         json!([{"wait": {"path": "go", "ord": 0, "signals": ["go"]}}, {"release": {"reason": "unload"}}]);
     assert_eq!(append(&engine, &execution, "a", wait)["outcome"], "over");

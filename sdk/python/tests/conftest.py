@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sysconfig
+import tempfile
 import time
 from typing import Any, AsyncIterator, Awaitable, Callable, Iterator
 
@@ -43,20 +44,23 @@ def server(store: str, *options: str, port: int | None = None) -> Iterator[str]:
     assert command is not None, "the goldseam command is missing; set GOLDSEAM_BIN"
     port = port or free_port()
     args = [command, "serve", "--store", store, "--listen", f"127.0.0.1:{port}", *options]
-    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    # Not a pipe: a pipe that no thread reads fills up and stops the server.
+    said = tempfile.TemporaryFile()
+    process = subprocess.Popen(args, stdout=said, stderr=subprocess.STDOUT)
     try:
         deadline = time.monotonic() + 60
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                 break
-            assert process.poll() is None and time.monotonic() < deadline, process.stdout and process.stdout.read()
+            if process.poll() is not None or time.monotonic() > deadline:
+                said.seek(0)
+                raise AssertionError(said.read().decode("utf-8", "replace"))
             time.sleep(0.02)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()
         process.wait()
-        if process.stdout:
-            process.stdout.close()
+        said.close()
 
 
 @pytest.fixture(scope="session")

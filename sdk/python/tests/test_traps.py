@@ -712,3 +712,29 @@ def test_probe_decides_after_a_crash_in_a_step(sqlite_url: str, tmp_path: pathli
     assert python(code, sqlite_url, "die2").returncode == -9
     done = python(code, sqlite_url, "live")
     assert done.stdout.strip() == "found outcome-unknown", done.stderr
+
+
+def test_two_engines_on_one_loop_share_the_task_factory(tmp_path: pathlib.Path) -> None:
+    @gs.step
+    async def leg(name: str) -> str:
+        await asyncio.sleep(0.001)
+        return name
+
+    async def trip(name: str) -> list[str]:
+        return [await leg(name), await leg(name + "!")]
+
+    @gs.workflow
+    async def job() -> list[Any]:
+        return list(await asyncio.gather(trip("a"), trip("b")))
+
+    async def main() -> None:
+        before = asyncio.get_running_loop().get_task_factory()
+        async with opened(f"sqlite:{tmp_path}/b.db", job) as second:
+            async with opened(f"sqlite:{tmp_path}/a.db", job) as first:
+                assert await (await first.start(job)).result(60) == [["a", "a!"], ["b", "b!"]]
+            run = await second.start(job)
+            assert await run.result(60) == [["a", "a!"], ["b", "b!"]]
+            assert "trip~/leg" in str(await run.history(limit=100))
+        assert asyncio.get_running_loop().get_task_factory() is before
+
+    asyncio.run(main())

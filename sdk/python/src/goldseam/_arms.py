@@ -40,6 +40,25 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
+def use_task_factory(loop: asyncio.AbstractEventLoop) -> None:
+    """Installs the task factory, once for all workers of a loop."""
+    factory = loop.get_task_factory()
+    if not hasattr(factory, "goldseam_workers"):
+        factory = task_factory(factory)
+        loop.set_task_factory(factory)
+    setattr(factory, "goldseam_workers", getattr(factory, "goldseam_workers") + 1)
+
+
+def leave_task_factory(loop: asyncio.AbstractEventLoop) -> None:
+    """Restores the task factory of the program when the last worker of a loop leaves."""
+    factory = loop.get_task_factory()
+    workers = getattr(factory, "goldseam_workers", 0) - 1
+    if workers >= 0:
+        setattr(factory, "goldseam_workers", workers)
+    if workers == 0:
+        loop.set_task_factory(getattr(factory, "previous"))
+
+
 def task_factory(previous: Any) -> Any:
     """Makes a task factory that gives each task of a workflow its arm when the task is created."""
 
@@ -64,7 +83,8 @@ def task_factory(previous: Any) -> Any:
         execution.adopt_task(task)
         return task
 
-    factory._goldseam = True  # type: ignore[attr-defined]
+    setattr(factory, "goldseam_workers", 0)
+    setattr(factory, "previous", previous)
     return factory
 
 

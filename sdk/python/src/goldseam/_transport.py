@@ -9,6 +9,7 @@ import asyncio
 import atexit
 import collections
 import concurrent.futures
+import contextlib
 import http.client
 import itertools
 import json
@@ -18,7 +19,7 @@ import threading
 import time
 import urllib.parse
 import weakref
-from typing import Any, Iterator, Mapping, Protocol
+from typing import Any, Generator, Iterator, Mapping, Protocol
 
 from ._errors import Closed, Error, Problem, Unreachable
 
@@ -341,6 +342,8 @@ class NativeTransport:
         self._pid = os.getpid()
         self._mailboxes: dict[int, _Mailbox] = {}
         self._lock = threading.Lock()
+        #: Threads that wait inside of the engine.
+        self._waiting = 0
         #: How far virtual time is ahead, in milliseconds.
         self.ahead_ms = 0
         try:
@@ -354,10 +357,22 @@ class NativeTransport:
     ) -> Any:
         data = None if body is None else write(body)
         try:
-            status, _, content = self._engine.request(method, path, list((headers or {}).items()), data)
+            with self.inside():
+                status, _, content = self._engine.request(method, path, list((headers or {}).items()), data)
         except RuntimeError as error:
             raise _raised(error) from None
         return read(status, content)
+
+    @contextlib.contextmanager
+    def inside(self) -> Generator[None, None, None]:
+        """Counts a thread that waits inside of the engine."""
+        with self._lock:
+            self._waiting += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting -= 1
 
     async def send(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, wait: float = 0.0
@@ -386,7 +401,7 @@ class NativeTransport:
 
     def stream(self, path: str, last_event_id: str | None = None) -> Stream:
         try:
-            return _NativeStream(self._engine.stream(path, last_event_id))
+            return _NativeStream(self, self._engine.stream(path, last_event_id))
         except RuntimeError as error:
             raise _raised(error) from None
 
@@ -460,13 +475,15 @@ class _Mailbox:
 
 
 class _NativeStream:
-    def __init__(self, events: Any) -> None:
+    def __init__(self, transport: NativeTransport, events: Any) -> None:
+        self._transport = transport
         self._events = events
         self._closed = False
 
     def pieces(self) -> Iterator[bytes]:
         while not self._closed:
-            piece = self._events.next(1000)
+            with self._transport.inside():
+                piece = self._events.next(1000)
             if piece is None:
                 return
             yield piece
@@ -527,8 +544,13 @@ def _is_open_here(path: str) -> bool:
 
 def _close_all() -> None:
     """Closes engines that the program left open, before the interpreter ends."""
-    for transport in list(_open):
+    transports = list(_open)
+    for transport in transports:
         transport.close(0.0)
+    # A thread that returns from the engine while the interpreter ends would end inside of native code.
+    deadline = time.monotonic() + 2.0
+    while any(transport._waiting for transport in transports) and time.monotonic() < deadline:
+        time.sleep(0.002)
 
 
 atexit.register(_close_all)

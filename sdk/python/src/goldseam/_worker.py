@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, Coroutine, Iterable, Mapping
 
-from ._arms import task_factory
+from ._arms import leave_task_factory, use_task_factory
 from ._codec import Codec
 from ._endings import Endings
 from ._errors import Closed, Error, Misuse, Problem, Unreachable
@@ -85,7 +85,6 @@ class Worker:
         self._drivers: set[asyncio.Task[Any]] = set()
         self._sent = 0.0
         self._ahead = 0.0
-        self._factory: Any = None
         self._idle: asyncio.Event
 
     def _register(self, workflow: Workflow[Any, Any]) -> None:
@@ -106,10 +105,7 @@ class Worker:
         self.loop = asyncio.get_running_loop()
         self._idle = asyncio.Event()
         self._idle.set()
-        factory = self.loop.get_task_factory()
-        if not getattr(factory, "_goldseam", False):
-            self._factory = task_factory(factory)
-            self.loop.set_task_factory(self._factory)
+        use_task_factory(self.loop)
         answer = await self.transport.send("POST", "/v1/workers", self._registration())
         self._registered(answer)
         threading.Thread(target=self._claiming, name="goldseam-claim", daemon=True).start()
@@ -161,8 +157,7 @@ class Worker:
             execution.poke()
         if self._drivers:
             await asyncio.wait(self._drivers, timeout=5.0)
-        if self._factory is not None and self.loop.get_task_factory() is self._factory:
-            self.loop.set_task_factory(None)
+        leave_task_factory(self.loop)
         self.threads.close()
         self.workflow_threads.close()
 
