@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam_api::Problem;
-use goldseam_embed::{ApiCall, EmbedSettings, Embedded, EventStream, Reply};
+use goldseam_embed::{ApiCall, ApiReply, EmbedSettings, Embedded, EventStream};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -20,12 +20,12 @@ use pyo3::types::PyBytes;
 /// Responses that wait for the event loop, each with the number of its request.
 #[derive(Debug)]
 struct Finished {
-    replies: Mutex<Vec<(u64, Reply)>>,
+    replies: Mutex<Vec<(u64, ApiReply)>>,
     wake: UnixStream,
 }
 
 impl Finished {
-    fn add(&self, number: u64, reply: Reply) {
+    fn add(&self, number: u64, reply: ApiReply) {
         let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
         replies.push((number, reply));
         if replies.len() == 1 {
@@ -72,7 +72,7 @@ impl Mailbox {
         }
         let replies =
             std::mem::take(&mut *self.finished.replies.lock().unwrap_or_else(PoisonError::into_inner));
-        let listed = |(number, reply): (u64, Reply)| (number, reply.status, PyBytes::new(py, &reply.body));
+        let listed = |(number, reply): (u64, ApiReply)| (number, reply.status, PyBytes::new(py, &reply.body));
         Ok(replies.into_iter().map(listed).collect())
     }
 }

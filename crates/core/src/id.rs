@@ -249,7 +249,7 @@ pub mod kind {
     /// The key of a tag.
     pub enum Tag {}
     /// The name of a published value.
-    pub enum Value {}
+    pub enum PublishedValue {}
     /// A state of claimed work.
     pub enum ClaimedWork {}
 
@@ -283,7 +283,7 @@ pub mod kind {
     impl Kind for Tag {
         const NOUN: &'static str = "tag";
     }
-    impl Kind for Value {
+    impl Kind for PublishedValue {
         const NOUN: &'static str = "published value";
     }
     impl Kind for ClaimedWork {
@@ -312,7 +312,7 @@ pub type StepName = Id<kind::Step>;
 /// The key of a tag.
 pub type TagKey = Id<kind::Tag>;
 /// The name of a value that a run publishes.
-pub type ValueName = Id<kind::Value>;
+pub type ValueName = Id<kind::PublishedValue>;
 /// The state of claimed work that its claimant reports, as in `testing`.
 pub type WorkState = Id<kind::ClaimedWork>;
 

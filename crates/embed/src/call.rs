@@ -22,7 +22,7 @@ pub struct ApiCall {
 
 /// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct ApiReply {
     /// The HTTP status.
     pub status: u16,
     /// Names and values.
@@ -80,15 +80,15 @@ impl ApiCall {
     }
 
     /// Sends the request and reads the response.
-    pub(crate) async fn answer(self, server: &InProcess) -> Reply {
+    pub(crate) async fn answer(self, server: &InProcess) -> ApiReply {
         match self.open(server).await {
-            Ok(response) => Reply::read(response).await,
-            Err(problem) => Reply::of(&problem),
+            Ok(response) => ApiReply::read(response).await,
+            Err(problem) => ApiReply::of(&problem),
         }
     }
 }
 
-impl Reply {
+impl ApiReply {
     pub(crate) async fn read(response: Response) -> Self {
         let (parts, body) = response.into_parts();
         let text = |(name, value): (&HeaderName, &HeaderValue)| {
@@ -110,7 +110,7 @@ impl Reply {
 
 /// Returns the problem of a response that is not a success.
 pub(crate) async fn problem_of(response: Response) -> Problem {
-    let reply = Reply::read(response).await;
+    let reply = ApiReply::read(response).await;
     let unreadable = || Problem::new(reply.status, String::from_utf8_lossy(&reply.body).into_owned());
     serde_json::from_slice(&reply.body).unwrap_or_else(|_| unreadable())
 }

@@ -33,7 +33,7 @@ use goldseam_api::Problem;
 use goldseam_server::{InProcess, InProcessOptions};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-pub use call::{ApiCall, Reply};
+pub use call::{ApiCall, ApiReply};
 pub use clock::ShiftedClock;
 pub use settings::EmbedSettings;
 pub use stream::{EventStream, StreamEnded};
@@ -120,13 +120,13 @@ impl Embedded {
     }
 
     /// Sends a request and waits for the response.
-    pub fn request(&self, call: ApiCall) -> Result<Reply, Problem> {
+    pub fn request(&self, call: ApiCall) -> Result<ApiReply, Problem> {
         let (server, handle) = self.parts()?;
         Self::wait(&handle, async move { call.answer(&server).await })
     }
 
     /// Sends a request and returns at once. `done` is called with the response on a thread of the engine.
-    pub fn submit(&self, call: ApiCall, done: impl FnOnce(Reply) + Send + 'static) -> Result<(), Problem> {
+    pub fn submit(&self, call: ApiCall, done: impl FnOnce(ApiReply) + Send + 'static) -> Result<(), Problem> {
         let (server, handle) = self.parts()?;
         handle.spawn(async move { done(call.answer(&server).await) });
         Ok(())

@@ -1,5 +1,6 @@
 //! An engine: a client and a node in one process.
 
+mod environment;
 #[cfg(feature = "testing")]
 mod for_tests;
 mod steps;
@@ -193,23 +194,6 @@ impl Builder {
         self
     }
 
-    /// Reads settings from the environment of this process: `GOLDSEAM_ENGINE_SLOTS=200`, `GOLDSEAM_HEALING_SWEEP=10s`
-    /// and others, which `docs/guides/configuring.md` lists. `Engine::open` and `Engine::on` call it.
-    ///
-    /// The program wins over the environment: [`Builder::slots`], [`Builder::recovery`] and
-    /// [`Builder::foreign_states`] always, [`Builder::config`] and [`Builder::limits`] with each field that differs
-    /// from its default. If a variable is unknown or invalid, [`Builder::start`] fails, and nothing starts.
-    pub fn environment(mut self) -> Self {
-        self.environment = Some(GivenSettings::of_process());
-        self
-    }
-
-    /// Does not read settings from the environment.
-    pub fn without_environment(mut self) -> Self {
-        self.environment = None;
-        self
-    }
-
     /// Sets how many runs this engine may hold in memory.
     pub fn slots(mut self, slots: u32) -> Self {
         self.changes.slots = Some(slots);
@@ -303,23 +287,6 @@ impl Builder {
     /// Keeps the first error, which `start` returns.
     fn refuse(&mut self, error: EngineError) {
         self.flaw.get_or_insert(error);
-    }
-
-    /// The configuration with the settings that were made one by one.
-    fn configured(&self) -> Config {
-        let mut config = self.config.clone();
-        let ConfigChanges { slots, limits, recovery_of, steps_of, foreign } = &self.changes;
-        if let Some(limits) = limits {
-            config.limits = limits.clone();
-        }
-        if let Some(Ok(given)) = &self.environment {
-            given.apply_to_defaults(&mut config);
-        }
-        config.slots = slots.unwrap_or(config.slots);
-        config.recovery_of.extend(recovery_of.clone());
-        config.steps_of.extend(steps_of.clone());
-        config.foreign = foreign.clone().or(config.foreign);
-        config
     }
 
     /// Starts the engine: registers the node, recovers the runs of dead nodes, and begins to claim work.

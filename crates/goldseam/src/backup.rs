@@ -94,15 +94,15 @@ impl BackupManifest {
             ("tasks", self.tasks, found.tasks),
             ("locks", self.locks, found.locks),
         ];
-        let differs = counts.iter().find(|(_, told, found)| told != found);
-        if let Some((what, told, found)) = differs {
-            return Some(format!("it should have {told} {what}, and has {found}"));
+        let differs = counts.iter().find(|(_, stated, found)| stated != found);
+        if let Some((what, stated, found)) = differs {
+            return Some(format!("it should have {stated} {what}, and has {found}"));
         }
         let hashes = [
             ("a log", &self.logs_hash, found.logs.to_string()),
             ("a task or a lock", &self.records_hash, hex(found.records)),
         ];
-        let differs = hashes.iter().find(|(_, told, found)| *told != found);
+        let differs = hashes.iter().find(|(_, stated, found)| *stated != found);
         differs.map(|(what, ..)| format!("{what} was changed after the backup was made"))
     }
 }
@@ -198,7 +198,9 @@ async fn make(
     let (store, method, began_at, cut_at) = match StoreUrl::parse(from)? {
         StoreUrl::Sqlite(path, source) => {
             let target = partial.to_owned();
-            let copied = tokio::task::spawn_blocking(move || file::snapshot(&path, &source, &target)).await;
+            let copied =
+                goldseam_engine::ledger::spawn::blocking(move || file::snapshot(&path, &source, &target))
+                    .await;
             copied.map_err(|error| EngineError::Config(error.to_string()))??;
             let store = SqliteStore::open(partial, options)?;
             let now = store.now().await?;

@@ -257,9 +257,9 @@ async fn talker(ctx: Context, _: (), world: World) -> goldseam::Result<u32> {
     let id = format!("{}-hearer", ctx.run_id());
     let hearer = ctx.child::<u32>("hearer", "hearer", &()).id(&id).start().await?;
     ctx.signal_run(&id, "news", &total).await?;
-    let heard: u32 = hearer.result().await?;
+    let received: u32 = hearer.result().await?;
     ctx.step_with("charge", |attempt| keyed(&world, "charge", attempt)).await?;
-    Ok(heard)
+    Ok(received)
 }
 
 async fn hearer(ctx: Context, _: ()) -> goldseam::Result<u32> {

@@ -56,11 +56,11 @@ pub fn seal(path: &Path, manifest: &str) -> Result<(), StoreError> {
         conn.execute_batch("DELETE FROM nodes")?;
         conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         leave_wal(&conn)?;
-        conn.execute_batch(&format!(
-            "PRAGMA synchronous = full; BEGIN; DROP TABLE IF EXISTS {TABLE}; \
-             CREATE TABLE {TABLE} (manifest TEXT NOT NULL)"
-        ))?;
-        conn.execute(&format!("INSERT INTO {TABLE} (manifest) VALUES (?1)"), [manifest])?;
+        conn.execute_batch(
+            "PRAGMA synchronous = full; BEGIN; DROP TABLE IF EXISTS goldseam_backup; \
+             CREATE TABLE goldseam_backup (manifest TEXT NOT NULL)",
+        )?;
+        conn.execute("INSERT INTO goldseam_backup (manifest) VALUES (?1)", [manifest])?;
         conn.execute_batch("COMMIT")
     };
     write().map_err(|error| cannot_write(path, &error.to_string()))?;
@@ -102,7 +102,7 @@ pub fn manifest(path: &Path) -> Result<Option<String>, StoreError> {
         })?;
         match named {
             0 => Ok(None),
-            _ => conn.query_row(&format!("SELECT manifest FROM {TABLE}"), [], |row| row.get(0)).optional(),
+            _ => conn.query_row("SELECT manifest FROM goldseam_backup", [], |row| row.get(0)).optional(),
         }
     };
     read().map_err(|error| cannot_open(path, &error))

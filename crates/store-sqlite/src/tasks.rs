@@ -124,7 +124,7 @@ pub(crate) fn put(work: &JobContext<'_>, task: &Task, expect: Expect) -> Result<
     }
 }
 
-/// Inserts a task if there is none with its id, its key or its lane. Returns the number of inserted tasks.
+/// Inserts a task unless one exists with its id, its key or its lane. Returns the number of inserted tasks.
 fn insert(conn: &Connection, task: &Task, now: Millis) -> Result<usize, SqliteFault> {
     if task.audit.iter().all(|entry| entry.heal.is_none()) {
         return bind(conn.prepare_cached(INSERT)?, task, now, None);

@@ -195,7 +195,8 @@ pub async fn o1_keeps_the_deadline_and_the_delayed_start(fixture: &Fixture) {
 pub async fn a_delayed_run_begins_at_its_time(fixture: &Fixture) {
     let harness = Harness::on(fixture);
     let engine = saga(&harness).await;
-    let far = StartOptions::default().start_at(SystemTime::now() + Duration::from_secs(600));
+    let far =
+        StartOptions::default().start_at(SystemTime::from(harness.client.now()) + Duration::from_secs(600));
     engine.start_with("saga", "far", "sleep", far).await.unwrap();
     let near = StartOptions::default().delay(Duration::from_millis(300));
     engine.start_with("saga", "near", "sleep", near).await.unwrap();
@@ -298,7 +299,7 @@ pub async fn defaults_apply_to_steps_that_state_none(fixture: &Fixture) {
 pub async fn senseless_times_are_refused(fixture: &Fixture) {
     let harness = Harness::on(fixture);
     let past = SystemTime::from(Millis(1_000));
-    let soon = SystemTime::now() + Duration::from_secs(60);
+    let soon = SystemTime::from(harness.client.now()) + Duration::from_secs(60);
     for (n, options) in [
         within(Duration::ZERO),
         within(Duration::MAX),

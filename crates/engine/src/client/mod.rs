@@ -12,6 +12,7 @@ pub mod recover;
 mod requests;
 mod run_handle;
 mod search;
+mod settings;
 mod start;
 pub mod stats;
 mod verdict;
@@ -179,69 +180,6 @@ impl Client {
         let ledger = Ledger { store, clock, entropy, limits, asks, meter, process, secrets };
         let claims = Claims::new(ledger.clone(), ClaimRules::default());
         Self::of(ledger, live_runs, claims, Arc::default())
-    }
-
-    /// Replaces the limits.
-    #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.ledger.limits = Arc::new(limits);
-        self
-    }
-
-    /// Replaces limits, the rules for claims, and the settings of healing by this client: recovery, silences and
-    /// walks. Runs that a node has claimed keep the recovery that their logs record.
-    ///
-    /// ```
-    /// use goldseam::{Client, Config, Recovery};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
-    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
-    /// let recovery = Recovery { attempts_max: 5, ..Recovery::default() };
-    /// let config = Config { recovery, ..Config::default() };
-    /// let client = Client::new(goldseam::open_store(&url).await?).with_config(config);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn with_config(mut self, config: Config) -> Self {
-        self = self.with_limits(config.limits.clone()).with_claim_rules(config.claim_rules());
-        self.config = Arc::new(config);
-        self
-    }
-
-    /// The settings of healing by this client.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// Replaces the rules for the healing of claims.
-    #[must_use]
-    pub fn with_claim_rules(mut self, rules: ClaimRules) -> Self {
-        self.claims = Claims::new(self.ledger.clone(), rules);
-        self
-    }
-
-    /// Labels all metrics with a namespace, for a process with several stores.
-    #[must_use]
-    pub fn counted_as(mut self, namespace: impl Into<String>) -> Self {
-        self.ledger.meter = Meter::of(Some(namespace.into()));
-        self
-    }
-
-    /// Redacts every text that this client writes.
-    #[must_use]
-    pub fn hiding(mut self, redactor: Redactor) -> Self {
-        self.ledger.secrets = Arc::new(Secrets::of(redactor));
-        self
-    }
-
-    pub(crate) fn with_secrets(mut self, secrets: Arc<Secrets>) -> Self {
-        self.ledger.secrets = secrets;
-        self
-    }
-
-    /// The redactor of this client. That of an engine knows the values of all its secrets; use it for output of your
-    /// own code.
-    pub fn redactor(&self) -> &Redactor {
-        self.ledger.secrets.redactor()
     }
 
     pub(crate) fn of(ledger: Ledger, live_runs: Arc<LiveRuns>, claims: Claims, config: Arc<Config>) -> Self {

@@ -41,7 +41,7 @@ pub struct Requested {
 }
 
 impl Requested {
-    /// The answer, or why there is none.
+    /// The answer, or why the request has no answer.
     pub fn answer(self, run: &RunId, name: &str) -> Result<Payload, RequestError> {
         let (run, name, id) = (run.clone(), name.to_owned(), self.id);
         match self.reply {

@@ -16,6 +16,11 @@ where
     tokio::spawn(work)
 }
 
+/// Runs `work`, which may block, on a thread of the runtime for such work.
+pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    tokio::task::spawn_blocking(work)
+}
+
 /// Runs `work` on its own thread and runtime, so a blocked workflow cannot stop it.
 pub fn thread<F>(name: &str, work: F) -> std::io::Result<std::thread::JoinHandle<()>>
 where

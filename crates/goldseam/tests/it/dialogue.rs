@@ -246,13 +246,13 @@ async fn a_run_signals_another_exactly_once() {
     let hearer = |ctx: Context, _: ()| async move { ctx.signal::<u32>("news").await };
     let builder = scratch.builder().await.workflow("teller", teller).workflow("hearer", hearer);
     let engine = builder.start().await.unwrap();
-    let heard = engine.start("hearer", "h", &()).await.unwrap();
+    let received = engine.start("hearer", "h", &()).await.unwrap();
     let run = engine.start("teller", "t", "h").await.unwrap();
-    assert_eq!(heard.result::<u32>().await.unwrap(), 1);
+    assert_eq!(received.result::<u32>().await.unwrap(), 1);
     reaches(engine.client(), "t", Status::Waiting).await;
     run.signal("stop", &()).await.unwrap();
     run.result::<()>().await.unwrap();
-    assert_eq!(names(&heard.history().await.unwrap(), "signal.received"), 1);
+    assert_eq!(names(&received.history().await.unwrap(), "signal.received"), 1);
     for (id, other, code) in [("t2", "none", "GS0104"), ("t3", "h", "GS0105"), ("t4", "a b", "GS0101")] {
         let failed = engine.start("teller", id, other).await.unwrap().result::<()>().await.unwrap_err();
         let EngineError::Ended { failure, .. } = failed else { panic!("{failed:?}") };

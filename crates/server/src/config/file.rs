@@ -31,7 +31,7 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<String, FileSetting>, Problem
     let spans = DeTable::parse(&text).map_err(invalid)?;
     note_lines(&text, "", spans.get_ref(), &mut lines);
     let mut settings = BTreeMap::new();
-    let mut reader = Reader { lines: &lines, settings: &mut settings };
+    let mut reader = TomlReader { lines: &lines, settings: &mut settings };
     reader.read("", &table).map_err(|error| match error {
         FileError::Unknown(name, line) => match Settings::name_of(&name) {
             Ok(_) => wrong(format!("{name} (line {line}) is a table; write a value")),
@@ -51,12 +51,12 @@ enum FileError {
     Wrong(String),
 }
 
-struct Reader<'a> {
+struct TomlReader<'a> {
     lines: &'a BTreeMap<String, usize>,
     settings: &'a mut BTreeMap<String, FileSetting>,
 }
 
-impl Reader<'_> {
+impl TomlReader<'_> {
     fn read(&mut self, prefix: &str, table: &toml::Table) -> Result<(), FileError> {
         for (key, value) in table {
             let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };

@@ -85,7 +85,7 @@ pub(super) struct HeldSetting {
 }
 
 /// A text of one source, with the name that it was given under.
-struct Candidate {
+struct GivenValue {
     name: String,
     text: String,
     unit: AliasUnit,
@@ -133,7 +133,7 @@ impl Settings {
         names().find(|known| *known == name).ok_or_else(|| unknown_name(name, names()))
     }
 
-    /// Refuses environment variables that look like settings and are none.
+    /// Refuses environment variables that look like settings but are unknown.
     pub fn refuse_unknown_env(vars: impl IntoIterator<Item = String>) -> Result<(), Problem> {
         let known = env_names(all_settings());
         let sections: Vec<String> = all_settings()
@@ -189,7 +189,7 @@ impl Settings {
 
 impl HeldSetting {
     /// Takes the first layer that names the setting.
-    fn of(spec: &'static SettingSpec, layers: impl IntoIterator<Item = Vec<Candidate>>) -> Self {
+    fn of(spec: &'static SettingSpec, layers: impl IntoIterator<Item = Vec<GivenValue>>) -> Self {
         let mut held: Option<Self> = None;
         for candidates in layers {
             for candidate in candidates {
@@ -201,12 +201,12 @@ impl HeldSetting {
         }
         held.unwrap_or_else(|| {
             let (name, text) = (spec.name.to_owned(), default_text(spec));
-            Self::take(spec, Candidate { name, text, unit: AliasUnit::Same, origin: Origin::Default })
+            Self::take(spec, GivenValue { name, text, unit: AliasUnit::Same, origin: Origin::Default })
         })
     }
 
-    fn take(spec: &SettingSpec, candidate: Candidate) -> Self {
-        let Candidate { name, text, unit, origin } = candidate;
+    fn take(spec: &SettingSpec, candidate: GivenValue) -> Self {
+        let GivenValue { name, text, unit, origin } = candidate;
         let (value, flaw) = match spec.parse(&text, unit) {
             Ok(value) => (value, None),
             Err(flaw) => {
@@ -224,7 +224,7 @@ impl HeldSetting {
     }
 
     /// Keeps a value of a weaker source for display; refuses another value of the same source.
-    fn weigh(&mut self, spec: &'static SettingSpec, candidate: Candidate) {
+    fn weigh(&mut self, spec: &'static SettingSpec, candidate: GivenValue) {
         let other = Self::take(spec, candidate);
         let is_same_source = std::mem::discriminant(&self.origin) == std::mem::discriminant(&other.origin);
         if is_same_source && self.value != other.value && self.flaw.is_none() {
@@ -237,28 +237,28 @@ impl HeldSetting {
     }
 }
 
-fn of_flags(spec: &SettingSpec, flags: &BTreeMap<&'static str, String>) -> Vec<Candidate> {
+fn of_flags(spec: &SettingSpec, flags: &BTreeMap<&'static str, String>) -> Vec<GivenValue> {
     let candidate = |(name, text): (&&'static str, &String)| {
         let unit = spec.unit_under(SettingName::Field(name))?;
-        Some(Candidate { name: (*name).to_owned(), text: text.clone(), unit, origin: Origin::Flag })
+        Some(GivenValue { name: (*name).to_owned(), text: text.clone(), unit, origin: Origin::Flag })
     };
     flags.iter().filter_map(candidate).collect()
 }
 
-fn of_env(spec: &SettingSpec, env: &impl Fn(&str) -> Option<String>) -> Vec<Candidate> {
+fn of_env(spec: &SettingSpec, env: &impl Fn(&str) -> Option<String>) -> Vec<GivenValue> {
     let candidate = |name: String| {
         let text = env(&name).filter(|text| !text.is_empty())?;
         let unit = spec.unit_under(SettingName::Env(&name))?;
-        Some(Candidate { text, unit, origin: Origin::Env(name.clone()), name })
+        Some(GivenValue { text, unit, origin: Origin::Env(name.clone()), name })
     };
     env_of(spec).into_iter().filter_map(candidate).collect()
 }
 
-fn of_file(spec: &SettingSpec, file: &BTreeMap<String, FileSetting>, path: &Path) -> Vec<Candidate> {
+fn of_file(spec: &SettingSpec, file: &BTreeMap<String, FileSetting>, path: &Path) -> Vec<GivenValue> {
     let candidate = |(name, setting): (&String, &FileSetting)| {
         let unit = spec.unit_under(SettingName::Field(name))?;
         let origin = Origin::File(path.to_owned(), setting.line);
-        Some(Candidate { name: name.clone(), text: setting.text.clone(), unit, origin })
+        Some(GivenValue { name: name.clone(), text: setting.text.clone(), unit, origin })
     };
     file.iter().filter_map(candidate).collect()
 }

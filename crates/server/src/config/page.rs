@@ -28,7 +28,10 @@ pub fn table() -> String {
 fn row(spec: &SettingSpec) -> String {
     let older = spec.aliases.iter().filter_map(|alias| alias.name);
     let names: Vec<String> = std::iter::once(spec.name).chain(older).map(code).collect();
-    let flag = spec.flag.map(|flag| format!("; flag {}", code(flag))).unwrap_or_default();
+    let flag = spec
+        .flag
+        .map(|flag| format!("; flag {}", code(&format!("--{}", flag.trim_start_matches('-')))))
+        .unwrap_or_default();
     let (kind, range) = (spec.kind.name(), spec.kind.range());
     let allowed = if range.is_empty() { kind.to_owned() } else { format!("{kind}, {range}") };
     let default = Some(default_text(spec)).filter(|text| !text.is_empty()).map(code);

@@ -337,21 +337,21 @@ pub const ENGINE_SETTINGS: &[EngineSetting] = &[
         "heal workflow states that other systems keep in the bucket, with Goldseam tasks",
     )
     .also(&[name("foreign_states")])
-    .flag("--foreign (sweeper)"),
+    .flag("foreign"),
     row(
         "healing.foreign_queue",
         SettingKind::Queue,
         |config| SettingSlot::ForeignQueue(&mut config.foreign),
         "queue of the tasks for foreign states; only with healing.foreign",
     )
-    .flag("--foreign-queue (sweeper)"),
+    .flag("foreign-queue"),
     row(
         "healing.foreign_kind",
         SettingKind::Text,
         |config| SettingSlot::ForeignKind(&mut config.foreign),
         "kind of the tasks for foreign states; only with healing.foreign",
     )
-    .flag("--foreign-kind (sweeper)"),
+    .flag("foreign-kind"),
     row(
         "healing.audit_retention",
         span_or(DAY, "off"),
