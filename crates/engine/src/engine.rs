@@ -125,12 +125,7 @@ impl Builder {
     /// assert_eq!(engine.start("tax", "t-1", &10).await?.result::<u32>().await?, 20);
     /// # Ok(()) }
     /// ```
-    pub fn workflow_version<F, Fut, Input, Output, E>(
-        mut self,
-        name: &str,
-        version: u32,
-        function: F,
-    ) -> Self
+    pub fn workflow_version<F, Fut, Input, Output, E>(mut self, name: &str, version: u32, function: F) -> Self
     where
         F: Fn(Context, Input) -> Fut + Send + Sync + 'static,
         Fut: WorkflowFuture<Output, E> + Send + 'static,

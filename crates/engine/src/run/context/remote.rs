@@ -52,11 +52,7 @@ impl Context {
     /// assert_eq!(run.result().await?, "cat.png");
     /// # Ok(()) }
     /// ```
-    pub fn remote<T: FromPayload>(
-        &self,
-        name: impl Into<Name>,
-        input: &impl ToPayload,
-    ) -> Remote<'_, T> {
+    pub fn remote<T: FromPayload>(&self, name: impl Into<Name>, input: &impl ToPayload) -> Remote<'_, T> {
         Remote {
             ctx: self,
             spot: self.spot(name),
