@@ -32,6 +32,8 @@ const LONG: &[&str] = &[
     // `cargo xtask kill` does the same at length.
     "package(goldseam-cli) & test(=demo::kills_the_real_binary_a_hundred_times)",
     "package(goldseam-testbed) & kind(test)",
+    // Checks every mistake in a target folder of its own, for which it compiles the dependencies once more.
+    "package(goldseam-mistakes) & test(=every_mistake_is_explained_as_expected)",
 ];
 
 /// Unit tests, and the suites of the memory store and of SQLite. None needs a server.

@@ -95,7 +95,7 @@ pub(super) const LAYERS: &[&[&str]] = &[
     &["goldseam"],
     &["goldseam-api"],
     &["goldseam-server"],
-    &["goldseam-cli", "goldseam-embed", "goldseam-sim", "goldseam-bench"],
+    &["goldseam-cli", "goldseam-embed", "goldseam-sim", "goldseam-bench", "goldseam-mistakes"],
     &["goldseam-python"],
     &["goldseam-fuzz"],
     &["goldseam-fuzz-run"],

@@ -1,0 +1,12 @@
+use goldseam::prelude::*;
+
+async fn charge(cents: u64) -> goldseam::Result<String> {
+    Ok(format!("paid {cents}"))
+}
+
+async fn checkout(ctx: Context, cents: u64) -> goldseam::Result<String> {
+    let receipt = ctx.step("charge", || charge(cents))?;
+    Ok(receipt)
+}
+
+fn main() {}
