@@ -460,3 +460,31 @@ def test_jump_goes_back_to_a_step(url: str) -> None:
             await until(again)
 
     asyncio.run(main())
+
+
+def test_runs_stay_on_their_version(url: str) -> None:
+    @gs.workflow(name="priced")
+    async def old(price: int) -> int:
+        await gs.signal("go")
+        return price
+
+    @gs.workflow(name="priced", version=2)
+    async def new(price: int) -> int:
+        return price * 2
+
+    unique(old)
+    new.name = old.name
+
+    async def main() -> None:
+        known = new_id()
+        async with opened(url, old) as engine:
+            await engine.start(old, 10, id=known)
+            await status_is(engine, known, "waiting")
+        async with opened(url, new) as engine:
+            await engine.signal(known, "go")
+            assert await (await engine.start(new, 10, id=new_id())).result(60) == 20
+            assert (await engine.poll(known))["status"] not in ("completed", "failed", "parked")
+        async with opened(url, old, new) as engine:
+            assert await engine.result(known, 60) == 10
+
+    asyncio.run(main())
