@@ -25,8 +25,8 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::event::{JumpRequested, Note};
 use goldseam_core::state::Outcome as CoreOutcome;
 use goldseam_core::{
-    BranchId, Command, Limits, Millis, Path, Payload, Recorded, Redactor, RunId, Seq, SignalName, State,
-    Summary, argument, codec,
+    BranchId, Command, Limits, Millis, Path, Payload, Recorded, RunId, Seq, SignalName, State, Summary,
+    argument, codec,
 };
 use goldseam_store::{Page, Record, Row, RunFilter, Store};
 
@@ -42,7 +42,6 @@ use crate::ledger::meter::Meter;
 use crate::ledger::page::{Most, Piece};
 use crate::ledger::process::Process;
 use crate::ledger::salvage::Log;
-use crate::ledger::secrets::Secrets;
 use crate::run::live_runs::{Ended, LiveRuns};
 
 pub use crate::ledger::start_options::StartOptions;
