@@ -275,5 +275,5 @@ fn every_setting_is_shown_with_its_origin() {
     insta::assert_snapshot!(ran.ok());
     assert_eq!(place.run(&["config", "show", "--set", "folowers_max=7"]).code, 2);
     std::fs::write(place.path("goldseam.toml"), "folowers_max = 7\n").unwrap();
-    place.run(&["config", "show"]).fails(2, "GS0610");
+    place.run(&["config", "show"]).fails(2, "GS0320");
 }
