@@ -111,7 +111,7 @@ impl<'a> RandomRun<'a> {
             plan: Vec::new(),
             trace: None,
             // Every third run has a deadline, which passes in the middle of its life.
-            deadline: (seed % 3 == 0).then(|| now + Duration::from_secs(1)),
+            deadline: seed.is_multiple_of(3).then(|| now + Duration::from_secs(1)),
             start_at: None,
             lane: None,
         };
@@ -326,7 +326,7 @@ impl<'a> RandomRun<'a> {
         let retry = Policy::from(&Retry::fixed(Duration::from_millis(50)).attempts_max(3));
         let queue = queue("gpu");
         let priority = 0;
-        let lane = (n > 1).then(|| LaneName::new(format!("lane-{n}")).unwrap());
+        let lane = (n > 1).then(|| LaneName::new(format!("lane-{}-{n}", self.state().summary.run)).unwrap());
         let payload = Some(json("{\"x\":1}"));
         let silence_ms = 60_000;
         let undo = n > 1;

@@ -279,7 +279,7 @@ mod tests {
         };
         let listed = names(ROUTES.iter().filter(|route| route.waits != Waits::No));
         assert_eq!(names(ROUTES.iter().filter(waits)), listed);
-        assert_eq!(listed.len(), 7);
+        assert_eq!(listed.len(), 9);
         let uninterrupted = names(ROUTES.iter().filter(|route| route.waits == Waits::ToCompletion));
         assert_eq!(uninterrupted, BTreeSet::from(["POST /v1/tasks/claim".to_owned()]));
     }

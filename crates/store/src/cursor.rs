@@ -98,15 +98,17 @@ impl FromStr for Cursor {
     }
 }
 
-/// The list that a cursor belongs to, as a hash of its condition and order. Callers pass the texts as their caller wrote
-/// them: a relative time such as `-2h` is another moment on every page.
+/// The list that a cursor belongs to, as a hash of its condition and order. Moments do not count: a relative time such as
+/// `-2h` is another moment on every page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoundList(String);
 
 impl BoundList {
     /// The list of these conditions and this order.
     pub fn new(parts: &[&str]) -> Self {
-        Self(format!("{:08x}", Hash::of_parts(parts).leading() >> 32))
+        let parts: Vec<String> = parts.iter().map(|part| without_moments(part)).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        Self(format!("{:08x}", Hash::of_parts(&parts).leading() >> 32))
     }
 
     /// Binds a cursor of this list to it.
@@ -126,9 +128,42 @@ impl BoundList {
     }
 }
 
+/// Returns the text without its moments, as in `2026-11-18T05:10:00.000Z`.
+fn without_moments(text: &str) -> String {
+    let is_moment = |rest: &str| {
+        let date = rest.as_bytes().get(..11);
+        date.is_some_and(|date| {
+            date.iter().zip(b"0000-00-00T").all(|(byte, form)| match form {
+                b'0' => byte.is_ascii_digit(),
+                _ => byte == form,
+            })
+        })
+    };
+    let mut left = text;
+    let mut without = String::new();
+    while let Some(first) = left.chars().next() {
+        if is_moment(left) {
+            left = left.trim_start_matches(|c: char| c.is_ascii_digit() || "-T:.Z".contains(c));
+        } else {
+            without.push(first);
+            left = &left[first.len_utf8()..];
+        }
+    }
+    without
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_is_the_same_at_another_moment() {
+        let list = |condition: &str| BoundList::new(&[condition, "Newest"]);
+        let early = "created > 2026-11-18T05:10:00.000Z and amount > 1";
+        assert_eq!(list(early), list("created > 2026-11-18T05:10:00.451Z and amount > 1"));
+        assert_ne!(list(early), list("created > 2026-11-18T05:10:00.000Z and amount > 2"));
+        assert_ne!(list("region = \"é\""), list("region = \"e\""));
+    }
 
     #[test]
     fn a_cursor_round_trips_and_matches_its_list_only() {

@@ -260,9 +260,12 @@ pub async fn why_names_the_holder_of_a_lane(fixture: &Fixture) {
     engine.start_with("saga", "holds", "stuck", lane()).await.unwrap();
     harness.sees("reserve", 1).await;
     engine.start_with("saga", "waits", "signal", lane()).await.unwrap();
-    let why = harness.client.why(&id("waits")).await.unwrap();
     let link = "its task waits for lane tenant-7, which run holds holds";
-    assert!(why.links.iter().any(|found| found.what == link), "{why:?}");
+    let says_so = || async {
+        let why = harness.client.why(&id("waits")).await.unwrap();
+        why.links.iter().any(|found| found.what == link)
+    };
+    eventually("why names the holder of the lane", says_so).await;
     assert!(harness.codes().await.is_empty(), "nothing is stalled");
     harness.client.cancel(&id("waits"), By::default()).await.unwrap();
     engine.shutdown().await;

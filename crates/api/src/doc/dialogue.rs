@@ -85,6 +85,7 @@ pub enum ReplyKind {
 pub struct RequestedDoc {
     /// The answer, if the workflow answered.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Payload, required = false)]
     pub answer: Option<Payload>,
     /// Position of the request in the log.
     pub event: Seq,

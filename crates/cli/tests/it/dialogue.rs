@@ -84,7 +84,7 @@ fn a_request_that_is_not_answered_in_time_says_how_to_wait() {
     let ask = || place.run(&["request", "b-1", "add", "--data", "7", "--id", "one", "--timeout", "0s"]);
     let pending = ask().fails(8, "GS0169");
     assert!(pending.contains("--id one"), "{pending}");
-    place.run(&["terminate", "b-1", "--reason", "closed"]).ok();
+    place.run(&["terminate", "b-1", "--reason", "closed", "--yes"]).ok();
     let ended = ask().fails(5, "GS0171");
     assert!(ended.contains("run b-1 is cancelled and did not answer request add (id one)"), "{ended}");
     place.run(&["request", "b-1", "a b"]).fails(2, "GS0101");

@@ -10,6 +10,7 @@ use crate::support::{Place, eventually};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/getting-started.md");
 
+#[expect(clippy::print_stdout, reason = "a program of the guide")]
 mod first {
     include!("../../../../examples/getting_started/first.rs");
 
@@ -20,6 +21,7 @@ mod first {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "a program of the guide")]
 mod shop {
     include!("../../../../examples/getting_started/shop.rs");
 
@@ -160,7 +162,7 @@ fn guide_getting_started_matches() {
                     program.ends_well();
                 }
                 // A reader looks again until the running program has come so far.
-                Some(command) if running.is_some() && shown.first().is_some() => {
+                Some(command) if running.is_some() && !shown.is_empty() => {
                     eventually(command, || check(&place, command, &shown).ok());
                 }
                 Some(command) => check(&place, command, &shown).unwrap(),

@@ -194,7 +194,10 @@ fn nodes_work_on_while_a_postgres_store_is_compacted() {
         let engine =
             Engine::open(&place.url()).await.unwrap().workflow("double", double).start().await.unwrap();
         let compacted = tokio::task::block_in_place(|| place.run(&["store", "compact", "--json"]).json());
-        assert!(compacted["after"].as_u64() <= compacted["before"].as_u64(), "{compacted}");
+        // The node goes on to write while tables are compacted.
+        let grown =
+            |store: &serde_json::Value| Some(store["after"].as_u64()? <= store["before"].as_u64()? + 65_536);
+        assert_eq!(grown(&compacted), Some(true), "{compacted}");
         let run = engine.start("double", "after", &()).await.unwrap();
         assert_eq!(run.result::<u32>().await.unwrap(), 2);
         engine.shutdown().await;

@@ -180,7 +180,7 @@ fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Comma
 /// Plays the moves. Each node remembers the fence of its last claim, even if it is out of date.
 fn play(moves: &[Move]) -> Log {
     // Every second run has a deadline, which passes in the middle of a long walk.
-    let deadline = (moves.len() % 2 == 0).then_some(Millis(1_400));
+    let deadline = moves.len().is_multiple_of(2).then_some(Millis(1_400));
     let queued = RunQueued { deadline, ..order("{}") };
     let mut log = Log::new("r1").act(Command::Start { queued, claim: None });
     let mut fences = BTreeMap::new();

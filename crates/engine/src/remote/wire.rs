@@ -461,10 +461,15 @@ pub enum Doing {
         /// Id of the request: that of the signal which brought it.
         request: String,
         /// The answer; none: the request is refused.
-        #[serde(default, deserialize_with = "goldseam_core::payload::present")]
+        #[serde(
+            default,
+            deserialize_with = "goldseam_core::payload::present",
+            skip_serializing_if = "Option::is_none"
+        )]
+        #[cfg_attr(feature = "schema", schema(value_type = Payload, required = false))]
         answer: Option<Payload>,
         /// Why the request is refused.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
     },
     /// Records a progress message for people.

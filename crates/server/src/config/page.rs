@@ -30,7 +30,7 @@ fn row(spec: &SettingSpec) -> String {
     let names: Vec<String> = std::iter::once(spec.name).chain(older).map(code).collect();
     let flag = spec
         .flag
-        .map(|flag| format!("; flag {}", code(&format!("--{}", flag.trim_start_matches('-')))))
+        .map(|flag| format!("; flag {}", code(format!("--{}", flag.trim_start_matches('-')))))
         .unwrap_or_default();
     let (kind, range) = (spec.kind.name(), spec.kind.range());
     let allowed = if range.is_empty() { kind.to_owned() } else { format!("{kind}, {range}") };

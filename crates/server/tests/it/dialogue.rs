@@ -113,5 +113,6 @@ async fn a_key_that_only_reads_sends_no_request() {
         Reply::of(request.json(&json!({ "wait_ms": 0 })).send().await.unwrap()).await
     };
     send(Method::POST, "/v1/runs/b-1/requests/add").await.problem(403, "GS0602");
-    send(Method::GET, "/v1/runs/b-1/published").await.ok();
+    let read = server.ask(Method::GET, "/v1/runs/b-1/published").bearer_auth(&key).send().await.unwrap();
+    Reply::of(read).await.ok();
 }

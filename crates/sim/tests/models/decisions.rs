@@ -174,6 +174,7 @@ impl<I> Order<I> {
 }
 
 /// The proposed change of an order.
+#[expect(clippy::large_enum_variant, reason = "few exist at a time")]
 pub(crate) enum Proposal {
     /// A command for the real `decide`.
     Ask(Command),

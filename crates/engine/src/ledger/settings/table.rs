@@ -482,6 +482,18 @@ pub const ENGINE_SETTINGS: &[EngineSetting] = &[
         "most tags of one run",
     ),
     row(
+        "limits.published_bytes_max",
+        bytes(Limits::PAYLOAD_BYTES_MOST as u64),
+        |config| SettingSlot::Size(&mut config.limits.published_bytes_max),
+        "maximum size of a published value",
+    ),
+    row(
+        "limits.published_names_max",
+        count(0),
+        |config| SettingSlot::Size(&mut config.limits.published_names_max),
+        "most names under which one run publishes values",
+    ),
+    row(
         "limits.text_bytes_max",
         bytes(1 << 20),
         |config| SettingSlot::Size(&mut config.limits.text_bytes_max),

@@ -37,7 +37,7 @@ impl Context {
     /// # Ok(()) }
     /// ```
     pub async fn publish(&self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<()> {
-        let name = ValueName::new(name)?;
+        let name = ValueName::new(name).map_err(EngineError::from)?;
         let value = Payload::of(value, &self.live.ledger.limits)?;
         let spot = self.spot(("publish", &name))?;
         // Before the log is looked at: a replay refuses what was refused.

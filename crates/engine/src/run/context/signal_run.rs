@@ -41,8 +41,8 @@ impl Context {
         name: &str,
         payload: &(impl Serialize + ?Sized),
     ) -> Result<()> {
-        let run = RunId::new(run)?;
-        let name = SignalName::new(name)?;
+        let run = RunId::new(run).map_err(EngineError::from)?;
+        let name = SignalName::new(name).map_err(EngineError::from)?;
         let payload = Payload::of(payload, &self.live.ledger.limits)?;
         let target = (run.as_str().to_owned(), name.as_str().to_owned());
         let send = |attempt: super::Attempt| {

@@ -250,7 +250,7 @@ async fn startup_recovery_same_instant() {
     let history = first.client().history(run.id()).await.unwrap();
     assert!(joined.iter().all(|at| *at == history[0].at), "the clock has not moved: {joined:?}");
     until("the step begins", || async { counter.count("held") == 1 }).await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_secs(50)).await;
     gate.open();
     assert_eq!(run.result::<u32>().await.unwrap(), 1);
     assert_eq!((counter.count("held"), count(first.client(), run.id(), "run.claimed").await), (1, 1));
