@@ -64,7 +64,7 @@ async fn work(ctx: Context, (): ()) -> goldseam_engine::Result<u32> {
         tokio::time::sleep(Duration::from_secs(300)).await;
         Ok(1)
     };
-    ctx.step("long", long).await
+    ctx.step("long", long).without_heartbeat_timeout().await
 }
 
 fn id(name: &str) -> RunId {
