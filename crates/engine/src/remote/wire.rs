@@ -8,6 +8,7 @@ mod parts;
 use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam_core::event::Tags;
+use goldseam_core::payload::present;
 use goldseam_core::retry::Policy;
 use goldseam_core::{
     Attributes, BranchId, Event, Failure, Hash, LaneName, Millis, NodeId, Path, Payload, QueueName, Recorded,
@@ -461,11 +462,7 @@ pub enum Doing {
         /// Id of the request: that of the signal which brought it.
         request: String,
         /// The answer; none: the request is refused.
-        #[serde(
-            default,
-            deserialize_with = "goldseam_core::payload::present",
-            skip_serializing_if = "Option::is_none"
-        )]
+        #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schema(value_type = Payload, required = false))]
         answer: Option<Payload>,
         /// Why the request is refused.
