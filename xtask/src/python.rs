@@ -104,7 +104,9 @@ impl Ground {
         let _ = std::fs::remove_dir_all(to);
         let scripts = self.scripts();
         std::fs::create_dir_all(&scripts).map_err(|error| format!("{}: {error}", scripts.display()))?;
-        let mut build = self.module("maturin");
+        // Its module searches the program beside the interpreter only.
+        let mut build = Command::new(self.tools.modules.join("bin/maturin"));
+        build.current_dir(&self.sdk);
         build.args(["build", "--quiet", "--profile", profile, "--out"]).arg(to);
         build.arg("--interpreter").arg(&self.tools.program);
         build.env("CARGO_TARGET_DIR", &self.target);
