@@ -11,7 +11,8 @@ async fn resize_all(ctx: Context, images: Vec<String>) -> goldseam::Result<Vec<S
     // At most two at the same time.
     let resized = ctx.join(parts).at_most(2).await?;
     // Each part has several steps and gets its own arm, so the paths of its steps do not depend on timing.
-    let (left, right) = (ctx.arm("left")?, ctx.arm("right")?);
+    let left = ctx.arm("left")?;
+    let right = ctx.arm("right")?;
     let (front, back) = tokio::join!(publish(left, &resized, 0), publish(right, &resized, 1));
     Ok([front?, back?].concat())
 }

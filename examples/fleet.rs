@@ -29,7 +29,8 @@ async fn node(url: &str) -> goldseam::Result<Engine> {
 
 /// Starts two nodes; the second one continues the run when the first one leaves.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
-    let (first, second) = (node(url).await?, node(url).await?);
+    let first = node(url).await?;
+    let second = node(url).await?;
     let order = "order-7".to_owned();
     first.start(pack, "pack-7", &order).await?;
     first.shutdown().await;

@@ -36,7 +36,8 @@ pub(crate) fn run(server: &str) -> goldseam::Result<String> {
     let body = json!({ "workflow": "ship", "input": { "item": "a lamp" } }).to_string();
     // After a timeout a client does not know whether the run was started, so it repeats the request with the same key.
     let start = || send(server, "POST /v1/runs", "idempotency-key: order-7\r\n", &body);
-    let (first, second) = (start()?, start()?);
+    let first = start()?;
+    let second = start()?;
     let list = send(server, "GET /v1/runs?workflow=ship", "", "")?;
     let count = list["items"].as_array().map_or(0, Vec::len);
     Ok(format!("same run: {}; runs: {count}", first["run"].is_string() && first["run"] == second["run"]))

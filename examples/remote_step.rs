@@ -27,9 +27,11 @@ async fn thumbnail(ctx: Context, url: String) -> goldseam::Result<String> {
 
 /// A worker. It may run in another process or on another machine, and needs only the store.
 async fn work(client: Client) -> Result<(), EngineError> {
-    let (queue, mut mark) = (client.queue(), 0);
+    let queue = client.queue();
+    let mut mark = 0;
     loop {
-        let (owner, kind) = ("worker-1".to_owned(), Some("resize".to_owned()));
+        let owner = "worker-1".to_owned();
+        let kind = Some("resize".to_owned());
         let want = Want { owner, queue: QueueName::new("gpu")?, kind, limit: 1 };
         let Some(task) = queue.claim(want).await?.pop() else {
             mark = client.wait_for_change(mark).await?;

@@ -111,7 +111,8 @@ async fn pack(ctx: Context, item: String) -> goldseam::Result<String> {
 
 /// Does the part of the printing worker until the run has ended.
 async fn print_labels(run: &RunHandle<Receipt>, client: &Client) -> goldseam::Result<()> {
-    let (queue, printer) = (client.queue(), QueueName::new("printer")?);
+    let queue = client.queue();
+    let printer = QueueName::new("printer")?;
     loop {
         run.wait_until(|run| run.status == Status::Waiting).await?;
         let want = Want { owner: "printer-1".to_owned(), queue: printer.clone(), kind: None, limit: 1 };

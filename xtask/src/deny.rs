@@ -60,7 +60,9 @@ struct Ban {
 impl Lists {
     /// Reads `allow` of `[licenses]`, one licence per line, and `deny` of `[bans]`, one package per line.
     fn parse(text: &str) -> Self {
-        let (mut lists, mut section, mut list) = (Self::default(), "", "");
+        let mut lists = Self::default();
+        let mut section = "";
+        let mut list = "";
         for line in text.lines().map(|line| line.split(" #").next().unwrap_or_default().trim()) {
             match line {
                 "" => {}

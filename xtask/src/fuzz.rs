@@ -31,7 +31,8 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     lock(&root)?;
     let mut targets = targets(&root)?;
     targets.retain(|target| scope == Scope::All || !OUTSIDE.contains(&target.as_str()));
-    let (mut executions, mut crashed) = (0, Vec::new());
+    let mut executions = 0;
+    let mut crashed = Vec::new();
     for target in &targets {
         let ran = run_target(&root, target, (seconds, scope))?;
         println!("{target}: {} executions{}", ran.executions, if ran.crashed { ", a crash" } else { "" });
@@ -41,7 +42,8 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
             crashed.push(target.as_str());
         }
     }
-    let (count, crashes) = (targets.len(), crashed.len());
+    let count = targets.len();
+    let crashes = crashed.len();
     println!(
         "record: targets={count} executions={executions} crashes={crashes} seconds={}",
         seconds * count as u64
@@ -53,7 +55,8 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
 }
 
 fn parse(args: &[&str]) -> Result<(u64, Scope), String> {
-    let (mut seconds, mut scope) = (SECONDS, Scope::All);
+    let mut seconds = SECONDS;
+    let mut scope = Scope::All;
     let mut words = args.iter();
     while let Some(word) = words.next() {
         match *word {
@@ -121,7 +124,8 @@ fn run_target(root: &Path, target: &str, (seconds, scope): (u64, Scope)) -> Resu
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("cargo-fuzz cannot be run: {error}"))?;
-    let (status, output) = (output.status, String::from_utf8_lossy(&output.stderr).into_owned());
+    let status = output.status;
+    let output = String::from_utf8_lossy(&output.stderr).into_owned();
     match executed(&output) {
         Some(executions) => Ok(Ran { executions, crashed: !status.success(), output }),
         None => Err(format!("{target} could not be built or run; cargo-fuzz printed:\n{output}")),

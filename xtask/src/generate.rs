@@ -79,7 +79,8 @@ fn index(tree: &Tree) -> String {
         let (head, line) = if is_named { ("| name ", "|---") } else { ("", "") };
         text.push_str(&format!("\n## {name}\n\n| code {head}| title |\n|---{line}|---|\n"));
         for page in family {
-            let (code, title) = (page.code, page.title.unwrap_or("?").replace('|', "\\|"));
+            let code = page.code;
+            let title = page.title.unwrap_or("?").replace('|', "\\|");
             let name = match (is_named, page.name) {
                 (true, name) => format!("| `{}` ", name.unwrap_or("?")),
                 (false, _) => String::new(),

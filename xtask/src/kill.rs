@@ -308,7 +308,8 @@ impl Search {
         }
         self.keep(round, &dir);
         let errors = fs::read_to_string(dir.join("errors.txt")).unwrap_or_default();
-        let (kept, again) = (dir.display(), round.command(&self.order));
+        let kept = dir.display();
+        let again = round.command(&self.order);
         Err(format!("{printed}{errors}kept in {kept}; repeat the round with: {again}"))
     }
 
@@ -362,7 +363,9 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let target = tree::target(&root);
     let search =
         Search { binary: target.join("release/goldseam"), folder: target.join("kill"), ground, order };
-    let (order, began, mut totals) = (&search.order, Instant::now(), Totals::default());
+    let order = &search.order;
+    let began = Instant::now();
+    let mut totals = Totals::default();
     let mut seed = order.seed;
     while totals.kills < order.kills || totals.server_kills < order.server_kills {
         let round = Round::drawn(order, seed, &totals);
@@ -371,7 +374,8 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
         totals.add(&account);
         totals.server_kills += server_kills;
         let Round { workers, runs, kills, freezes, .. } = round;
-        let (took, rate) = (from.elapsed(), totals.kills as f64 / began.elapsed().as_secs_f64());
+        let took = from.elapsed();
+        let rate = totals.kills as f64 / began.elapsed().as_secs_f64();
         println!(
             "seed {seed}: workers {workers}, runs {runs}, kills {kills}, freezes {freezes}, kills of the server \
              {server_kills}, {:.1} s; {} of {} kills, {rate:.1} a second",

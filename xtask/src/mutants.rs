@@ -74,7 +74,8 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     for miss in &missed {
         println!("missed: {miss}");
     }
-    let (noticed, all) = (caught.len() + hung.len(), caught.len() + hung.len() + missed.len());
+    let noticed = caught.len() + hung.len();
+    let all = caught.len() + hung.len() + missed.len();
     println!(
         "record: package={} mutants={all} noticed={noticed} of_these_hung={} missed={} unviable={} score={}%",
         order.package,

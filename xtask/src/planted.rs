@@ -131,7 +131,8 @@ fn write_changed(folder: &Path, files: &BTreeMap<String, String>) -> Result<(), 
 
 /// The files below `folder`, relative to it.
 fn listed(folder: &Path) -> Result<Vec<String>, String> {
-    let (mut files, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop().filter(|next| next.is_dir()) {
         for entry in fs::read_dir(&next).map_err(of(&next))? {
             let path = entry.map_err(of(&next))?.path();

@@ -91,7 +91,8 @@ fn today() -> String {
 fn date(days: u64) -> String {
     // Years begin in March here, so that the leap day comes last.
     let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
+    let era = days / 146_097;
+    let of_era = days % 146_097;
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let month = (5 * of_year + 2) / 153;
@@ -115,7 +116,11 @@ fn parse(text: &str) -> Vec<Run<'_>> {
     let run = |line| {
         let mut cells = str::split(line, '\t');
         let mut next = || cells.next().unwrap_or_default();
-        let (date, commit, kind, seconds, command) = (next(), next(), next(), next(), next());
+        let date = next();
+        let commit = next();
+        let kind = next();
+        let seconds = next();
+        let command = next();
         let counts = next().split(' ').filter_map(|count| count.split_once('=')).collect();
         Run { date, commit, kind, seconds: seconds.parse().unwrap_or(0), command, counts }
     };
@@ -136,7 +141,8 @@ pub(crate) fn page(tree: &Tree) -> String {
     }
     for (kind, runs) in &kinds {
         let seconds: u64 = runs.iter().map(|run| run.seconds).sum();
-        let (hours, counted) = (hours(seconds), sums(runs));
+        let hours = hours(seconds);
+        let counted = sums(runs);
         // Writing to a string cannot fail.
         let _ = writeln!(page, "| {kind} | {} | {hours} | {counted} |", runs.len());
     }

@@ -197,7 +197,8 @@ impl Lexer<'_> {
 
     fn block_comment_end(&self) -> usize {
         let bytes = self.text.as_bytes();
-        let (mut at, mut depth) = (self.at, 0);
+        let mut at = self.at;
+        let mut depth = 0;
         while at < bytes.len() {
             match &bytes[at..] {
                 [b'/', b'*', ..] => (at, depth) = (at + 2, depth + 1),

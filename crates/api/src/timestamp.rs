@@ -75,10 +75,14 @@ fn parse(text: &str) -> Option<Millis> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let number = |text: &str| text.parse::<i64>().ok().filter(|number| (0..1_000_000).contains(number));
     let mut date = date.split('-').map(number);
-    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+    let year = date.next()??;
+    let month = date.next()??;
+    let day = date.next()??;
     let (clock, ms) = time.split_once('.')?;
     let mut clock = clock.split(':').map(number);
-    let (h, m, s) = (clock.next()??, clock.next()??, clock.next()??);
+    let h = clock.next()??;
+    let m = clock.next()??;
+    let s = clock.next()??;
     let within = (1..=12).contains(&month) && (1..=31).contains(&day) && h < 24 && m < 60 && s < 60;
     let rest = date.next().is_none() && clock.next().is_none() && ms.len() == 3;
     let of_day = ((h * 60 + m) * 60 + s) * 1_000 + number(ms)?;

@@ -149,7 +149,8 @@ async fn watch(target: &Target, runs: u64) -> Fallible<Vec<Measurement>> {
     // The first sweep reads everything once, with pauses.
     tokio::time::sleep(Duration::from_secs(20 + runs / FIRST_SWEEP_RUNS_PER_SECOND)).await;
     let memory = resident()? / (1024.0 * 1024.0);
-    let (own, before) = (cpu_seconds()?, Instant::now());
+    let own = cpu_seconds()?;
+    let before = Instant::now();
     let counts = match &server {
         Some(server) => Some(server.counts().await?),
         None => None,

@@ -129,7 +129,9 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     let mut short = String::new();
-    let (mut used, mut is_cut, mut escape) = (0, false, false);
+    let mut used = 0;
+    let mut is_cut = false;
+    let mut escape = false;
     for (width, c) in visible(text) {
         escape = c == '\x1b' || (escape && width == 0);
         match () {

@@ -45,7 +45,8 @@ impl ExaminationProgress {
 
     /// Returns the function to call with the number of runs examined so far.
     pub(crate) fn on_progress(&self) -> impl FnMut(u64) + Send + use<> {
-        let (count, line) = (Arc::clone(&self.count), self.line.clone());
+        let count = Arc::clone(&self.count);
+        let line = self.line.clone();
         move |scanned| {
             count.store(scanned, Ordering::Relaxed);
             line.set_message(text::thousands(scanned));

@@ -97,10 +97,8 @@ fn literal(random: &mut SplitMix) -> Literal {
 }
 
 fn operator(random: &mut SplitMix, value: &Literal) -> Operator {
-    let (equal, order) = (
-        [Operator::Equal, Operator::NotEqual],
-        [Operator::Less, Operator::AtMost, Operator::Greater, Operator::AtLeast],
-    );
+    let equal = [Operator::Equal, Operator::NotEqual];
+    let order = [Operator::Less, Operator::AtMost, Operator::Greater, Operator::AtLeast];
     match value {
         Literal::Text(_) if random.one_in(3) => pick(random, &[Operator::Contains, Operator::StartsWith]),
         Literal::Integer(_) | Literal::Number(_) | Literal::Time(_) if random.one_in(2) => {

@@ -75,7 +75,9 @@ pub async fn every_active_run_is_returned_or_counted_once(fixture: &Fixture) {
     .await;
     add(fixture, "parked", |row, _| (row.status, row.parked) = (Status::Parked, true)).await;
     for limit in [1, 3, 8, ALL] {
-        let (mut counted, mut found, mut after) = (0, Vec::new(), None);
+        let mut counted = 0;
+        let mut found = Vec::new();
+        let mut after = None;
         loop {
             let wanted = UnprovenFilter { after, limit, ..filter(UnprovenScope::Every, at(100)) };
             let page = fixture.store.unproven(wanted).await.unwrap();
@@ -241,7 +243,8 @@ pub async fn a_run_whose_remote_task_is_lost_or_silent_is_unproven(fixture: &Fix
 pub async fn a_run_with_an_unreadable_row_or_task_is_unproven(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for how in Garble::ALL {
-        let (by_row, by_task) = (format!("row-{how:?}"), format!("task-{how:?}"));
+        let by_row = format!("row-{how:?}");
+        let by_task = format!("task-{how:?}");
         add(fixture, &by_row, ordinary).await;
         add(fixture, &by_task, ordinary).await;
         damage.garble(Target::Row(&run(&by_row)), how).await;

@@ -375,8 +375,8 @@ mod tests {
             let mut life = RandomRun::begin(&fixture, &format!("life-{seed}"), seed).await;
             for _ in 0..STEPS {
                 life.step().await;
-                let (known, derived) =
-                    (Known::of(&fixture).await, Derived::read(&fixture, &life.run).await.unwrap());
+                let known = Known::of(&fixture).await;
+                let derived = Derived::read(&fixture, &life.run).await.unwrap();
                 for (path, step) in derived.steps() {
                     let cells = known.step(&derived, path, step);
                     let kind = &path.as_str()[..1];

@@ -241,7 +241,8 @@ fn a_talker() -> Log {
 /// A delayed run in a lane with a deadline; it times out, undoes a step, and is retried without a deadline.
 fn a_latecomer() -> Log {
     let lane = Some(LaneName::new("tenant-7").unwrap());
-    let (start_at, deadline) = (Some(Millis(5_000)), Some(Millis(60_000)));
+    let start_at = Some(Millis(5_000));
+    let deadline = Some(Millis(60_000));
     let queued = RunQueued { start_at, deadline, lane: lane.clone(), ..order("[1]") };
     let mut log = Log::new("r1").act(Command::Start { queued, claim: None });
     log.now = Millis(5_000);

@@ -16,7 +16,9 @@ pub fn iso(at: Millis) -> String {
 /// Formats the time of day, `18:05:02.125`.
 pub fn clock(at: Millis) -> String {
     let ms = at.0.rem_euclid(DAY_MS);
-    let (h, m, s) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
+    let h = ms / 3_600_000;
+    let m = ms / 60_000 % 60;
+    let s = ms / 1_000 % 60;
     format!("{h:02}:{m:02}:{s:02}.{:03}", ms % 1_000)
 }
 
@@ -27,8 +29,9 @@ pub fn parse_iso(text: &str) -> Option<Millis> {
         None => (text, None),
     };
     let mut parts = date.split('-');
-    let (year, month, day) =
-        (digits(parts.next()?, 4)?, digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
+    let year = digits(parts.next()?, 4)?;
+    let month = digits(parts.next()?, 2)?;
+    let day = digits(parts.next()?, 2)?;
     if parts.next().is_some()
         || year < 1
         || !(1..=12).contains(&month)
@@ -58,14 +61,16 @@ fn time_of_day(text: &str) -> Option<i64> {
         zone => {
             let (sign, zone) = zone.split_at_checked(1)?;
             let (h, m) = zone.split_once(':')?;
-            let (h, m) = (digits(h, 2)?, digits(m, 2)?);
+            let h = digits(h, 2)?;
+            let m = digits(m, 2)?;
             let minutes = (h < 24 && m < 60).then_some(h * 60 + m)?;
             if sign == "-" { -minutes } else { minutes }
         }
     };
     let (clock, fraction) = clock.split_once('.').map_or((clock, "0"), |(clock, part)| (clock, part));
     let mut parts = clock.split(':');
-    let (h, m) = (digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
+    let h = digits(parts.next()?, 2)?;
+    let m = digits(parts.next()?, 2)?;
     let s = parts.next().map_or(Some(0), |s| digits(s, 2))?;
     if parts.next().is_some() || h > 23 || m > 59 || s > 59 {
         return None;

@@ -39,13 +39,17 @@ pub enum TaskChange {
     },
 }
 
-/// The advance task that a run had, and when its row was last written.
+/// What a plan of tasks depends on, besides the decision and the row.
 #[derive(Debug, Clone, Copy)]
-pub struct Old<'a> {
-    /// The advance task.
+pub struct PlanBasis<'a> {
+    /// The advance task that the run had.
     pub task: Option<&'a TaskId>,
     /// When the row was last written.
     pub updated_at: Millis,
+    /// The node that reports the end of a child to the parent at once.
+    pub node: Option<&'a NodeId>,
+    /// The time of the append.
+    pub now: Millis,
 }
 
 /// The changes of tasks that go with an append.
@@ -58,27 +62,21 @@ pub struct Planned {
 }
 
 /// Returns the changes of tasks for a decision: tasks of remote steps, the advance task, and the report of a child's
-/// end. `row` is the row after the append, `node` the node that reports the end to the parent at once.
-pub fn plan_tasks(
-    decision: &Decision,
-    sealed: &Sealed,
-    row: &Summary,
-    old: Old<'_>,
-    (node, now): (Option<&NodeId>, Millis),
-) -> Planned {
+/// end. `row` is the row after the append.
+pub fn plan_tasks(decision: &Decision, sealed: &Sealed, row: &Summary, basis: PlanBasis<'_>) -> Planned {
     let mut planned = Planned::default();
     // Creations first: one append may create and cancel the same task.
     planned.tasks.extend(decision.handed.iter().map(|task| TaskChange::Create(Box::new(task.clone()))));
     planned.tasks.extend(decision.dropped.iter().map(|task| TaskChange::Cancel { task: task.clone() }));
-    planned.plan_advance(row, old, decision.task, now);
-    let report = report_to_parent(row, sealed, node, now);
+    planned.plan_advance(row, decision.task, basis);
+    let report = report_to_parent(row, sealed, basis.node, basis.now);
     planned.tasks.extend(report.map(|task| TaskChange::Create(Box::new(task))));
     planned
 }
 
 impl Planned {
-    fn plan_advance(&mut self, row: &Summary, old: Old<'_>, task: TaskMove, now: Millis) {
-        let Old { task: old, updated_at } = old;
+    fn plan_advance(&mut self, row: &Summary, task: TaskMove, basis: PlanBasis<'_>) {
+        let PlanBasis { task: old, updated_at, now, .. } = basis;
         let remove = |tasks: &mut Vec<TaskChange>| {
             tasks.extend(old.map(|id| TaskChange::Remove { task: id.clone() }));
         };

@@ -397,7 +397,9 @@ impl Log {
         let path = path(call);
         let run = RunId::new(run).unwrap();
         let workflow = WorkflowName::new("pick").unwrap();
-        let (start, detached, undo) = (None, false, false);
+        let start = None;
+        let detached = false;
+        let undo = false;
         ChildStarted {
             ord: self.ord(&path),
             path,
@@ -412,7 +414,8 @@ impl Log {
 
     /// Returns the publication of a value at the next place of the workflow.
     pub(crate) fn publication(&self, call: &str, name: &str, value: &str) -> Owned {
-        let (path, name) = (path(call), crate::id::ValueName::new(name).unwrap());
+        let path = path(call);
+        let name = crate::id::ValueName::new(name).unwrap();
         Owned::Publish(crate::event::ValuePublished { ord: self.ord(&path), path, name, value: json(value) })
     }
 
@@ -423,8 +426,10 @@ impl Log {
 
     /// Returns the answer to a request at the next place of the workflow.
     pub(crate) fn reply(&self, call: &str, request: &str, answer: Result<&str, &str>) -> Owned {
-        let (path, request) = (path(call), request.to_owned());
-        let (answer, refused) = (answer.ok().map(json), answer.err().map(str::to_owned));
+        let path = path(call);
+        let request = request.to_owned();
+        let refused = answer.err().map(str::to_owned);
+        let answer = answer.ok().map(json);
         let ord = self.ord(&path);
         Owned::AnswerRequest(crate::event::RequestAnswered { path, ord, request, answer, refused })
     }

@@ -129,7 +129,8 @@ impl TraceContext {
     }
 
     fn under(&self, span: &str) -> Self {
-        let (trace, flags) = (self.trace_id(), &self.traceparent[53..]);
+        let trace = self.trace_id();
+        let flags = &self.traceparent[53..];
         Self { traceparent: format!("00-{trace}-{span}-{flags}"), tracestate: self.tracestate.clone() }
     }
 

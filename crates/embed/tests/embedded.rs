@@ -163,7 +163,8 @@ fn a_claim_under_way_gets_a_run_that_its_worker_released_meanwhile() {
     start(&engine, "o-1");
     let execution = claim(&engine, &worker);
     let token = execution["token"].clone();
-    let (waiting, path) = (std::sync::Arc::clone(&engine), format!("/v1/workers/{worker}/claim"));
+    let waiting = std::sync::Arc::clone(&engine);
+    let path = format!("/v1/workers/{worker}/claim");
     let body = json!({"limit": 1, "holding": [token], "wait_ms": 60_000});
     let claiming = std::thread::Builder::new().spawn(move || post(&waiting, &path, &body)).unwrap();
     let wait =

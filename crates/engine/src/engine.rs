@@ -259,8 +259,9 @@ impl Builder {
             return Err(error.clone().into());
         }
         let config = self.configured();
-        let (store, clock, entropy) =
-            (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));
+        let store = Arc::clone(&self.store);
+        let clock = Arc::clone(&self.clock);
+        let entropy = Arc::clone(&self.entropy);
         let client = Client::with(store, clock, entropy, config.limits.clone())
             .with_secrets(Arc::new(self.secrets.clone()));
         PreflightRunner::new(&client, Arc::new(config), self.registry.clone(), what).run().await
@@ -493,7 +494,8 @@ impl Engine {
 
     /// Replays stored histories with the workflows of this process; see [`Builder::preflight`].
     pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
-        let (config, registry) = (Arc::clone(&self.node.config), self.node.registry.clone());
+        let config = Arc::clone(&self.node.config);
+        let registry = self.node.registry.clone();
         PreflightRunner::new(&self.client, config, registry, what).run().await
     }
 
@@ -522,7 +524,8 @@ impl Engine {
     pub async fn migrate(&self, run: &RunId, to: u32, by: By) -> Result<Seq, EngineError> {
         let report = self.preflight(Preflight::runs([run.clone()]).to_version(to)).await?;
         if let Some(finding) = report.findings.first() {
-            let (verdict, reason) = (finding.verdict.word(), finding.verdict.reason().to_owned());
+            let verdict = finding.verdict.word();
+            let reason = finding.verdict.reason().to_owned();
             return Err(EngineError::WouldPark { run: run.clone(), to, verdict, reason });
         }
         self.client.migrate(run, to, by).await

@@ -291,7 +291,8 @@ pub async fn restore(
     let verified = verify_backup(path, progress.clone()).await?;
     let source = Client::new(Arc::new(SqliteStore::open_backup(path)?));
     let target = Client::new(open_or_create(to).await?);
-    let (name, shown) = (format!("the backup {}", path.display()), shown_url(to));
+    let name = format!("the backup {}", path.display());
+    let shown = shown_url(to);
     let progress = progress.unwrap_or_else(|| Arc::new(|_| {}));
     let copier = Copier::new((&source, &name), (&target, &shown), CopyOptions::default());
     let copy = copier.watched_by(move |one| progress(one)).restore(&verified.manifest.id).await?;

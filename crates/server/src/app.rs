@@ -240,7 +240,8 @@ fn open_namespaces(
         let archive =
             archive.map(|archive| open_archive(&archive)).transpose()?.map(Arc::<dyn Archive>::from);
         if let Some(archive) = &archive {
-            let (client, policies) = (engine.client().clone(), config.retention.clone());
+            let client = engine.client().clone();
+            let policies = config.retention.clone();
             engine.attach(Retainer::new(client, Arc::clone(archive), policies).run());
         }
         let options = NamespaceOptions {

@@ -184,7 +184,8 @@ pub async fn run_case(backend: Backend<'_>, case: FaultCase<'_>) -> Result<CaseV
         }
         tokio::time::sleep(Duration::from_millis(if fixture.is_real() { 5 } else { 20 })).await;
     };
-    let (calls, appends) = (link.count(), appends_before(&link, case.number));
+    let calls = link.count();
+    let appends = appends_before(&link, case.number);
     // After a crash right at the end, the next node updates the row.
     if second.is_none() && link.is_crashed() {
         second = fixture.next(first.take()).await;

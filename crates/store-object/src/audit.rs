@@ -29,7 +29,8 @@ impl BucketState {
     pub(crate) async fn record_audit(&self, entries: Vec<AuditEntry>) {
         for entry in entries {
             if let Err(error) = self.write_audit(&entry).await {
-                let (kind, subject) = (entry.kind.as_str(), &entry.subject);
+                let kind = entry.kind.as_str();
+                let subject = &entry.subject;
                 tracing::warn!(kind, subject, %error, "failed to write audit entry; retrying later");
             }
         }

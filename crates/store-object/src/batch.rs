@@ -180,7 +180,8 @@ mod tests {
             let salvaged = LogBatch::salvage(object, 3, Seq(4));
             salvaged.records.into_iter().map(|record| (record.seq.0, record.body)).collect()
         };
-        let (first, second) = ((5, "\u{fffd}\u{fffd}bc".to_owned()), (6, "def".to_owned()));
+        let first = (5, "\u{fffd}\u{fffd}bc".to_owned());
+        let second = (6, "def".to_owned());
         assert_eq!(texts(&broken), [first, second]);
         assert_eq!(texts(&whole[..whole.len() - 3])[0], (5, "abc".to_owned()));
         assert!(texts(&whole[..whole.len() - 3])[1].1.starts_with('\u{fffd}'));

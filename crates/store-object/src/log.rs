@@ -287,7 +287,8 @@ impl LogTable {
             // A damaged batch shows as damaged events, and the log continues after it.
             _ => LogBatch::salvage(&found.body, batch, self.end_before(bucket, run, batch).await?),
         };
-        let (read, hash) = (Arc::new(read), Hash::of(&found.body));
+        let read = Arc::new(read);
+        let hash = Hash::of(&found.body);
         self.keep(key, Arc::clone(&read), hash);
         Ok(Some((read, hash)))
     }

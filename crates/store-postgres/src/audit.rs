@@ -40,7 +40,8 @@ impl AuditLog for PostgresStore {
     }
 
     async fn trim_audit(&self, before: Millis, limit: u32) -> Result<u64, StoreError> {
-        let (before, limit) = (place_bound(before), i64::from(limit));
+        let before = place_bound(before);
+        let limit = i64::from(limit);
         let values = [(&before as _, Type::TEXT), (&limit as _, Type::INT8)];
         let trim = async {
             let rows = self.write.query(TRIM, &values).await?;

@@ -122,8 +122,11 @@ async fn read_part(
     limit: i64,
     found: &mut Unproven,
 ) -> Result<i64, StoreError> {
-    let (at, key) = (place.at.unwrap_or(i64::MIN), place.key.clone());
-    let (at, key, limit) = ((&at as _, Type::INT8), (&key as _, Type::TEXT), (&limit as _, Type::INT8));
+    let at = place.at.unwrap_or(i64::MIN);
+    let key = place.key.clone();
+    let at = (&at as _, Type::INT8);
+    let key = (&key as _, Type::TEXT);
+    let limit = (&limit as _, Type::INT8);
     let rows = match place.part {
         UnprovenPart::Plain(status) => {
             let status = status.as_str();

@@ -35,7 +35,8 @@ pub(crate) fn runs(
     let share = statuses.len().max(1);
     let mut walks = Vec::new();
     for status in statuses {
-        let (scans, decodes) = (SCAN_MAX / share, DECODE_MAX / share);
+        let scans = SCAN_MAX / share;
+        let decodes = DECODE_MAX / share;
         let walker = SqliteWalker { conn, filter, after, created, status, scans, decodes };
         walks.push(walker.walk(&driver, check.as_deref())?);
     }

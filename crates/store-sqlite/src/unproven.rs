@@ -229,7 +229,8 @@ fn select(
     }
     let mut statement = conn.prepare_cached(AMONG)?;
     let rids = serde_json::to_string(rids).unwrap_or_default();
-    let (alive, kinds) = (list(&filter.alive), list(&filter.kinds));
+    let alive = list(&filter.alive);
+    let kinds = list(&filter.kinds);
     let mut rows = statement.query(params![rids, Value::Null, filter.now.0, alive, kinds])?;
     while let Some(row) = rows.next()? {
         found.skipped = found.skipped.saturating_sub(1);

@@ -77,7 +77,8 @@ impl AuditEntry {
     ///
     /// A record has one version only once, so equal places are the same heal.
     pub fn place(&self) -> String {
-        let (kind, version) = (self.kind.as_str(), self.heal.version);
+        let kind = self.kind.as_str();
+        let version = self.heal.version;
         let backwards = LAST_MOMENT - self.at.0.clamp(0, LAST_MOMENT);
         format!("{backwards:013}.{}.{kind}.{}.{version:010}", self.heal.rule, self.subject)
     }
@@ -118,7 +119,8 @@ impl<'a> PlaceParts<'a> {
     pub fn of(place: &'a str) -> Option<Self> {
         let mut parts = place.splitn(4, '.');
         let backwards: i64 = parts.next().filter(|part| part.len() == 13)?.parse().ok()?;
-        let (rule, kind) = (parts.next()?, AuditKind::parse(parts.next()?)?);
+        let rule = parts.next()?;
+        let kind = AuditKind::parse(parts.next()?)?;
         let (subject, _) = parts.next()?.rsplit_once('.')?;
         Some(Self { at: Millis(LAST_MOMENT - backwards), rule, kind, subject })
     }

@@ -617,7 +617,8 @@ mod tests {
         assert_eq!(drivers("status in (completed, failed)"), []);
         assert_eq!(drivers("status in (failed, failed)"), [SearchIndex::Status(vec![Status::Failed])]);
         assert_eq!(drivers("workflow = w and cause = x").len(), 2);
-        let (name, kind) = ("n".to_owned(), "n");
+        let name = "n".to_owned();
+        let kind = "n";
         assert_eq!(drivers("n > 5 and n <= 9"), [SearchIndex::Range { name, kind, low: 5.0, high: 9.0 }]);
         let bounds = plan(&filter("created > 1970-01-02 and created <= 1970-01-03"), DIALECT).created;
         assert_eq!(bounds, CreatedBounds { low: Some(86_400_000), high: Some(172_800_000) });

@@ -546,7 +546,8 @@ mod tests {
 
     #[test]
     fn labels_hold_the_timing_and_older_releases_see_no_workflow_in_it() {
-        let (beat, silence_max) = (Duration::from_millis(200), Duration::from_secs(1));
+        let beat = Duration::from_millis(200);
+        let silence_max = Duration::from_secs(1);
         let timing = Some(Timing { beat, silence_max });
         let workflows = vec!["order@1".to_owned()];
         let node = |timing| NodeRecord {

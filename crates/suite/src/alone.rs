@@ -85,7 +85,8 @@ pub async fn a_dry_run_changes_nothing(fixture: &Fixture) {
     harness.between_steps("r").await;
     let task = harness.task("r").await.unwrap();
     harness.damage().lose_task(&task.id).await;
-    let (before, row) = (harness.names("r").await, harness.row("r").await);
+    let before = harness.names("r").await;
+    let row = harness.row("r").await;
     let dry = harness
         .client
         .recover(&id("r"), RecoverOptions { dry_run: true, ..Default::default() })
@@ -241,7 +242,8 @@ pub async fn failing_store_leaves_each_run_healed_or_untouched(fixture: &Fixture
             let plan = FaultPlan::pass().at(number, fault);
             let store = FaultyStore::new(Arc::clone(harness.store()), plan);
             let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
-            let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));
+            let clock = Arc::new(SystemClock);
+            let entropy = Arc::new(OsEntropy);
             let client = Client::with(Arc::new(store), clock, entropy, limits);
             let _ = client.recover(&id(&run), RecoverOptions::default()).await;
             let after = harness.names(&run).await;
@@ -257,7 +259,8 @@ pub async fn failing_store_leaves_each_run_healed_or_untouched(fixture: &Fixture
 /// The doctor also finds locks and tasks without a live holder.
 pub async fn the_doctor_finds_stale_locks_and_claims(fixture: &Fixture) {
     let harness = Harness::on(fixture);
-    let (locks, queue) = (harness.client.locks(), harness.client.queue());
+    let locks = harness.client.locks();
+    let queue = harness.client.queue();
     let name = goldseam_core::QueueName::new("jobs").unwrap();
     let new = goldseam_core::task::NewTask {
         id: goldseam_core::TaskId::new("job").unwrap(),
@@ -328,7 +331,8 @@ async fn heals(harness: &Harness<'_>, filter: HealingFilter) -> Vec<HealedRecord
 /// Every heal of a task is in the feed, also after the record has dropped its entry; the last one ended the task.
 pub async fn every_heal_of_a_task_is_in_the_feed(fixture: &Fixture) {
     let harness = Harness::on(fixture);
-    let (claims, queue) = (harness.client.claims(), harness.client.queue());
+    let claims = harness.client.claims();
+    let queue = harness.client.queue();
     let new = goldseam_core::task::NewTask {
         id: goldseam_core::TaskId::new("job").unwrap(),
         kind: "mail".to_owned(),
@@ -380,7 +384,8 @@ pub async fn the_feed_pages_over_runs_and_records(fixture: &Fixture) {
     assert_eq!((rules.len(), rules.iter().filter(|rule| **rule == "L1").count()), (4, 2), "{rules:?}");
     assert!(whole.windows(2).all(|pair| pair[0].at >= pair[1].at));
     for limit in 1..=4 {
-        let (mut seen, mut after) = (Vec::new(), None);
+        let mut seen = Vec::new();
+        let mut after = None;
         loop {
             let filter = HealingFilter { after, ..HealingFilter::default() };
             let page = harness.client.recoveries_by(&filter, limit).await.unwrap();

@@ -30,14 +30,17 @@ fn task(kind: &str, key: Option<&str>) -> NewTask {
 }
 
 fn want(owner: &str, kind: Option<&str>) -> Want {
-    let (owner, kind) = (owner.to_owned(), kind.map(str::to_owned));
+    let owner = owner.to_owned();
+    let kind = kind.map(str::to_owned);
     Want { owner, queue: QueueName::new("jobs").unwrap(), kind, limit: 1 }
 }
 
 /// Tags, kinds, keys, owners and holders have no control characters, on any store, and nothing is written.
 pub async fn control_characters_are_refused_on_every_store(fixture: &Fixture) {
     let harness = Harness::on(fixture);
-    let (client, queue, locks) = (&harness.client, harness.client.queue(), harness.client.locks());
+    let client = &harness.client;
+    let queue = harness.client.queue();
+    let locks = harness.client.locks();
     let lock = LockName::new("deploy").unwrap();
     for bad in ["\0", "a\0b", "a\x1b[2J", "a\n", "a\u{9b}", "a\u{202e}b"] {
         let tagged = StartOptions::default().tag("region", bad);

@@ -175,10 +175,13 @@ pub async fn preflight_reports_unknown_if_it_cannot_replay(fixture: &Fixture) {
         ctx.step("reserve", || async { Ok::<u32, Error>(1) }).await?;
         std::future::pending::<Result<u32>>().await
     };
-    let (over, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (until, begun) = (Arc::clone(&over), Arc::clone(&seen));
+    let over = Arc::new(AtomicBool::new(false));
+    let seen = Arc::new(AtomicBool::new(false));
+    let until = Arc::clone(&over);
+    let begun = Arc::clone(&seen);
     let loops = move |_: Context, (): ()| {
-        let (until, begun) = (Arc::clone(&until), Arc::clone(&begun));
+        let until = Arc::clone(&until);
+        let begun = Arc::clone(&begun);
         async move {
             begun.store(true, Ordering::Relaxed);
             while !until.load(Ordering::Relaxed) {

@@ -104,7 +104,8 @@ pub async fn doctor_finds_everything_among_dormant_runs(fixture: &Fixture) {
     crowd(&harness).await;
     let whole = harness.look().await;
     assert_eq!(whole.scanned, DORMANT + 4);
-    let (mut pages, mut after) = (Vec::new(), None);
+    let mut pages = Vec::new();
+    let mut after = None;
     let mut scanned = 0;
     loop {
         let part = harness.client.doctor_part(Default::default(), after.as_deref()).await.unwrap();

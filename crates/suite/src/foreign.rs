@@ -321,7 +321,8 @@ pub async fn foreign_tasks_are_looked_up_in_their_own_queue(fixture: &Fixture) {
     for task in ["live", "late", "down", "gone"] {
         fixtures.put(&format!("wf-{task}"), &state(&format!("wf-{task}"), "running", task)).await;
     }
-    let (queue, kind) = (QueueName::new("theirs").unwrap(), "orchestrate".to_owned());
+    let queue = QueueName::new("theirs").unwrap();
+    let kind = "orchestrate".to_owned();
     let foreign = Some(ForeignOptions { queue, kind, lookup: Some(Arc::new(Theirs)) });
     let report = sweep(&fixtures.harness.client, SweepOptions { foreign, ..at_once() }).await;
     let failed = Fate::Failed("their queue does not answer".to_owned());

@@ -292,7 +292,8 @@ impl<'a> Harness<'a> {
     pub async fn forge(&self, run: &str, events: Vec<Event>) {
         let run = id(run);
         let state = self.client.state(&run).await.unwrap();
-        let (summary, now) = (&state.summary, self.store().now().await.unwrap());
+        let summary = &state.summary;
+        let now = self.store().now().await.unwrap();
         let place = Place {
             after: summary.as_of,
             prev: summary.head,

@@ -14,13 +14,15 @@ use goldseam_engine::client::By;
 pub async fn o1_lost_task_is_recreated(fixture: &Fixture) {
     let harness = Harness::on(fixture);
     harness.between_steps("r").await;
-    let (before, row) = (harness.client.get(&id("r")).await.unwrap(), harness.row("r").await);
+    let before = harness.client.get(&id("r")).await.unwrap();
+    let row = harness.row("r").await;
     harness.damage().lose_task(&row.task.clone().unwrap()).await;
     let checkup = harness.fix().await;
     assert_eq!((checkup.findings[0].code.to_string().as_str(), checkup.healed), ("O1", 1));
     let task = harness.task("r").await.unwrap();
     assert_eq!(task.key, Some(format!("r:advance:{}", row.updated_at.0)));
-    let (after, row_after) = (harness.client.get(&id("r")).await.unwrap(), harness.row("r").await);
+    let after = harness.client.get(&id("r")).await.unwrap();
+    let row_after = harness.row("r").await;
     assert!(row_after.updated_at > row.updated_at && row_after.task != row.task);
     assert_eq!((after.status, after.branch, after.waits), (before.status, before.branch, before.waits));
     assert!(harness.look().await.findings.iter().all(|finding| finding.code.to_string() == "N1"));
@@ -143,7 +145,8 @@ pub async fn w1_undelivered_end_of_a_child(fixture: &Fixture) {
 pub async fn lost_row_is_rewritten(fixture: &Fixture) {
     let harness = Harness::on(fixture);
     harness.between_steps("r").await;
-    let (events, before) = (harness.names("r").await, harness.row("r").await);
+    let events = harness.names("r").await;
+    let before = harness.row("r").await;
     harness.damage().lose_row(&id("r")).await;
     let checkup = harness.fix().await;
     assert_eq!(checkup.rows_rewritten, 1);

@@ -125,7 +125,8 @@ pub async fn h1_a_long_step_that_beats_is_left_alone(fixture: &Fixture) {
     assert_eq!(harness.fix().await.healed, 0);
     let busy = claimed(&harness).await;
     // Claimed long ago, with a recent heartbeat.
-    let (started_at, expect) = (busy.created_at - silence * 9, Expect::Version(busy.version));
+    let started_at = busy.created_at - silence * 9;
+    let expect = Expect::Version(busy.version);
     let long = Task { started_at: Some(started_at), version: busy.version + 1, ..busy.clone() };
     assert_eq!(harness.store().put_task(long, expect).await.unwrap(), Written::Done);
     harness.client.queue().heartbeat(&busy.id, busy.fence).await.unwrap();

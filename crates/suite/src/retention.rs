@@ -85,7 +85,8 @@ async fn engine(harness: &Harness<'_>) -> Engine {
 
 /// Returns once the run can be pruned: its row shows its end, and some time has passed.
 async fn is_old(harness: &Harness<'_>, run: &str) {
-    let (run, client) = (id(run), &harness.client);
+    let run = id(run);
+    let client = &harness.client;
     let listed = || async {
         let plan = Pruner::new(client).plan(&everything()).await.unwrap();
         plan.runs.iter().any(|candidate| candidate.run == run)
@@ -95,7 +96,8 @@ async fn is_old(harness: &Harness<'_>, run: &str) {
 
 /// Status, result, id and input are kept; everything else is in the archive, complete.
 pub async fn a_pruned_run_leaves_a_tombstone_that_answers_for_it(fixture: &Fixture) {
-    let (harness, archive) = (Harness::on(fixture), MemoryArchive::default());
+    let harness = Harness::on(fixture);
+    let archive = MemoryArchive::default();
     let engine = engine(&harness).await;
     for run in ["a", "b"] {
         harness.start("double", run, "21").await;
@@ -103,8 +105,8 @@ pub async fn a_pruned_run_leaves_a_tombstone_that_answers_for_it(fixture: &Fixtu
     }
     is_old(&harness, "a").await;
     is_old(&harness, "b").await;
-    let (before, log) =
-        (harness.client.get(&id("a")).await.unwrap(), harness.client.history(&id("a")).await.unwrap());
+    let before = harness.client.get(&id("a")).await.unwrap();
+    let log = harness.client.history(&id("a")).await.unwrap();
     let report = prune(&harness.client, &archive).await.unwrap();
     assert_eq!((report.pruned.len(), report.left.len(), report.batches.len()), (2, 0, 1), "{report:?}");
 
@@ -272,10 +274,12 @@ pub async fn next_prune_finishes_an_interrupted_one(fixture: &Fixture) {
         harness.start("double", &run, "5").await;
         harness.reaches(&run, Status::Completed).await;
         is_old(&harness, &run).await;
-        let (whole, archive) = (harness.names(&run).await, MemoryArchive::default());
+        let whole = harness.names(&run).await;
+        let archive = MemoryArchive::default();
         let store = FaultyStore::new(Arc::clone(harness.store()), FaultPlan::pass().every(op, fault));
         let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
-        let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));
+        let clock = Arc::new(SystemClock);
+        let entropy = Arc::new(OsEntropy);
         let client = Client::with(Arc::new(store), clock, entropy, limits);
         let died = prune(&client, &archive).await;
         assert!(
@@ -328,7 +332,8 @@ async fn pass_later(
 /// A pass prunes the runs that no policy keeps, and no relative of a run that has not ended. Tombstone and archive are
 /// those of a prune by hand.
 pub async fn a_pass_prunes_what_no_policy_keeps(fixture: &Fixture) {
-    let (harness, archive) = (Harness::on(fixture), Arc::new(MemoryArchive::default()));
+    let harness = Harness::on(fixture);
+    let archive = Arc::new(MemoryArchive::default());
     let engine = engine(&harness).await;
     harness.start("parent", "p", "3").await;
     harness.start("double", "old", "21").await;
@@ -368,10 +373,8 @@ pub async fn a_pass_prunes_what_no_policy_keeps(fixture: &Fixture) {
 pub async fn one_node_makes_a_pass_and_a_failed_one_is_repeated(fixture: &Fixture) {
     let harness = Harness::on(fixture);
     let engine = engine(&harness).await;
-    let (broken, archive) = (
-        Arc::new(MemoryArchive { loses_content: true, ..MemoryArchive::default() }),
-        Arc::new(MemoryArchive::default()),
-    );
+    let broken = Arc::new(MemoryArchive { loses_content: true, ..MemoryArchive::default() });
+    let archive = Arc::new(MemoryArchive::default());
     for run in ["a", "b"] {
         harness.start("double", run, "1").await;
         harness.reaches(run, Status::Completed).await;

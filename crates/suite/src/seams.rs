@@ -125,7 +125,9 @@ pub async fn a3_run_with_all_steps_done_ends(fixture: &Fixture) {
 async fn failed_step(harness: &Harness<'_>, failure: Failure, left: u32) {
     harness.between_steps("r").await;
     let began = harness.client.get(&id("r")).await.unwrap().last_event_at;
-    let (input, group, fence) = (None, false, None);
+    let input = None;
+    let group = false;
+    let fence = None;
     let failed =
         StepFailed { path: path("b"), ord: 1, attempt: 1, began, failure, left, input, group, fence };
     harness.forge("r", vec![Event::StepFailed(failed)]).await;

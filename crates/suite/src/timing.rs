@@ -216,11 +216,14 @@ pub async fn a_delayed_run_begins_at_its_time(fixture: &Fixture) {
 /// Two engines never execute two runs of a lane at once, and a run that waits holds nothing.
 pub async fn runs_of_a_lane_take_turns(fixture: &Fixture) {
     let harness = Harness::on(fixture);
-    let (now, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let now = Arc::new(AtomicU32::new(0));
+    let most = Arc::new(AtomicU32::new(0));
     let builder = || {
-        let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+        let now = Arc::clone(&now);
+        let most = Arc::clone(&most);
         let work = move |ctx: Context, (): ()| {
-            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            let now = Arc::clone(&now);
+            let most = Arc::clone(&most);
             async move {
                 let body = || async {
                     most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);

@@ -34,7 +34,8 @@ pub async fn unreadable_hints_are_rebuilt_and_hide_no_other(fixture: &Fixture) {
             harness.at_rest(run, "\"signal\"", Status::Waiting).await;
         }
         let [own, other] = [&task, &lost].map(|run| harness.row(run));
-        let (own, other) = (own.await.task.unwrap(), other.await.task.unwrap());
+        let own = own.await.task.unwrap();
+        let other = other.await.task.unwrap();
         harness.damage().lose_task(&other).await;
         harness.damage().garble(Target::Task(&own), how).await;
         garble_row(&harness, &row, how).await;
@@ -136,7 +137,9 @@ pub async fn k1_commands_to_a_damaged_run_are_refused(fixture: &Fixture) {
     harness.damage().corrupt(&id("r"), Seq(2), "{\"half").await;
     harness.fix().await;
     assert_eq!(harness.row("r").await.summary.status, Status::Parked);
-    let (client, run, end) = (&harness.client, id("r"), harness.row("r").await.summary.as_of);
+    let client = &harness.client;
+    let run = id("r");
+    let end = harness.row("r").await.summary.as_of;
     let by = By::default;
     let refused = [
         client.pause(&run, by()).await,
@@ -161,15 +164,20 @@ pub async fn k1_commands_to_a_damaged_run_are_refused(fixture: &Fixture) {
 async fn write_as_a_newer_release(harness: &Harness<'_>, run: &str) {
     let run = id(run);
     let summary = harness.client.state(&run).await.unwrap().summary;
-    let (now, write) = (harness.store().now().await.unwrap(), WriteId(77));
-    let (after, prev, branch) = (summary.as_of, summary.head, summary.branch);
+    let now = harness.store().now().await.unwrap();
+    let write = WriteId(77);
+    let after = summary.as_of;
+    let prev = summary.head;
+    let branch = summary.branch;
     let note = Note { id: "later".to_owned(), by: None, reason: String::new() };
     let event = Stamped { at: now, event: Event::NoteAdded(note) };
     let mut sealed = seal(Place { after, prev, branch, epoch: None, write }, vec![event]);
     let mut row = row_after(&summary, &sealed).unwrap();
     sealed.bodies[0] = sealed.bodies[0].replacen("\"type\":\"", "\"type\":\"later.", 1);
     row.head = chain(&sealed.bodies[0]);
-    let (bodies, row, tasks) = (sealed.bodies, Some(Box::new(row)), Vec::new());
+    let bodies = sealed.bodies;
+    let row = Some(Box::new(row));
+    let tasks = Vec::new();
     harness.store().append(Append { run, after, bodies, row, tasks }).await.unwrap();
 }
 

@@ -71,7 +71,8 @@ async fn fix_by(harness: &Harness<'_>, rule: Code) -> Checkup {
 /// T1: an old node is not offered runs of a version that it lacks, and parks none.
 pub async fn old_node_beside_a_new_one_parks_no_run(fixture: &Fixture) {
     let harness = Harness::on(fixture);
-    let (old, new) = (has(&harness, &[1]).await, has(&harness, &[1, 2]).await);
+    let old = has(&harness, &[1]).await;
+    let new = has(&harness, &[1, 2]).await;
     let runs: Vec<String> = (0..20).map(|n| format!("r{n}")).collect();
     for run in &runs {
         start(&harness.client, run, StartOptions::default().version(2)).await;

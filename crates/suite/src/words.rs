@@ -42,7 +42,8 @@ async fn has_ended(harness: &Harness<'_>, number: u32) {
 /// Appends a claim of the run by a node that takes over from the node before.
 async fn claimed(harness: &Harness<'_>, run: &str, number: u32, lost: Option<u32>, alone: bool) {
     let lost = lost.map(|lost| {
-        let (evidence, lived) = ("seen".to_owned(), Lived::default());
+        let evidence = "seen".to_owned();
+        let lived = Lived::default();
         Lost { node: node(lost), proven: true, evidence, lived }
     });
     let claim = Claim { lost, alone, version: Some(1), ..Claim::by(node(number)) };

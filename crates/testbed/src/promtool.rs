@@ -26,7 +26,8 @@ pub fn run(folder: &Path, arguments: &[&str]) -> Result<String, TestbedError> {
         .output()
         .map_err(|error| TestbedError::failed(what(), error))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, errors) = (text(&output.stdout), text(&output.stderr));
+    let out = text(&output.stdout);
+    let errors = text(&output.stderr);
     if output.status.success() {
         return Ok(out);
     }

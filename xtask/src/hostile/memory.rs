@@ -20,8 +20,8 @@ pub(super) fn run(ground: &Ground, _: &Order, report: &mut Report) -> Result<(),
     let figures = Figures::of(&tools::run(script.envs(served.variables()))?);
     let before = figures.get("before_mib")?;
     for (name, what) in FLOODS {
-        let (peak, after) =
-            (figures.get(&format!("{name}_peak_mib"))?, figures.get(&format!("{name}_after_mib"))?);
+        let peak = figures.get(&format!("{name}_peak_mib"))?;
+        let after = figures.get(&format!("{name}_after_mib"))?;
         let figure =
             format!("before {before} MiB, under {peak} MiB, after {after} MiB (+{KEPT_MIB_MAX} at most)");
         report.row(what, figure, after <= before + KEPT_MIB_MAX);

@@ -22,7 +22,8 @@ fn on(ground: &Ground, order: &Order, report: &mut Report, store: Store) -> Resu
     let folder = format!("schemas-{}", store.name());
     let served = ground.serve(store, &folder, &[])?;
     let mut command = ground.tools.python_program("schemathesis");
-    let (seed, examples) = (order.seed.to_string(), order.examples.to_string());
+    let seed = order.seed.to_string();
+    let examples = order.examples.to_string();
     command.arg("--config-file").arg(ground.scripts.join("schemathesis.toml"));
     command.args(["run", &format!("{}/v1/openapi.json", served.url), "--checks", CHECKS]);
     command.args(["--header", &format!("authorization: Bearer {}", served.key)]);

@@ -107,7 +107,8 @@ impl Ground {
             create.args(["key", "create", namespace, "--scope", ALL_SCOPES, "--namespace", namespace, "-q"]);
             tools::run(&mut create).map(|said| said.trim().to_owned())
         };
-        let (key, other_key) = (key("default")?, key("other")?);
+        let other_key = key("other")?;
+        let key = key("default")?;
         let log = folder.join("server.log");
         let with_path = |error: std::io::Error| format!("{}: {error}", self.binary.display());
         let mut serve = self.goldseam(&main);
@@ -124,7 +125,8 @@ impl Ground {
             keeper.stderr(fs::File::create(&log).map_err(with_path)?).spawn().map_err(with_path)?;
         let mut lines = keeper.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines());
         let mut next = || lines.next().and_then(Result::ok);
-        let (pid, url) = (next().and_then(|line| line.parse().ok()), next());
+        let pid = next().and_then(|line| line.parse().ok());
+        let url = next();
         let served = |(pid, url)| Served { url, pid, key, other_key, keeper };
         pid.zip(url).map(served).ok_or_else(|| {
             let said = fs::read_to_string(&log).unwrap_or_default();

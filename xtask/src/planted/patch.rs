@@ -66,7 +66,8 @@ impl Stage {
     /// The patch of `path` from `text` to `planted`. Its header holds the hash of `text`, from which a later refresh
     /// merges.
     pub(super) fn diff(&self, path: &str, text: &str, planted: &str) -> Result<String, String> {
-        let (from, to) = (format!("a/{path}"), format!("b/{path}"));
+        let from = format!("a/{path}");
+        let to = format!("b/{path}");
         write(&self.folder.join(&from), text)?;
         write(&self.folder.join(&to), planted)?;
         let options = ["diff", "--no-index", "--no-color", "--no-ext-diff", "--no-prefix", "--full-index"];

@@ -68,7 +68,8 @@ fn by_search<'a>(runs: &[Run<'a>]) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
 
 /// The part of the page about kinds of fault.
 pub(super) fn section(runs: &[Run<'_>], text: &str) -> String {
-    let (searches, played) = (by_search(runs), played(text));
+    let searches = by_search(runs);
+    let played = played(text);
     let mut page = format!(
         "\n## Kinds of fault\n\n{} in all, each counted once. A search names a kind only when it was met in a run below.\n\n\
          | search | kinds | names |\n|---|---|---|\n",

@@ -58,7 +58,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn malformed(page: &Page<'_>) -> Option<Finding> {
     let File { path, text } = page.file;
-    let (lines, is_error) = (text.lines().count(), page.code.starts_with("GS"));
+    let lines = text.lines().count();
+    let is_error = page.code.starts_with("GS");
     let missing = SECTIONS.iter().find(|section| !text.lines().any(|line| line == **section));
     if page.title.is_none() {
         let fix = format!("begin it with `# {}: title`", page.code);

@@ -70,7 +70,8 @@ struct Use {
 
 impl Manifest {
     fn parse(text: &str) -> Self {
-        let (mut manifest, mut section) = (Self::default(), String::new());
+        let mut manifest = Self::default();
+        let mut section = String::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
             if let Some(head) = line.strip_prefix('[') {

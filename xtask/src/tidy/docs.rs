@@ -37,7 +37,9 @@ pub(super) fn count(tree: &Tree) -> Counts {
 /// Line and term of every second definition.
 fn twice(tree: &Tree) -> Vec<(usize, String)> {
     let Some(file) = tree.get(GLOSSARY) else { return Vec::new() };
-    let (mut seen, mut twice, mut section) = (BTreeMap::new(), Vec::new(), "");
+    let mut seen = BTreeMap::new();
+    let mut twice = Vec::new();
+    let mut section = "";
     for (number, line) in (1..).zip(file.text.lines()) {
         if line.starts_with("## ") {
             section = if ENUMERATIONS.iter().any(|begin| line.starts_with(begin)) { line } else { "" };

@@ -37,7 +37,8 @@ fn dangling(tree: &Tree, file: &File) -> Vec<Finding> {
 
 /// Line and target of every relative link outside code.
 fn links(text: &str) -> Vec<(usize, &str)> {
-    let (mut links, mut fenced) = (Vec::new(), false);
+    let mut links = Vec::new();
+    let mut fenced = false;
     for (number, line) in text.lines().enumerate() {
         if line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~") {
             fenced = !fenced;
@@ -51,7 +52,8 @@ fn links(text: &str) -> Vec<(usize, &str)> {
 
 /// Targets of `[text](target)` outside code spans.
 fn inline(line: &str) -> Vec<&str> {
-    let (mut targets, mut at) = (Vec::new(), 0);
+    let mut targets = Vec::new();
+    let mut at = 0;
     while let Some(offset) = line[at..].find(['`', ']']) {
         let here = at + offset;
         at = here + 1;

@@ -9,6 +9,7 @@ mod homes;
 mod length;
 mod links;
 mod modules;
+mod packed;
 mod places;
 mod proofs;
 mod shell;
@@ -38,6 +39,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     proofs::check,
     shell::check,
     modules::check,
+    packed::check,
     types::check,
     docs::check,
     crate::generate::check,

@@ -186,7 +186,9 @@ impl Parsed {
 /// The first names of a path or of a group of paths: `a::b` is `a`, `{a::b, c}` are `a` and `c`.
 fn heads(text: &str) -> Vec<String> {
     let Some(group) = text.strip_prefix('{') else { return vec![first_name(text).to_owned()] };
-    let (mut heads, mut depth, mut begin) = (Vec::new(), 0usize, 0);
+    let mut heads = Vec::new();
+    let mut depth = 0usize;
+    let mut begin = 0;
     for (at, c) in group.char_indices() {
         let is_end = depth == 0 && matches!(c, ',' | '}');
         if is_end {
@@ -221,7 +223,8 @@ fn rings(imports: &[Import]) -> Vec<BTreeSet<String>> {
         graph.entry(&import.from).or_default().insert(&import.to);
     }
     let reached = |from: &str| {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
+        let mut seen = BTreeSet::new();
+        let mut open = vec![from];
         while let Some(next) = open.pop() {
             for to in graph.get(next).into_iter().flatten().filter(|to| seen.insert(**to)) {
                 open.push(to);

@@ -86,7 +86,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn check_page(tree: &Tree, page: &Page, tests: &BTreeSet<String>) -> Vec<Finding> {
     let Some(file) = tree.get(page.path) else { return Vec::new() };
-    let (mut findings, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut findings = Vec::new();
+    let mut seen = BTreeSet::new();
     for (number, line) in (1..).zip(file.text.lines()).filter(|(_, line)| line.starts_with(page.begins)) {
         let mut cells = line.trim_matches([' ', '|']).split('|').map(str::trim);
         let key = cells.next().unwrap_or_default().trim_matches('`');

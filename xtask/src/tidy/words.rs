@@ -228,7 +228,8 @@ fn is_whole_literal(text: &str, word: &Word) -> bool {
 /// The words of a text in lower case; `camelCase` is two.
 fn split(text: &str) -> Vec<Word> {
     let bytes = text.as_bytes();
-    let (mut words, mut at) = (Vec::new(), 0);
+    let mut words = Vec::new();
+    let mut at = 0;
     while at < bytes.len() {
         if !bytes[at].is_ascii_alphabetic() {
             at += 1;

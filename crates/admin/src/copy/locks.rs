@@ -46,9 +46,11 @@ impl Copier {
         report: &mut CopyReport,
     ) -> Result<(), EngineError> {
         self.must_be_ours(session).await?;
-        let (total, mut done) = (count(LockPages::of(&self.from)).await?, 0);
+        let total = count(LockPages::of(&self.from)).await?;
+        let mut done = 0;
         let carry = |lock: Lock| {
-            let (copier, session) = (self.clone(), session.clone());
+            let copier = self.clone();
+            let session = session.clone();
             async move { copier.carry_lock(&session, &lock).await }
         };
         each(LockPages::of(&self.from), carry, |fate: RecordFate| {
@@ -147,7 +149,8 @@ mod tests {
 
     #[test]
     fn two_holders_of_one_lock_conflict() {
-        let (here, there) = (lock(Some("ana"), 3), lock(Some("ben"), 3));
+        let here = lock(Some("ana"), 3);
+        let there = lock(Some("ben"), 3);
         assert_eq!(merge(&here, there, true), LockMerge::Conflict);
         assert_eq!(
             merge(&here, lock(None, 9), true),
@@ -159,7 +162,8 @@ mod tests {
 
     #[test]
     fn earlier_version_from_this_copy_is_updated() {
-        let (now, before) = (lock(Some("ana"), 4), lock(None, 3));
+        let now = lock(Some("ana"), 4);
+        let before = lock(None, 3);
         assert_eq!(merge(&now, before.clone(), false), LockMerge::Write(now.clone()));
         assert_eq!(merge(&now, before, true), LockMerge::Conflict, "it may be another lock of that name");
     }

@@ -71,7 +71,8 @@ impl Copier {
         let runs = Ours { copier: self, session, runs: Runs::of(&self.from) };
         let mut done = 0;
         let carry = |listed: ListedRun| {
-            let (copier, session) = (self.clone(), session.clone());
+            let copier = self.clone();
+            let session = session.clone();
             async move { copier.carry_if_due(&session, &listed).await }
         };
         each(runs, carry, |carried: Option<CopiedRun>| {
@@ -279,14 +280,17 @@ impl Copier {
 
     /// Appends the tombstone of a log that was copied before it was archived. Returns whether it was that log.
     async fn bring_tombstone(&self, log: &Survey, first: Seq) -> Result<bool, EngineError> {
-        let (after, before) = (first.before(), first.before().before());
+        let after = first.before();
+        let before = first.before().before();
         let here = self.from.read(&log.run, after, 1).await?.pop();
         let there = self.to.read(&log.run, before, 1).await?.pop();
         let (Some(here), Some(there)) = (here, there) else { return Ok(false) };
         if decode(here.seq, &here.body).map(|tombstone| tombstone.prev) != Ok(chain(&there.body)) {
             return Ok(false);
         }
-        let (run, row, tasks) = (log.run.clone(), log.row.clone(), Vec::new());
+        let run = log.run.clone();
+        let row = log.row.clone();
+        let tasks = Vec::new();
         self.to.store().append(Append { run, after, bodies: vec![here.body], row, tasks }).await?;
         Ok(true)
     }
@@ -363,7 +367,8 @@ impl CopiedRun {
 
     /// A run that began after the cut of a backup.
     fn later() -> Self {
-        let (fate, ended_children) = (RecordFate::There, Vec::new());
+        let fate = RecordFate::There;
+        let ended_children = Vec::new();
         Self { fate, events: (0, 0), in_flight: false, damage: None, with_task: false, ended_children }
     }
 

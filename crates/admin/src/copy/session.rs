@@ -158,7 +158,8 @@ impl Copier {
             return Err(alive);
         }
         let merges = role == Role::MergingFrom;
-        let (ours, theirs) = (Box::new(ours), Box::new(theirs));
+        let ours = Box::new(ours);
+        let theirs = Box::new(theirs);
         self.session(mark.since, merges, Permit::Marks { ours, theirs }).await
     }
 
@@ -312,7 +313,8 @@ impl Copier {
         let since = match theirs.mark.as_ref() {
             Some(mark) if is_ours(&mark) => mark.since,
             Some(mark) if !mark.role.is_open() => {
-                let (store, words) = (to.name.to_string(), mark.to_string());
+                let store = to.name.to_string();
+                let words = mark.to_string();
                 return Err(CopyRefusal::OtherCopy { store, words }.into());
             }
             _ => {

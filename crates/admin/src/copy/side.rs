@@ -138,7 +138,9 @@ impl Pages for Runs<'_> {
                     lost.into_iter().map(|run| ListedRun { run, row: None }).collect()
                 }
                 At::Rows(after) => {
-                    let (order, after, limit) = (RunOrder::Oldest, after.clone(), PAGE);
+                    let order = RunOrder::Oldest;
+                    let after = after.clone();
+                    let limit = PAGE;
                     let filter = RunFilter { order, after, limit, ..RunFilter::default() };
                     let page = self.side.ask("listing runs", || store.runs(filter.clone())).await?;
                     self.at = page.next.map_or(At::End, |next| At::Rows(Some(next)));

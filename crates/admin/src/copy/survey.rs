@@ -137,7 +137,8 @@ impl Print {
     }
 
     async fn read_all(side: &Side, run: &RunId) -> Result<Option<(Self, u64)>, EngineError> {
-        let (mut reader, mut print) = (LogReader::new(side, run), Self::default());
+        let mut reader = LogReader::new(side, run);
+        let mut print = Self::default();
         loop {
             match reader.next().await {
                 Ok(Some(segment)) => segment.texts.iter().for_each(|text| print.add(chain(text))),

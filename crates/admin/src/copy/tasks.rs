@@ -33,7 +33,8 @@ impl Copier {
         // Only if runs were left behind can a task belong to a run that the destination lacks.
         let check_run = report.runs.left_behind > 0;
         let carry = |task: Task| {
-            let (copier, session) = (self.clone(), session.clone());
+            let copier = self.clone();
+            let session = session.clone();
             async move {
                 match copier.is_of_backup(&session, &task).await? {
                     true => copier.carry_task(&session, task, check_run).await.map(Some),

@@ -33,7 +33,8 @@ fn copier(from: &Client, to: &Client) -> Copier {
 async fn change_at_the_destination_is_found_and_prevents_handover() {
     let (from, here) = store_with(&["a", "b"]).await;
     let (to, there) = store_with(&[]).await;
-    let (victim, once) = (Arc::clone(&to), AtomicBool::new(true));
+    let victim = Arc::clone(&to);
+    let once = AtomicBool::new(true);
     let harm = move |progress: super::CopyProgress| {
         if progress.stage == CopyStage::Tasks && once.swap(false, Ordering::SeqCst) {
             victim.corrupt(&RunId::new("a").unwrap(), Seq(1), "{}");
@@ -57,7 +58,9 @@ async fn node_without_its_lock_is_gone_after_a_long_silence() {
     let here = Client::new(Arc::clone(&from) as Arc<dyn Store>);
     let (_, there) = store_with(&[]).await;
     let id = NodeId::new("n-1").unwrap();
-    let (name, started_at, state) = ("host:1".to_owned(), Millis(0), NodeState::Up);
+    let name = "host:1".to_owned();
+    let started_at = Millis(0);
+    let state = NodeState::Up;
     let node =
         NodeRecord { id: id.clone(), name, started_at, workflows: vec![], slots: 1, timing: None, state };
     from.beat(&node).await.unwrap();
@@ -107,7 +110,9 @@ async fn closing() -> (Arc<MemoryStore>, impl AsyncFn()) {
     let store = Arc::new(MemoryStore::new(Arc::new(|| SystemClock.now())));
     let closed = Arc::clone(&store);
     let close = async move || {
-        let (role, other, copy) = (Role::MovedTo, "there".to_owned(), "1".to_owned());
+        let role = Role::MovedTo;
+        let other = "there".to_owned();
+        let copy = "1".to_owned();
         let mark = super::Mark { role, other, copy, since: Millis(1) };
         let lock = goldseam_engine::ledger::copy_mark::Marked::default().next(Some(&mark), Millis(1));
         assert_eq!(closed.put_lock(lock, Expect::Absent).await.unwrap(), Written::Done);
@@ -128,10 +133,13 @@ async fn eventually(mut probe: impl AsyncFnMut() -> bool) {
 #[tokio::test]
 async fn node_without_beats_begins_nothing_in_a_closed_store() {
     let (store, close) = closing().await;
-    let (door, second) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
-    let (opened, seen) = (Arc::clone(&door), Arc::clone(&second));
+    let door = Arc::new(Notify::new());
+    let second = Arc::new(AtomicBool::new(false));
+    let opened = Arc::clone(&door);
+    let seen = Arc::clone(&second);
     let work = move |ctx: Context, (): ()| {
-        let (door, second) = (Arc::clone(&opened), Arc::clone(&seen));
+        let door = Arc::clone(&opened);
+        let second = Arc::clone(&seen);
         async move {
             let wait = async || {
                 door.notified().await;
@@ -142,7 +150,8 @@ async fn node_without_beats_begins_nothing_in_a_closed_store() {
             Ok::<(), Error>(())
         }
     };
-    let (beat, silence_max) = (Duration::from_millis(5), Duration::from_millis(20));
+    let beat = Duration::from_millis(5);
+    let silence_max = Duration::from_millis(20);
     let config =
         Config { beat, silence_max, watch: Duration::from_secs(3600), sweep: None, ..Config::default() };
     let link = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, FaultPlan::pass()));
@@ -167,7 +176,8 @@ async fn node_without_beats_begins_nothing_in_a_closed_store() {
 #[tokio::test]
 async fn node_that_returns_to_a_closed_store_ends() {
     let (store, close) = closing().await;
-    let (beat, silence_max) = (Duration::from_millis(5), Duration::from_millis(20));
+    let beat = Duration::from_millis(5);
+    let silence_max = Duration::from_millis(20);
     let config = Config { beat, silence_max, sweep: None, ..Config::default() };
     let link = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, FaultPlan::pass()));
     let shared = Arc::clone(&link) as Arc<dyn Store>;

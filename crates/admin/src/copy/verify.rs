@@ -65,7 +65,8 @@ impl Copier {
 
     async fn verify_tasks(&self, session: &Session, report: &mut CopyReport) -> Result<(), EngineError> {
         let compare = |task: Task| {
-            let (copier, session) = (self.clone(), session.clone());
+            let copier = self.clone();
+            let session = session.clone();
             async move { Ok((task.id.clone(), copier.has_task(&session, task).await?)) }
         };
         each(TaskPages::of(&self.from), compare, |(id, fits)| match fits {
@@ -77,7 +78,8 @@ impl Copier {
 
     async fn verify_locks(&self, session: &Session, report: &mut CopyReport) -> Result<(), EngineError> {
         let compare = |lock: Lock| {
-            let (copier, session) = (self.clone(), session.clone());
+            let copier = self.clone();
+            let session = session.clone();
             async move { Ok((lock.name.clone(), copier.has_lock(&session, &lock).await?)) }
         };
         each(LockPages::of(&self.from), compare, |(name, fits)| match fits {

@@ -88,7 +88,8 @@ impl Pruning<'_> {
     /// Reads the whole current log.
     async fn look(&self, candidate: &Candidate) -> Result<LogReading, EngineError> {
         let run = &candidate.run;
-        let (mut texts, mut after) = (Vec::new(), Seq::ZERO);
+        let mut texts = Vec::new();
+        let mut after = Seq::ZERO;
         let damaged = |corrupt: &Corrupt| Ok(LogReading::Stays(format!("K1: {corrupt}")));
         loop {
             let read = || async { Ok(self.client.store().read(run, after, PAGE).await?) };

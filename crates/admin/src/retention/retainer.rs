@@ -139,7 +139,8 @@ impl Retainer {
     async fn slice(&self, walk: &RetentionWalk, now: Millis, before: Millis) -> Result<Slice, EngineError> {
         let PassLimits { runs, pages, .. } = self.limits();
         let mut filter = RunFilter { after: walk.after.clone(), ..self.filter(before) };
-        let (mut due, mut tombstones) = (Vec::new(), Vec::new());
+        let mut due = Vec::new();
+        let mut tombstones = Vec::new();
         for _ in 0..pages {
             let found = u32::try_from(due.len() + tombstones.len()).unwrap_or(u32::MAX);
             filter.limit = runs.saturating_sub(found);
@@ -180,7 +181,9 @@ fn log_pass(pass: &RetentionPass) {
         tracing::debug!(%run, why, "retention policy left a run unchanged");
     }
     if !report.pruned.is_empty() || report.finished > 0 {
-        let (runs, events, bytes) = (report.pruned.len(), report.events(), report.freed());
+        let runs = report.pruned.len();
+        let events = report.events();
+        let bytes = report.freed();
         let finished = report.finished;
         tracing::info!(runs, events, bytes, finished, held, "retention policy pruned runs");
     }

@@ -107,7 +107,9 @@ pub struct RequestedDoc {
 
 impl RequestedDoc {
     pub(crate) fn new(run: &RunId, name: &str, requested: Requested) -> Self {
-        let (mut answer, mut refused, mut status) = (None, None, None);
+        let mut answer = None;
+        let mut refused = None;
+        let mut status = None;
         let reply = match requested.reply {
             Reply::Answered(value) => {
                 answer = Some(value);
@@ -123,7 +125,9 @@ impl RequestedDoc {
             }
             Reply::Pending => ReplyKind::Pending,
         };
-        let (event, name, run) = (requested.seq, name.to_owned(), run.clone());
+        let event = requested.seq;
+        let name = name.to_owned();
+        let run = run.clone();
         Self { answer, event, id: requested.id, name, refused, reply, run, status }
     }
 }

@@ -254,7 +254,8 @@ fn healing_document(healing: EngineHealing) -> HealingDoc {
             HealingDoc { event: Some(seq), run: Some(run), workflow: Some(workflow), ..document }
         }
         HealedSubject::Record(entry) => {
-            let (holder, state) = (entry.heal.holder, entry.heal.state.map(|state| state.to_string()));
+            let holder = entry.heal.holder;
+            let state = entry.heal.state.map(|state| state.to_string());
             let (task, lock) = match entry.kind {
                 AuditKind::Task => (Some(entry.subject), None),
                 AuditKind::Lock => (None, Some(entry.subject)),

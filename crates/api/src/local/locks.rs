@@ -8,6 +8,7 @@ use goldseam::unstable::core::lock::{Lock, LockRefusal, TTL_DEFAULT};
 use goldseam::unstable::core::reserved::Named;
 use goldseam::unstable::core::{LockName, argument};
 use goldseam::unstable::engine::claims::StaleLock;
+use goldseam::unstable::engine::locks::AcquiredBy;
 
 use super::{LocalApi, limit};
 use crate::api::{ApiResult, LocksApi};
@@ -64,7 +65,7 @@ impl LocksApi for LocalApi {
         self.check_text("the holder", &new.holder)?;
         let id = caller.command_id("acquire", name.as_str());
         let locks = self.client.locks();
-        let by = (id.as_deref(), caller.credential.as_deref());
+        let by = AcquiredBy { id: id.as_deref(), credential: caller.credential.as_deref() };
         let acquired = locks.acquire_as(name, &new.holder, ttl(new.ttl_ms)?, by).await;
         match (acquired, id) {
             (Err(EngineError::Lock(LockRefusal::Held { holder, name, expires_at })), Some(id)) => {
@@ -92,7 +93,8 @@ impl LocksApi for LocalApi {
         new: NewRelease,
     ) -> ApiResult<ReleasedDoc> {
         limit::open(Named::Id, name.as_str())?;
-        let (locks, who) = (self.client.locks(), caller.who.as_deref());
+        let locks = self.client.locks();
+        let who = caller.who.as_deref();
         let released = locks.release_by_hand(name, &new.holder, new.fence, who).await?;
         Ok(ReleasedDoc { name: name.clone(), released })
     }

@@ -94,7 +94,9 @@ impl HttpRequest {
 
     /// A request without a body, a key and a trace, which is not repeated.
     fn bare(method: Method, path: String) -> Self {
-        let (body, key, trace) = (None, None, None);
+        let body = None;
+        let key = None;
+        let trace = None;
         Self { method, path, body, key, trace, timeout: RESPONSE_MAX, repeatable: false }
     }
 

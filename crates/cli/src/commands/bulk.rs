@@ -100,7 +100,8 @@ impl BulkArgs {
             (None, _) => {
                 let SpecError { code, what, hint } = SpecError::no_condition();
                 let help = format!("name one run: goldseam {verb} RUN; or {hint}");
-                let (code, help) = (Some(code.to_owned()), Some(help));
+                let code = Some(code.to_owned());
+                let help = Some(help);
                 Err(CliError { code, message: what, help, next: Vec::new(), exit: Exit::Usage })
             }
         }

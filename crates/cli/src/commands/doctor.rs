@@ -48,7 +48,8 @@ pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, CliError> {
         ..NewCheckup::default()
     };
     let examined = ExaminationProgress::start(app);
-    let (caller, mut on_progress) = (actor::caller(None), examined.on_progress());
+    let caller = actor::caller(None);
+    let mut on_progress = examined.on_progress();
     let checkup = examined.during(api.doctor(&caller, new, &mut on_progress)).await;
     drop(examined);
     let mut checkup = checkup?;

@@ -68,7 +68,8 @@ fn table(app: &App, questions: &[QuestionDoc]) -> TextTable {
     let mut table = TextTable::wrapping(head).dropping(OPTIONAL);
     for QuestionDoc { run, workflow, open } in questions {
         let input = &open.input;
-        let (prompt, form) = (text::one_line(&input.prompt), text::form(&input.form));
+        let prompt = text::one_line(&input.prompt);
+        let form = text::form(&input.form);
         let first = [run.to_string(), workflow.to_string(), input.path.to_string()].into_iter();
         let rest = match app.terminal {
             true => {

@@ -68,7 +68,8 @@ async fn wait_on(
     requested: &RequestedDoc,
     wait_ms: u64,
 ) -> Result<RequestedDoc, CliError> {
-    let (id, event) = (requested.id.clone(), Some(requested.event));
+    let id = requested.id.clone();
+    let event = Some(requested.event);
     let query = ReplyQuery { id, event, wait_ms: Some(wait_ms) };
     Ok(api.reply(run, &requested.name, query).await?)
 }

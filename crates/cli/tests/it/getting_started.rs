@@ -88,7 +88,8 @@ impl Program {
 /// The blocks of one language, each as its lines.
 fn blocks<'a>(guide: &'a str, language: &str) -> Vec<Vec<&'a str>> {
     let open = format!("```{language}");
-    let (mut blocks, mut inside) = (Vec::new(), false);
+    let mut blocks = Vec::new();
+    let mut inside = false;
     for line in guide.lines() {
         match line {
             line if line == open => {

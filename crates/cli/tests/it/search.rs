@@ -6,7 +6,8 @@ use crate::support::Place;
 fn orders() -> Place {
     let place = Place::new();
     for (id, region, amount) in [("o-1", "eu", "120"), ("o-2", "eu", "80"), ("o-3", "us", "200")] {
-        let (region, amount) = (format!("region={region}"), format!("amount:={amount}"));
+        let region = format!("region={region}");
+        let amount = format!("amount:={amount}");
         place.run(&["start", "order", "--id", id, "--attr", &region, "--attr", &amount, "--tag", "a=1"]).ok();
     }
     place.run(&["start", "mail", "--id", "m-1", "--tag", "a=1", "--tag", "b=2"]).ok();

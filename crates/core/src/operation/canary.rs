@@ -65,7 +65,8 @@ impl FromStr for Canary {
         if stages.last() != Some(&CanaryStage::All) {
             return Err(refused("it does not end in `all`".to_owned()));
         }
-        let (mut count, mut percent) = (0, 0);
+        let mut count = 0;
+        let mut percent = 0;
         for stage in &stages[..stages.len() - 1] {
             let grows = match stage {
                 CanaryStage::Count(next) => std::mem::replace(&mut count, *next) < *next,

@@ -216,7 +216,8 @@ impl Diagnosis {
         if self.rule != Code::E2 || !self.remedy.is_automatic() {
             return self;
         }
-        let (needs, later) = (summary.needs(), self.remedy.describe());
+        let needs = summary.needs();
+        let later = self.remedy.describe();
         let hint = Hint::from(format!(
             "start a worker with {needs}; otherwise a sweep will {later}; to do so now: "
         ))

@@ -161,7 +161,8 @@ impl ConditionParser<'_> {
             (_, Some("starts_with")) => Operator::StartsWith,
             _ => match &subject {
                 ConditionSubject::Field(field) if field.kind() == RunFieldKind::Boolean => {
-                    let (operator, value) = (Operator::Equal, Literal::Boolean(true));
+                    let operator = Operator::Equal;
+                    let value = Literal::Boolean(true);
                     return Ok(Condition::Compare { subject, operator, value });
                 }
                 _ => return Err(self.unexpected("an operator: = != < <= > >= in contains starts_with")),

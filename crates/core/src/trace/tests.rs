@@ -80,7 +80,8 @@ fn long_tracestate_keeps_leading_members() {
 
 #[test]
 fn spans_differ_by_run_and_key_and_stay_in_the_trace() {
-    let (one, two) = (RunId::new("a").unwrap(), RunId::new("b").unwrap());
+    let one = RunId::new("a").unwrap();
+    let two = RunId::new("b").unwrap();
     let context = TraceContext::new(GOOD).unwrap().with_state("a=1");
     assert_ne!(context.run_span(&one), context.run_span(&two));
     let inside = context.within("key");

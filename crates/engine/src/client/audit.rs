@@ -71,7 +71,7 @@ impl Client {
         audit.complaints.extend(log.damage.iter().map(|damage| format!("run {run}: {damage}")));
         match (row, unreadable) {
             (Some(row), _) if row.summary.as_of > end.max(log.end) => {
-                let (as_of, end) = (row.summary.as_of, end);
+                let as_of = row.summary.as_of;
                 audit
                     .complaints
                     .push(format!("run {run}: its row is as of event {as_of}, its log ends at {end}"));

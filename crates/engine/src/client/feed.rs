@@ -230,7 +230,8 @@ impl Client {
             Some(Place::Run(at, ..)) => Some(goldseam_store::audit::place_bound(Millis(at.0 + 1))),
             None => None,
         };
-        let (since, rule) = (filter.since, filter.rule.clone());
+        let since = filter.since;
+        let rule = filter.rule.clone();
         let mut audit = AuditFilter { rule, since, after, limit: PAGE };
         while healings.len() < limit {
             let page = self.audit_entries(audit.clone()).await?;

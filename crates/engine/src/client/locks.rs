@@ -32,6 +32,15 @@ pub struct Locks {
     ledger: Ledger,
 }
 
+/// The command and the credential with which a caller acquires a lock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AcquiredBy<'a> {
+    /// The id of the command, by which a repeat is recognised ([`Lock::was_taken_by`]).
+    pub id: Option<&'a str>,
+    /// The credential of the caller ([`Lock::credential`]).
+    pub credential: Option<&'a str>,
+}
+
 impl Locks {
     pub(crate) fn new(ledger: Ledger) -> Self {
         Self { ledger }
@@ -39,17 +48,18 @@ impl Locks {
 
     /// Acquires a free or expired lock for `ttl` from now.
     pub async fn acquire(&self, name: &LockName, holder: &str, ttl: Duration) -> Result<Lock, EngineError> {
-        self.acquire_as(name, holder, ttl, (None, None)).await
+        self.acquire_as(name, holder, ttl, AcquiredBy::default()).await
     }
 
-    /// Like [`Locks::acquire`], with a command id ([`Lock::was_taken_by`]) and a credential ([`Lock::credential`]).
+    /// Like [`Locks::acquire`], as the command of a caller.
     pub async fn acquire_as(
         &self,
         name: &LockName,
         holder: &str,
         ttl: Duration,
-        (id, credential): (Option<&str>, Option<&str>),
+        by: AcquiredBy<'_>,
     ) -> Result<Lock, EngineError> {
+        let AcquiredBy { id, credential } = by;
         argument::name("the holder", holder)?;
         let node = self.ledger.process.node().map(|node| node.as_str().to_owned());
         let change = |lock: Option<Lock>, now| {

@@ -174,8 +174,10 @@ impl Client {
         let live_runs = Arc::new(LiveRuns::of_client());
         let process = Arc::clone(&live_runs) as Arc<dyn Process>;
         let time = Arc::new(StoreTime::new(clock));
-        let (clock, asks) = (Arc::clone(&time) as Arc<dyn Clock>, Some(time));
-        let (meter, secrets) = (Meter::default(), Arc::default());
+        let clock = Arc::clone(&time) as Arc<dyn Clock>;
+        let asks = Some(time);
+        let meter = Meter::default();
+        let secrets = Arc::default();
         let ledger = Ledger { store, clock, entropy, limits, asks, meter, process, secrets };
         let claims = Claims::new(ledger.clone(), ClaimRules::default());
         Self::of(ledger, live_runs, claims, Arc::default())
@@ -220,7 +222,8 @@ impl Client {
 
     /// Creates a random run id.
     pub fn new_id(&self) -> RunId {
-        let (time, random) = (self.ledger.clock.now().0, self.ledger.entropy.next());
+        let time = self.ledger.clock.now().0;
+        let random = self.ledger.entropy.next();
         RunId::new(format!("run-{time:011x}-{random:016x}"))
             .unwrap_or_else(|_| unreachable!("hexadecimal is an id"))
     }
@@ -394,7 +397,9 @@ impl Client {
         payload: Payload,
         id: Option<String>,
     ) -> Result<Seq, EngineError> {
-        let (name, fresh, id) = (SignalName::new(name)?, id.is_none(), self.command_id(id));
+        let name = SignalName::new(name)?;
+        let fresh = id.is_none();
+        let id = self.command_id(id);
         self.send_command(run, Command::Signal { name, id, fresh, payload }).await
     }
 
@@ -406,7 +411,8 @@ impl Client {
         answer: Payload,
         by: By,
     ) -> Result<Seq, EngineError> {
-        let (question, id) = (question.clone(), self.command_id(by.id));
+        let question = question.clone();
+        let id = self.command_id(by.id);
         self.send_command(run, Command::Answer { question, since: None, id, answer, by: by.who }).await
     }
 
@@ -516,7 +522,8 @@ impl Client {
 
     /// Waits until the run has ended.
     pub async fn outcome(&self, run: &RunId) -> Result<Outcome, EngineError> {
-        let (mut mark, mut seen) = (0, None);
+        let mut mark = 0;
+        let mut seen = None;
         loop {
             if let Some(ended) = self.live_runs.wait_for(run) {
                 if let Ok(Ended::Over(outcome)) = ended.await {

@@ -43,7 +43,9 @@ pub struct Requested {
 impl Requested {
     /// The answer, or why the request has no answer.
     pub fn answer(self, run: &RunId, name: &str) -> Result<Payload, RequestError> {
-        let (run, name, id) = (run.clone(), name.to_owned(), self.id);
+        let run = run.clone();
+        let name = name.to_owned();
+        let id = self.id;
         match self.reply {
             Reply::Answered(answer) => Ok(answer),
             Reply::Refused(reason) => Err(RequestError::Refused { run, name, reason }),
@@ -116,7 +118,8 @@ impl Client {
     ) -> Result<Requested, EngineError> {
         let signal = request_signal(name)?;
         let until = self.ledger.clock.elapsed() + options.timeout;
-        let (fresh, id) = (options.id.is_none(), self.command_id(options.id));
+        let fresh = options.id.is_none();
+        let id = self.command_id(options.id);
         let command =
             Command::Signal { name: signal.clone(), id: id.clone(), fresh, payload: payload.clone() };
         let committed = self.carry_out(run, &command).await?;
@@ -147,7 +150,8 @@ impl Client {
         }
         let after = seq.map_or(Seq::ZERO, Seq::before);
         let Some((seq, _)) = self.find_request(run, &signal, &id, after).await? else {
-            let (run, name) = (run.clone(), name.to_owned());
+            let run = run.clone();
+            let name = name.to_owned();
             return Err(RequestError::NoSuchRequest { run, name, id }.into());
         };
         let answered = summary.answered.iter().find(|answered| answered.request == id);
@@ -187,7 +191,8 @@ impl Client {
         mut after: Seq,
         until: Duration,
     ) -> Result<Reply, EngineError> {
-        let (mut mark, mut may_be_over) = (0, true);
+        let mut mark = 0;
+        let mut may_be_over = true;
         loop {
             let (events, _) = self.events_after(run, after, Most::events(PAGE)).await?;
             if let Some(reply) = events.iter().find_map(|recorded| reply_in(recorded, id)) {

@@ -374,7 +374,8 @@ impl ExplainedRun<'_> {
         let Some(task) = self.healer.task(id.clone()).await? else {
             return Ok(self.link(format!("remote step {path}: its task is missing"), None, None));
         };
-        let (queue, state) = (&task.queue, task.state.as_str());
+        let queue = &task.queue;
+        let state = task.state.as_str();
         Ok(match (&task.owner, task.state) {
             (Some(owner), TaskState::Claimed) => {
                 let until = task.silence_max.map(|most| task.last_sign() + most);
@@ -423,7 +424,9 @@ impl ExplainedRun<'_> {
             things.push(format!("an answer to {question}{prompt}"));
         }
         things.extend(wait.children.iter().map(|child| format!("child run {child}")));
-        let (since, due, path) = (Some(wait.since), wait.due, &wait.path);
+        let since = Some(wait.since);
+        let due = wait.due;
+        let path = &wait.path;
         match self.state.ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => {
                 let attempt = step.attempts.saturating_add(1);
@@ -464,7 +467,8 @@ impl ExplainedRun<'_> {
     }
 
     fn current_step(&self) -> Link {
-        let (summary, ops) = (&self.state.summary, &self.state.ops);
+        let summary = &self.state.summary;
+        let ops = &self.state.ops;
         if let Some((path, _)) = self.state.undone.iter().find(|(_, undo)| matches!(undo, Undo::Started)) {
             return self.link(format!("step {path} is being compensated"), Some(summary.last_event_at), None);
         }
@@ -490,7 +494,8 @@ impl ExplainedRun<'_> {
 
     async fn task_of_run(&self) -> Result<Option<Link>, EngineError> {
         let Some(task) = self.healer.own_task(&self.state.summary.run).await? else { return Ok(None) };
-        let (queue, summary) = (&task.queue, &self.state.summary);
+        let queue = &task.queue;
+        let summary = &self.state.summary;
         if let Some(waits) = task.quarantine().filter(|_| self.state.summary.owner.is_some()) {
             let place = suspected(&self.state.summary);
             let what = format!(

@@ -397,8 +397,10 @@ fn lost_row(unreadable: Option<String>) -> String {
 
 /// Describes a row that contradicts its log.
 fn wrong_row(row: &Summary, log: &Summary) -> String {
-    let (says, as_of) = (row.status, row.as_of);
-    let (status, end) = (log.status, log.as_of);
+    let says = row.status;
+    let as_of = row.as_of;
+    let status = log.status;
+    let end = log.as_of;
     format!("the cached row says {says} as of event {as_of}, the log says {status} as of event {end}")
 }
 
@@ -419,7 +421,8 @@ mod tests {
     #[tokio::test]
     async fn row_behind_a_recent_recovery_is_being_written() {
         let (row, _) = started().await;
-        let (row, at) = (row.summary, Millis(50_000));
+        let row = row.summary;
+        let at = Millis(50_000);
         let log =
             Summary { as_of: row.as_of.next(), last_event_at: at, recovered_at: Some(at), ..row.clone() };
         let soon = at + Duration::from_millis(1_999);

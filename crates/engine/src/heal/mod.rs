@@ -111,7 +111,8 @@ impl Healer {
         match &healed {
             Ok(Healed::Done { stale, .. }) => {
                 self.count(run, diagnosis, *stale, begun).await;
-                let (rule, evidence) = (diagnosis.rule, &diagnosis.evidence);
+                let rule = diagnosis.rule;
+                let evidence = &diagnosis.evidence;
                 match rule {
                     Code::P1 => {
                         tracing::error!(%run, %rule, evidence, "stopped run that crashes its process");
@@ -178,7 +179,8 @@ impl Healer {
                 {
                     self.cancel_children(run).await;
                 }
-                let (mut branch, mut stale) = (None, None);
+                let mut branch = None;
+                let mut stale = None;
                 for recorded in &committed.records {
                     match &recorded.event {
                         Event::BranchOpened(opened) => branch = Some(opened.branch),

@@ -194,8 +194,10 @@ struct OpenWork {
 
 impl OpenWork {
     fn of(events: &[Recorded]) -> Self {
-        let (mut done, mut undoing) = (Vec::new(), BTreeSet::new());
-        let (mut children, mut remote) = (BTreeSet::new(), BTreeMap::new());
+        let mut done = Vec::new();
+        let mut undoing = BTreeSet::new();
+        let mut children = BTreeSet::new();
+        let mut remote = BTreeMap::new();
         for recorded in events {
             match &recorded.event {
                 Event::StepStarted(step) => {
@@ -227,7 +229,8 @@ impl OpenWork {
         done.retain(|step| !undoing.contains(step));
         done.reverse();
         let (remote, tasks) = remote.into_iter().unzip();
-        let (undoing, children) = (undoing.into_iter().collect(), children.into_iter().collect());
+        let undoing = undoing.into_iter().collect();
+        let children = children.into_iter().collect();
         Self { standing: done, undoing, children, remote, tasks }
     }
 

@@ -45,7 +45,8 @@ impl Announcement {
                 debug!(target: "goldseam", %run, %workflow, version, %branch, "run completed");
             }
             Event::RunFailed { failure } => {
-                let (error, code) = (&failure.message, failure.code.as_deref());
+                let error = &failure.message;
+                let code = failure.code.as_deref();
                 warn!(target: "goldseam", %run, %workflow, version, %branch, code, error, "run failed");
             }
             Event::RunCancelled { reason, terminated } => {
@@ -56,7 +57,9 @@ impl Announcement {
                 warn!(target: "goldseam", %run, %workflow, version, %branch, code, reason, "run parked");
             }
             Event::RunRecovered(recovered) => {
-                let (rule, reason, attempt) = (&recovered.rule, &recovered.reason, recovered.attempt);
+                let rule = &recovered.rule;
+                let reason = &recovered.reason;
+                let attempt = recovered.attempt;
                 let evidence = &recovered.evidence;
                 info!(
                     target: "goldseam",
@@ -71,7 +74,9 @@ impl Announcement {
         let Self { run, workflow, version } = self;
         match event {
             Event::StepFailed(failed) if !is_retried(&failed.path, records) => {
-                let (path, attempt, error) = (&failed.path, failed.attempt, &failed.failure.message);
+                let path = &failed.path;
+                let attempt = failed.attempt;
+                let error = &failed.failure.message;
                 let code = failed.failure.code.as_deref();
                 debug!(
                     target: "goldseam",

@@ -127,7 +127,8 @@ pub fn verify(batch: &[u8]) -> Result<Vec<ArchivedRun>, BatchFlaw> {
     };
     let end: End = serde_json::from_str(last)
         .map_err(|_| flaw(lines.len() + 1, "the batch is truncated: the last line is missing".to_owned()))?;
-    let (mut runs, mut at) = (Vec::new(), 0);
+    let mut runs = Vec::new();
+    let mut at = 0;
     while at < lines.len() {
         let run = read(&lines[at..]).map_err(|what| flaw(at + 1, what))?;
         at += 1 + usize::try_from(run.events).unwrap_or(usize::MAX);
@@ -149,7 +150,8 @@ pub fn verify(batch: &[u8]) -> Result<Vec<ArchivedRun>, BatchFlaw> {
 /// Reads every run of a batch, with the state derived from its log.
 pub(crate) fn archived_states(text: &str) -> Result<Vec<(RunId, State)>, BatchFlaw> {
     let lines: Vec<&str> = text.lines().collect();
-    let (mut runs, mut at) = (Vec::new(), 0);
+    let mut runs = Vec::new();
+    let mut at = 0;
     while at < lines.len().saturating_sub(1) {
         let (header, whole) = whole(&lines[at..]).map_err(|what| BatchFlaw { line: at + 1, what })?;
         at += 1 + usize::try_from(header.events).unwrap_or(usize::MAX);
@@ -176,14 +178,16 @@ fn whole(lines: &[&str]) -> Result<(Header, Whole), String> {
     if header.goldseam_archive > FORMAT {
         return Err(format!("it was written by a newer release (format {})", header.goldseam_archive));
     }
-    let (run, count) = (header.run.clone(), usize::try_from(header.events).unwrap_or(usize::MAX));
+    let run = header.run.clone();
+    let count = usize::try_from(header.events).unwrap_or(usize::MAX);
     let Some(texts) = rest.get(..count) else { return Err(format!("run {run} is truncated")) };
     if fingerprint(texts.iter().copied()) != header.sha256 {
         return Err(format!("the fingerprint of run {run} does not match"));
     }
     let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
     let whole = Whole::new(&run, texts).map_err(|corrupt| format!("run {run}: {corrupt}"))?;
-    let (header_row, found) = (&header.summary, &whole.state.summary);
+    let header_row = &header.summary;
+    let found = &whole.state.summary;
     if (header_row.status, header_row.as_of, header_row.head) != (found.status, found.as_of, found.head) {
         return Err(format!(
             "run {run} is {} by its events and {} by its header",

@@ -84,7 +84,8 @@ impl StoreTime {
 
     /// Takes the store's reply `shown` to a request sent at `sent`.
     pub(crate) fn set(&self, shown: Millis, sent: Duration) {
-        let (received, here) = (self.own.elapsed(), self.own.now());
+        let received = self.own.elapsed();
+        let here = self.own.now();
         let took = received.saturating_sub(sent);
         let fits = here - took - TICK <= shown && shown <= here + TICK;
         let mut known = lock(&self.known);
@@ -111,7 +112,8 @@ impl Clock for StoreTime {
         match *lock(&self.known) {
             Known::Store(shown, at) => shown + self.own.elapsed().saturating_sub(at),
             Known::Own(shown, at) => {
-                let (here, carried) = (self.own.now(), shown + self.own.elapsed().saturating_sub(at));
+                let here = self.own.now();
+                let carried = shown + self.own.elapsed().saturating_sub(at);
                 let moved = here.since(carried).max(carried.since(here));
                 if moved > SET { carried } else { here }
             }

@@ -6,7 +6,7 @@ use goldseam_core::codec::decode;
 use goldseam_core::command::Starter;
 use goldseam_core::decide::{Decision, Refusal};
 use goldseam_core::event::{Note, RunQueued};
-use goldseam_core::plan::{Old, plan_tasks};
+use goldseam_core::plan::{PlanBasis, plan_tasks};
 use goldseam_core::seal::{Place, Sealed, leaves_branch, row_after, seal};
 use goldseam_core::summary::{Stuck, command_id};
 use goldseam_core::{
@@ -193,8 +193,8 @@ impl Source for CommandWrite<'_> {
         let Some(row) = window.retry(ledger, || ledger.row(run, &seen, &sealed)).await? else {
             return Ok(Next::Again);
         };
-        let old = Old { task: seen.task(), updated_at: seen.updated_at() };
-        let planned = plan_tasks(&decision, &sealed, &row, old, (None, now));
+        let basis = PlanBasis { task: seen.task(), updated_at: seen.updated_at(), node: None, now };
+        let planned = plan_tasks(&decision, &sealed, &row, basis);
         let about = Announcement::of(&sealed, &row);
         let work = ledger.meter.work(row.workflow.as_str());
         let mut tasks = self.with.extra.clone();

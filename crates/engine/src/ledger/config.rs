@@ -267,7 +267,8 @@ impl Config {
             ));
         }
         if self.beat * BEATS_MIN > self.silence_max {
-            let (silence, beat) = (self.silence_max, self.beat);
+            let silence = self.silence_max;
+            let beat = self.beat;
             return Err(EngineError::Config(format!(
                 "`silence_max` ({silence:?}) must be at least {BEATS_MIN} times `beat` ({beat:?}), or live nodes are \
                  taken over"
@@ -275,7 +276,8 @@ impl Config {
         }
         argument::positive("the number of slots", u128::from(self.slots))?;
         self.name.as_ref().map_or(Ok(()), |name| argument::text("the name of a node", name))?;
-        let (bytes, most) = (self.limits.payload_bytes_max, Limits::PAYLOAD_BYTES_MOST);
+        let bytes = self.limits.payload_bytes_max;
+        let most = Limits::PAYLOAD_BYTES_MOST;
         if bytes > most {
             return Err(EngineError::Config(format!(
                 "`payload_bytes_max` ({bytes}) must be at most {most}; keep larger data elsewhere and pass a reference"

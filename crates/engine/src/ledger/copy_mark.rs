@@ -192,7 +192,8 @@ mod tests {
     #[test]
     fn mark_round_trips_through_a_lock_that_never_expires() {
         for role in Role::ALL {
-            let (other, copy) = ("postgres://app@db/orders?a #b".to_owned(), "00ff".to_owned());
+            let other = "postgres://app@db/orders?a #b".to_owned();
+            let copy = "00ff".to_owned();
             let mark = Mark { role, other, copy, since: Millis(7) };
             let lock = Marked::default().next(Some(&mark), Millis(9));
             assert_eq!(Mark::of(&lock).as_ref(), Some(&mark));

@@ -36,7 +36,9 @@ pub struct Piece {
 impl Ledger {
     /// Reads a log after `after`, up to the limits.
     pub async fn piece(&self, run: &RunId, mut after: Seq, most: Most) -> Result<Piece, StoreError> {
-        let (mut records, mut bytes, mut left) = (Vec::new(), 0, most.events);
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        let mut left = most.events;
         while left > 0 {
             let wanted = CHUNK.min(left);
             let chunk = self.store.read(run, after, wanted).await?;

@@ -179,7 +179,8 @@ impl Ledger {
     ) -> Result<(Vec<Recorded>, Hash), EngineError> {
         let corrupt = |corrupt: Corrupt| EngineError::Corrupt { run: run.clone(), corrupt };
         let mut history: Vec<Recorded> = Vec::new();
-        let (mut after, mut prev) = (base.before(), None);
+        let mut after = base.before();
+        let mut prev = None;
         while after < end {
             let page = self.store.read(run, after, PAGE).await?;
             let Some(first) = page.first() else { break };

@@ -150,7 +150,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     #[expect(clippy::disallowed_methods, reason = "the paused clock is what is measured")]
     async fn busy_store_gets_five_attempts_with_doubling_pauses() {
-        let (asked, begun) = (Cell::new(0), tokio::time::Instant::now());
+        let asked = Cell::new(0);
+        let begun = tokio::time::Instant::now();
         let result = read::<(), _>(Retries::standard(), || {
             asked.set(asked.get() + 1);
             std::future::ready(Err(busy()))

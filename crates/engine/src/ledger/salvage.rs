@@ -94,7 +94,8 @@ impl LogReader {
 impl Ledger {
     /// Reads the log of a run with all readable events and all damage.
     pub async fn log(&self, run: &RunId) -> Result<Log, EngineError> {
-        let (mut reader, mut after) = (LogReader::default(), Seq::ZERO);
+        let mut reader = LogReader::default();
+        let mut after = Seq::ZERO;
         loop {
             let page = self.store.read(run, after, PAGE).await?;
             let Some(last) = page.last() else { break };

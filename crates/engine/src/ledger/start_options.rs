@@ -248,7 +248,8 @@ impl StartOptions {
         parent: &Summary,
         terms: QueueTerms<'_>,
     ) -> Result<RunQueued, EngineError> {
-        let (queue, priority) = (self.queue.is_some(), self.priority.is_some());
+        let queue = self.queue.is_some();
+        let priority = self.priority.is_some();
         let limits = terms.limits;
         let mut queued = self.queued_at(workflow, UNDECIDED, Payload::null(), terms)?;
         if !queue {

@@ -162,7 +162,8 @@ impl Node {
 
     /// Wakes the claimer and pokes live runs when another process has written.
     pub(super) async fn keep_listening(self: &Arc<Self>) {
-        let (mut mark, mut appends) = (0, 0);
+        let mut mark = 0;
+        let mut appends = 0;
         while !self.is_closed() {
             match self.ledger.store.changed(mark).await {
                 Ok(next) => mark = next,

@@ -16,7 +16,8 @@ impl Node {
     /// Sweeps at start-up, healing at once, then as often as configured.
     pub(super) async fn keep_sweeping(self: &Arc<Self>) {
         let Some(every) = self.config.sweep else { return };
-        let (stale_after, foreign) = (Some(Duration::ZERO), self.config.foreign.clone());
+        let stale_after = Some(Duration::ZERO);
+        let foreign = self.config.foreign.clone();
         let walk = self.config.walks(&self.pace);
         // Where each read is a request, even the first sweep reads only a slice.
         let slice = self.config.walk_slice(&self.pace, every);

@@ -267,7 +267,8 @@ impl Node {
         let statuses: Vec<Status> = Status::ALL.into_iter().filter(|status| status.is_active()).collect();
         let mut after = None;
         loop {
-            let (owner, statuses) = (Some(self.id.clone()), statuses.clone());
+            let owner = Some(self.id.clone());
+            let statuses = statuses.clone();
             let filter =
                 RunFilter { owner, statuses, after: after.take(), limit: PAGE, ..RunFilter::default() };
             let page = self.ledger.store.runs(filter).await?;

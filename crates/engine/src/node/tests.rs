@@ -142,9 +142,11 @@ impl Fixture {
         let steps = StepLog::default();
         let permits = Arc::new(tokio::sync::Semaphore::new(0));
         let mut registry = Registry::default();
-        let (log, gate) = (steps.clone(), Arc::clone(&permits));
+        let log = steps.clone();
+        let gate = Arc::clone(&permits);
         let work = move |ctx: Context, (): ()| {
-            let (log, gate) = (log.clone(), Arc::clone(&gate));
+            let log = log.clone();
+            let gate = Arc::clone(&gate);
             async move {
                 ctx.step("ship", || async {
                     log.0.lock().unwrap().push("begin");

@@ -234,7 +234,9 @@ impl Client {
                 workflows: group.workflows,
             });
         }
-        let (total, left_out, unreadable) = (found.total, found.left_out, found.unreadable);
+        let total = found.total;
+        let left_out = found.left_out;
+        let unreadable = found.unreadable;
         Ok(FailureGroups { total, groups, left_out, unreadable })
     }
 }

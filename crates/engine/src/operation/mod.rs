@@ -126,10 +126,12 @@ async fn operate(ctx: Context, mut chapter: Chapter) -> Result<Progress> {
 async fn plan_targets(ctx: &Context, worker: &OperationWorker, chapter: &mut Chapter) -> Result<bool> {
     let mut pages: u32 = 0;
     loop {
-        let (cursor, begun_at) = (chapter.cursor.clone(), chapter.begun_at.unwrap_or_default());
+        let cursor = chapter.cursor.clone();
+        let begun_at = chapter.begun_at.unwrap_or_default();
         let page = ctx
             .step("plan", || {
-                let (worker, cursor) = (worker.clone(), cursor.clone());
+                let worker = worker.clone();
+                let cursor = cursor.clone();
                 async move { worker.plan(cursor, begun_at).await.map_err(again) }
             })
             .retry(patient())
@@ -154,7 +156,8 @@ async fn plan_targets(ctx: &Context, worker: &OperationWorker, chapter: &mut Cha
 async fn act(ctx: &Context, worker: &OperationWorker, chapter: &mut Chapter) -> Result<()> {
     let now = chapter.clone();
     let acting = || {
-        let (worker, chapter) = (worker.clone(), now.clone());
+        let worker = worker.clone();
+        let chapter = now.clone();
         async move { worker.act(&chapter).await.map_err(again) }
     };
     chapter.progress = ctx.step("act", acting).retry(patient()).await?;
@@ -168,7 +171,8 @@ async fn act(ctx: &Context, worker: &OperationWorker, chapter: &mut Chapter) -> 
 async fn watch(ctx: &Context, worker: &OperationWorker, chapter: &mut Chapter) -> Result<()> {
     let now = chapter.clone();
     let watching = || {
-        let (worker, chapter) = (worker.clone(), now.clone());
+        let worker = worker.clone();
+        let chapter = now.clone();
         async move { worker.watch(&chapter).await.map_err(again) }
     };
     chapter.progress = ctx.step("watch", watching).retry(patient()).await?;

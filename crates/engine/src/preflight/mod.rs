@@ -313,7 +313,8 @@ impl PreflightRunner {
         // A run that was never claimed uses the newest version.
         let own = if summary.version == UNDECIDED { newest() } else { summary.version };
         let version = self.what.to_version.unwrap_or(own);
-        let (run, workflow) = (summary.run.clone(), summary.workflow.clone());
+        let run = summary.run.clone();
+        let workflow = summary.workflow.clone();
         state.summary.version = version;
         let verdict = match self.registry.get(&workflow, version) {
             Some(_) if self.registry.is_remote(&workflow, version) => Verdict::Unknown {

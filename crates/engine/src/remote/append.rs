@@ -227,7 +227,8 @@ async fn write(offer: &OfferedRun, job: &Job) -> Result<Done, EngineError> {
         }
         return Ok(Done::Landed { repeated: true });
     }
-    let (now, defaults) = (live.now(), HandoutDefaults::of(live));
+    let now = live.now();
+    let defaults = HandoutDefaults::of(live);
     let read = {
         let mut inner = live.lock();
         let reader = Reader::new(&mut inner, &job.holder, now, &live.ledger.limits, defaults);

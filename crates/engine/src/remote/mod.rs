@@ -407,9 +407,11 @@ impl RemoteWorkers {
         self.create_children(offer, &history).await;
         let page = Page::of(history, Seq::ZERO, end, room);
         let inner = offer.live.lock();
-        let (state, branch) = (&inner.state, inner.fence.branch);
+        let state = &inner.state;
+        let branch = inner.fence.branch;
         let summary = &state.summary;
-        let (run, fence) = (summary.run.clone(), inner.fence);
+        let run = summary.run.clone();
+        let fence = inner.fence;
         let held = Held { worker: worker.clone(), run, fence, key: key.clone() };
         Ok(Execution {
             token: self.tokens.seal(&held.sealed()),

@@ -135,7 +135,9 @@ mod tests {
         let note = |seq| {
             let reason = "x".repeat(bytes);
             let event = Event::NoteAdded(Note { id: "n".to_owned(), by: None, reason });
-            let (branch, prev, write) = (BranchId::ROOT, Hash::ZERO, WriteId::default());
+            let branch = BranchId::ROOT;
+            let prev = Hash::ZERO;
+            let write = WriteId::default();
             Recorded { seq: Seq(seq), at: Millis(0), branch, epoch: None, write, prev, bytes: 0, event }
         };
         (1..=events).map(note).collect()

@@ -56,7 +56,8 @@ impl Held {
 
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(5, '/');
-        let (worker, run) = (NodeId::new(parts.next()?).ok()?, RunId::new(parts.next()?).ok()?);
+        let worker = NodeId::new(parts.next()?).ok()?;
+        let run = RunId::new(parts.next()?).ok()?;
         let epoch = Seq(parts.next()?.parse().ok()?);
         let branch = BranchId(parts.next()?.parse().ok()?);
         let key = parts.next().map(str::to_owned);

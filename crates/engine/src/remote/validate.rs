@@ -173,7 +173,9 @@ impl<'a> Reader<'a> {
             Doing::StepCompleted { path, ord, attempt, output, took_ms, input, undo, group } => {
                 self.place(&path, ord, FieldKind::Step, input)?;
                 self.follows(&path, attempt)?;
-                let (output, began, fence) = (self.payload(&output)?, self.before(took_ms)?, None);
+                let output = self.payload(&output)?;
+                let began = self.before(took_ms)?;
+                let fence = None;
                 if undo {
                     self.to_undo.insert(path.clone());
                 }
@@ -192,7 +194,9 @@ impl<'a> Reader<'a> {
             Doing::StepFailed { path, ord, attempt, failure, took_ms, retry, timeout, input, group } => {
                 self.place(&path, ord, FieldKind::Step, input)?;
                 self.follows(&path, attempt)?;
-                let (failure, began, fence) = (failure.bounded(), self.before(took_ms)?, None);
+                let failure = failure.bounded();
+                let began = self.before(took_ms)?;
+                let fence = None;
                 let (left, retry_at) = self.next_try(&path, &failure, retry);
                 let timeout = timeout.map(|timeout| match timeout {
                     Timeout::Timeout => "timeout",

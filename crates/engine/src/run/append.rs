@@ -6,7 +6,7 @@ use std::time::Duration;
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::{Refusal, View};
 use goldseam_core::event::{BranchOpened, Event, Release};
-use goldseam_core::plan::{Old, plan_tasks};
+use goldseam_core::plan::{PlanBasis, plan_tasks};
 use goldseam_core::seal::{Sealed, changes_row, leaves_branch, place, row_after, seal};
 use goldseam_core::state::Applied;
 use goldseam_core::{Command, Owned, Recorded, Seq, Why, WriteId, decide};
@@ -99,9 +99,9 @@ impl<'a> OwnerWrite<'a> {
         } else {
             None
         };
-        let old = Old { task: Some(&live.task), updated_at: now };
-        let by = (live.ledger.process.node(), now);
-        let planned = plan_tasks(&decision, &sealed, row.as_ref().unwrap_or(summary), old, by);
+        let node = live.ledger.process.node();
+        let basis = PlanBasis { task: Some(&live.task), updated_at: now, node, now };
+        let planned = plan_tasks(&decision, &sealed, row.as_ref().unwrap_or(summary), basis);
         let mut tasks = self.extra.clone();
         tasks.extend(planned.tasks);
         let append = Append {

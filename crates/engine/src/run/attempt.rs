@@ -137,18 +137,32 @@ pub(crate) enum Outcome<T> {
 
 type Body<'b, 'a, T> = &'b mut (dyn FnMut(Attempt) -> BoxFuture<'a, Result<T>> + Send + 'a);
 
-/// Makes one attempt in the span of its step. If it fails, its heartbeat details are kept for the next one, and the id of their record is
-/// returned.
+/// The code of a step, and the span in which it runs.
+pub(crate) struct SpannedBody<'b, 'a, T> {
+    pub(crate) span: &'b Span,
+    pub(crate) body: Body<'b, 'a, T>,
+}
+
+/// One call of the code of a step.
+struct BodyCall<'c, 'b, 'a, T> {
+    record: &'c mut Details<'b>,
+    scope: OperationScope,
+    body: Body<'c, 'a, T>,
+}
+
+/// Makes one attempt in the span of its step. If it fails, its heartbeat details are kept for the next one, and the id
+/// of their record is returned.
 pub(crate) async fn run<'a, T>(
     live: &Arc<LiveRun>,
     started: &StepStarted,
     attempt: Attempt,
     limits: AttemptLimits,
-    (span, body): (&Span, Body<'_, 'a, T>),
+    spanned: SpannedBody<'_, 'a, T>,
 ) -> (Outcome<T>, Option<TaskId>) {
     let mut record = Details::new(live, &started.path, attempt.beats);
-    let scope = OperationScope::attempt(live, span, attempt.number, Arc::clone(&attempt.key));
-    let outcome = outcome(live, started, &attempt, limits, (&mut record, scope, body)).await;
+    let scope = OperationScope::attempt(live, spanned.span, attempt.number, Arc::clone(&attempt.key));
+    let call = BodyCall { record: &mut record, scope, body: spanned.body };
+    let outcome = outcome(live, started, &attempt, limits, call).await;
     match outcome {
         Outcome::Done(_) => record.forget(),
         Outcome::Failed(_) | Outcome::TimedOut(..) => record.keep(attempt.take_unsaved()).await,
@@ -161,8 +175,9 @@ async fn outcome<'a, T>(
     started: &StepStarted,
     attempt: &Attempt,
     limits: AttemptLimits,
-    (record, scope, body): (&mut Details<'_>, OperationScope, Body<'_, 'a, T>),
+    call: BodyCall<'_, '_, 'a, T>,
 ) -> Outcome<T> {
+    let BodyCall { record, scope, body } = call;
     let failed = |failure| Outcome::Failed(live.ledger.secrets.out_of(failure));
     if attempt.beats && attempt.number > 1 {
         attempt.pulse().last = record.read().await;

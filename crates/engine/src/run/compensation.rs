@@ -110,7 +110,8 @@ pub(crate) fn from_log(live: &Arc<LiveRun>, state: &State) -> BoxFuture<'static,
 
 /// The compensation work of a run whose deadline has passed.
 pub(crate) fn timed_out(live: &Arc<LiveRun>, state: &State) -> BoxFuture<'static, Result<Payload>> {
-    let (live, failure) = (Arc::clone(live), state.summary.timeout_failure(None));
+    let live = Arc::clone(live);
+    let failure = state.summary.timeout_failure(None);
     let dropped = state.ops.iter().filter_map(|(path, op)| match &op.kind {
         OpKind::Step(step) if step.progress == StepProgress::Started && step.remote.is_none() => {
             details_id(&live.run, path)
@@ -191,7 +192,8 @@ async fn undo_one(live: &Arc<LiveRun>, path: &Path) -> std::result::Result<(), F
         return Err(Failure::terminal(format!("the code has no compensation for {path}")));
     };
     let retry = Retry::exponential().attempts_max(UNDO_ATTEMPTS);
-    let (span, key) = (spans::compensation(path), spans::undo_key(live, path));
+    let span = spans::compensation(path);
+    let key = spans::undo_key(live, path);
     for attempt in 1.. {
         let _busy = live.busy();
         #[cfg(feature = "testing")]

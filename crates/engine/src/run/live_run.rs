@@ -529,7 +529,8 @@ impl Inner {
             return Ok(None);
         };
         if op.ord != *ord {
-            let (then, here) = (op.ord + 1, ord + 1);
+            let then = op.ord + 1;
+            let here = ord + 1;
             return Err(Stop::Diverged(format!(
                 "{path} is operation {then} in the log, and {here} in the code"
             )));

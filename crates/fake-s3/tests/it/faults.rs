@@ -81,7 +81,8 @@ async fn a_request_without_an_answer_stays_open() {
     for (key, is_done) in [("done", true), ("lost", false)] {
         let is_known =
             || fake.count(|request| request.key == key) == 1 && fake.objects().contains_key(key) == is_done;
-        let (write, known) = (std::pin::pin!(client.create(key, "v")), std::pin::pin!(until(is_known)));
+        let write = std::pin::pin!(client.create(key, "v"));
+        let known = std::pin::pin!(until(is_known));
         let first = futures_util::future::select(write, known).await;
         assert!(matches!(first, futures_util::future::Either::Right(_)), "the request got a response");
     }

@@ -126,7 +126,8 @@ async fn rclone_ignores_conditions() {
 #[tokio::test(flavor = "multi_thread")]
 async fn seaweedfs_enforces_permissions() {
     let bucket = seaweedfs::shared().unwrap();
-    let (key, new) = (&*unique("rights/k"), &*unique("rights/new"));
+    let key = &*unique("rights/k");
+    let new = &*unique("rights/new");
     let writer = Client::new(bucket, 0);
     writer.put(key, "v").await.unwrap();
     let reader = Client::new(&bucket.accessed_by(READER), 0);

@@ -81,7 +81,8 @@ async fn lists_may_be_outdated_while_reads_are_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_creates_wins_unless_conditions_are_lax() {
     let fake = FakeS3::start().unwrap();
-    let (left, right) = (Client::of(&fake), Client::of(&fake));
+    let left = Client::of(&fake);
+    let right = Client::of(&fake);
     for (conditions, winners) in [(Conditions::Kept, 1), (Conditions::Racy, 2), (Conditions::Ignored, 2)] {
         fake.set_conditions(conditions);
         let key = format!("{conditions:?}");

@@ -87,7 +87,8 @@ async fn survives(from: &str, to: &str, method: BackupMethod) {
     for name in &orders {
         reaches(&client, name, Status::Waiting).await;
     }
-    let (stop, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let stop = Arc::new(AtomicBool::new(false));
+    let ended = Arc::new(AtomicU64::new(0));
     let writer = tokio::spawn(write(client.clone(), Arc::clone(&stop), Arc::clone(&ended)));
     eventually("runs of the writer end", async || ended.load(Ordering::SeqCst) >= WRITTEN_MIN).await;
     let acknowledged = ended.load(Ordering::SeqCst);
@@ -130,13 +131,15 @@ async fn survives(from: &str, to: &str, method: BackupMethod) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_of_a_busy_sqlite_store_can_be_restored() {
-    let (from, to) = (Scratch::new(), Scratch::new());
+    let from = Scratch::new();
+    let to = Scratch::new();
     survives(&from.url(), &to.url(), BackupMethod::Snapshot).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_of_a_busy_postgres_store_can_be_restored() {
-    let (from, to) = (Schema::fresh(), Schema::fresh());
+    let from = Schema::fresh();
+    let to = Schema::fresh();
     survives(&from.url(), &to.url(), BackupMethod::Logs).await;
 }
 

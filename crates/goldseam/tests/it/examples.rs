@@ -182,7 +182,8 @@ async fn example_tour_runs_and_runs_again() {
 
 #[tokio::test]
 async fn example_metrics_shows_zeros_then_counts_and_buckets() {
-    let (scratch, exporter) = (Scratch::new(), metrics::install().unwrap());
+    let scratch = Scratch::new();
+    let exporter = metrics::install().unwrap();
     let (before, after) = metrics::run(&scratch.url(), &exporter).await.unwrap();
     for line in [
         "goldseam_runs_started_total{workflow=\"checkout\"} 0",

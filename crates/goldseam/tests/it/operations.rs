@@ -95,7 +95,8 @@ async fn actions(client: &Client, run: &RunId, operation: &RunId) -> usize {
 
 #[tokio::test]
 async fn retries_every_selected_run_once() {
-    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let scratch = Scratch::new();
+    let shop = Shop::default();
     let engine = shop.engine(&scratch).await;
     let client = engine.client();
     let runs = start(&engine, 12, "a").await;
@@ -119,7 +120,8 @@ async fn retries_every_selected_run_once() {
 
 #[tokio::test]
 async fn a_crash_repeats_no_action() {
-    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let scratch = Scratch::new();
+    let shop = Shop::default();
     let engine = shop.engine(&scratch).await;
     let runs = start(&engine, 30, "a").await;
     shop.repair();
@@ -148,12 +150,14 @@ async fn a_crash_repeats_no_action() {
 
 #[tokio::test]
 async fn runs_that_moved_on_are_skipped_and_never_forced() {
-    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let scratch = Scratch::new();
+    let shop = Shop::default();
     let engine = shop.engine(&scratch).await;
     let client = engine.client();
     let runs = start(&engine, 6, "a").await;
     shop.repair();
-    let (one, two) = (run_id("op-1"), run_id("op-2"));
+    let one = run_id("op-1");
+    let two = run_id("op-2");
     // The second operation plans its targets, and acts on them only after the first.
     let slow = Spec { rate: Some("4/s".parse().unwrap()), ..retry("workflow = order and status = failed") };
     client.begin_operation(&two, slow).await.unwrap();
@@ -173,7 +177,8 @@ async fn runs_that_moved_on_are_skipped_and_never_forced() {
 
 #[tokio::test]
 async fn a_canary_goes_on_after_its_runs_passed() {
-    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let scratch = Scratch::new();
+    let shop = Shop::default();
     let engine = shop.engine(&scratch).await;
     let client = engine.client();
     start(&engine, 20, "a").await;
@@ -191,7 +196,8 @@ async fn a_canary_goes_on_after_its_runs_passed() {
 
 #[tokio::test]
 async fn a_relapse_stops_the_canary_and_is_named() {
-    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let scratch = Scratch::new();
+    let shop = Shop::default();
     let engine = shop.engine(&scratch).await;
     let client = engine.client();
     let runs = start(&engine, 10, "broken").await;
@@ -212,7 +218,8 @@ async fn a_relapse_stops_the_canary_and_is_named() {
 
 #[tokio::test]
 async fn a_run_that_does_not_pass_in_time_stops_the_canary() {
-    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let scratch = Scratch::new();
+    let shop = Shop::default();
     let engine = shop.engine(&scratch).await;
     let client = engine.client();
     let runs = start(&engine, 3, "hang").await;
@@ -229,7 +236,8 @@ async fn a_run_that_does_not_pass_in_time_stops_the_canary() {
 
 #[tokio::test]
 async fn a_paused_operation_waits_and_a_stopped_one_ends() {
-    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let scratch = Scratch::new();
+    let shop = Shop::default();
     let engine = shop.engine(&scratch).await;
     let client = engine.client();
     let runs = start(&engine, 8, "a").await;
@@ -258,7 +266,8 @@ async fn a_paused_operation_waits_and_a_stopped_one_ends() {
 
 #[tokio::test]
 async fn other_verbs_act_once_each() {
-    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let scratch = Scratch::new();
+    let shop = Shop::default();
     shop.repair();
     let engine = shop.engine(&scratch).await;
     let client = engine.client();
@@ -286,7 +295,8 @@ async fn other_verbs_act_once_each() {
 
 #[tokio::test]
 async fn a_plan_of_several_pages_reaches_every_run_once() {
-    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let scratch = Scratch::new();
+    let shop = Shop::default();
     let engine = shop.engine(&scratch).await;
     let client = engine.client();
     // A page of the plan has 500 runs.
@@ -304,7 +314,8 @@ async fn a_plan_of_several_pages_reaches_every_run_once() {
 
 #[tokio::test]
 async fn a_target_that_was_pruned_since_the_plan_is_skipped() {
-    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let scratch = Scratch::new();
+    let shop = Shop::default();
     let engine = shop.engine(&scratch).await;
     let client = engine.client();
     let runs = start(&engine, 2, "a").await;
@@ -331,7 +342,8 @@ async fn a_target_that_was_pruned_since_the_plan_is_skipped() {
 
 #[tokio::test]
 async fn failures_are_grouped_by_cause() {
-    let (scratch, shop) = (Scratch::new(), Shop::default());
+    let scratch = Scratch::new();
+    let shop = Shop::default();
     let engine = shop.engine(&scratch).await;
     let client = engine.client();
     start(&engine, 3, "a").await;

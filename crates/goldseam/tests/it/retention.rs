@@ -149,7 +149,8 @@ async fn pass_prunes_exactly_the_runs_whose_policy_has_passed() {
 async fn tombstone_of_a_policy_equals_that_of_a_prune_by_hand() {
     let kept = Kept::new().with(&[("order", "o"), ("fails", "f")]).await;
     let twin = tempfile::tempdir().unwrap();
-    let (from, to) = (kept.scratch.url(), format!("sqlite:{}", twin.path().join("test.db").display()));
+    let from = kept.scratch.url();
+    let to = format!("sqlite:{}", twin.path().join("test.db").display());
     copier(&from, &to, CopyOptions::default()).await.unwrap().copy().await.unwrap();
     reopen_store(&from).await.unwrap();
     assert_eq!(names(&kept.pass("completed=1h,failed=1h", hours(2)).await.report), ["f", "o"]);
@@ -158,9 +159,11 @@ async fn tombstone_of_a_policy_equals_that_of_a_prune_by_hand() {
     let plan = Pruner::new(&by_hand).plan(&wanted).await.unwrap();
     Pruner::new(&by_hand).prune(&plan, &*kept.archive, &By::default(), &mut |_| ()).await.unwrap();
     for run in ["o", "f"] {
-        let (ours, theirs) = (kept.tombstone(run).await, tombstone(&by_hand, run).await);
+        let ours = kept.tombstone(run).await;
+        let theirs = tombstone(&by_hand, run).await;
         assert_eq!(ours.note.by.as_deref(), Some("retention policy"));
-        let (note, archive) = (ours.note.clone(), ours.archive.clone());
+        let note = ours.note.clone();
+        let archive = ours.archive.clone();
         assert_eq!(ours, RunPruned { note, archive, ..theirs });
     }
 }
@@ -168,7 +171,8 @@ async fn tombstone_of_a_policy_equals_that_of_a_prune_by_hand() {
 #[tokio::test]
 async fn only_one_of_two_retainers_makes_a_pass() {
     let kept = Kept::new().with(&[("order", "a"), ("order", "b")]).await;
-    let (one, two) = (kept.retainer("completed=1h", hours(2)), kept.retainer("completed=1h", hours(2)));
+    let one = kept.retainer("completed=1h", hours(2));
+    let two = kept.retainer("completed=1h", hours(2));
     let (one, two) = tokio::join!(one.pass(), two.pass());
     let passes: Vec<RetentionPass> = [one, two].into_iter().filter_map(Result::unwrap).collect();
     assert_eq!(passes.len(), 1, "{passes:?}");
@@ -183,7 +187,8 @@ async fn two_passes_at_once_leave_one_tombstone_for_each_run() {
     let all: Vec<(&str, &str)> = runs.iter().map(|run| ("order", run.as_str())).collect();
     let kept = Kept::new().with(&all).await;
     // The second clock is so far ahead that the first node seems dead.
-    let (one, two) = (kept.retainer("completed=1h", hours(2)), kept.retainer("completed=1h", hours(3)));
+    let one = kept.retainer("completed=1h", hours(2));
+    let two = kept.retainer("completed=1h", hours(3));
     let (one, two) = tokio::join!(tokio::spawn(async move { one.pass().await }), two.pass());
     let passes: Vec<RetentionPass> =
         [one.unwrap(), two].into_iter().filter_map(|pass| pass.unwrap_or_default()).collect();

@@ -170,7 +170,8 @@ impl Settings {
     pub fn shown(&self) -> Vec<Shown> {
         let shown = |spec: &'static SettingSpec| {
             let held = self.0.get(spec.name)?;
-            let (kind, range) = (spec.kind.name(), spec.kind.range());
+            let kind = spec.kind.name();
+            let range = spec.kind.range();
             let over = |(text, origin): &(String, Origin)| format!("{} ({origin})", printable(spec, text));
             Some(Shown {
                 name: spec.name,
@@ -200,7 +201,8 @@ impl HeldSetting {
             }
         }
         held.unwrap_or_else(|| {
-            let (name, text) = (spec.name.to_owned(), default_text(spec));
+            let name = spec.name.to_owned();
+            let text = default_text(spec);
             Self::take(spec, GivenValue { name, text, unit: AliasUnit::Same, origin: Origin::Default })
         })
     }
@@ -229,7 +231,8 @@ impl HeldSetting {
         let is_same_source = std::mem::discriminant(&self.origin) == std::mem::discriminant(&other.origin);
         if is_same_source && self.value != other.value && self.flaw.is_none() {
             let named = |held: &Self| (held.origin.to_string(), printable(spec, &held.text));
-            let (one, other) = (named(self), named(&other));
+            let one = named(self);
+            let other = named(&other);
             self.flaw = Some(SettingError::Disagree { setting: spec.name, one, other });
         } else if !is_same_source {
             self.overrides.push((other.text, other.origin));

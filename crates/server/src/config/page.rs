@@ -32,7 +32,8 @@ fn row(spec: &SettingSpec) -> String {
         .flag
         .map(|flag| format!("; flag {}", code(format!("--{}", flag.trim_start_matches('-')))))
         .unwrap_or_default();
-    let (kind, range) = (spec.kind.name(), spec.kind.range());
+    let kind = spec.kind.name();
+    let range = spec.kind.range();
     let allowed = if range.is_empty() { kind.to_owned() } else { format!("{kind}, {range}") };
     let default = Some(default_text(spec)).filter(|text| !text.is_empty()).map(code);
     let env: Vec<String> = env_of(spec).into_iter().map(code).collect();

@@ -219,7 +219,8 @@ fn unknown_variables_of_the_environment_are_refused() {
 
 #[test]
 fn the_guide_lists_every_setting() {
-    let (begin, end) = ("<!-- settings: generated -->\n", "<!-- settings: end -->");
+    let begin = "<!-- settings: generated -->\n";
+    let end = "<!-- settings: end -->";
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/configuring.md");
     let guide = std::fs::read_to_string(path).unwrap();
     let (before, rest) = guide.split_once(begin).unwrap();

@@ -81,7 +81,8 @@ async fn groups(
     let by = query.by.as_deref().map(|by| by.strip_prefix("tag.").or(by.strip_prefix("attr.")).unwrap_or(by));
     if !may_search(&app, query.condition.as_deref(), by.as_slice())? {
         let by = query.by;
-        let (groups, unreadable) = (Vec::new(), Vec::new());
+        let groups = Vec::new();
+        let unreadable = Vec::new();
         return Ok(Json(GroupsDoc { total: 0, by, groups, left_out: 0, unreadable, note: None }));
     }
     Ok(Json(access.namespace.api.groups(query).await?))

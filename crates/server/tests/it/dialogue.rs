@@ -79,7 +79,8 @@ async fn pending_request_is_returned_to_by_its_id() {
     server.post("/v1/runs/b-1/requests/a%20b", &json!({})).await.problem(400, "GS0101");
     server.post("/v1/runs/none/requests/add", &json!({})).await.problem(404, "GS0104");
     let engine = engine(&server).await;
-    let (event, wait) = (&asked["event"], "wait_ms=20000");
+    let event = &asked["event"];
+    let wait = "wait_ms=20000";
     let answered = server.get(&format!("{path}?id={id}&event={event}&{wait}")).await.ok();
     assert_eq!((&answered["reply"], &answered["answer"]), (&json!("answered"), &json!(7)));
     engine.shutdown().await;

@@ -105,7 +105,8 @@ fn strings<'a>(value: &'a Value, keys: &[&str], found: &mut Vec<&'a str>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn guide_lists_every_metric_with_its_type_and_labels() {
     let server = TestServer::open().await;
-    let (exported, documented) = (shapes(&exported(&server).await), documented());
+    let exported = shapes(&exported(&server).await);
+    let documented = documented();
     for (name, shape) in &exported {
         assert_eq!(documented.get(name), Some(shape), "{name} in the guide");
     }

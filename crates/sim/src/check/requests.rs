@@ -70,7 +70,8 @@ fn answered_once(run: &RunId, log: &Log) -> Vec<Violation> {
                         continue;
                     }
                 };
-                let (id, seq) = (&answered.request, recorded.seq.0);
+                let id = &answered.request;
+                let seq = recorded.seq.0;
                 found.push(Violation::new("I25", format!("{run}: request {id} is answered at {seq} {what}")));
             }
             _ => {}

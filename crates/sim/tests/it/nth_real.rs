@@ -79,7 +79,8 @@ async fn all(target: Target, scenario: &'static str) {
     let needed = calm.saturating_sub(target.step);
     for (first, fault) in (1..).zip(FAULTS) {
         let first = if target.step == 1 { 1 } else { first };
-        let (mut appends, mut met) = (0, 0);
+        let mut appends = 0;
+        let mut met = 0;
         for _ in 0..ROUNDS_MAX {
             let round = every(target, scenario, first, fault).await;
             (appends, met) = (appends.max(round.0), met + round.1);

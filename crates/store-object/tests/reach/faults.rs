@@ -177,7 +177,8 @@ async fn opening_for_reads_skips_a_recent_probe() {
 async fn a_task_that_another_process_finished_counts_as_written() {
     let fake = FakeS3::start().unwrap();
     let open = async || Arc::new(BucketStore::open(at(&fake)).await.unwrap());
-    let (slow, quick) = (open().await, open().await);
+    let slow = open().await;
+    let quick = open().await;
     let keyed = |id: &str| {
         let new = NewTask {
             id: TaskId::new(id).unwrap(),

@@ -135,7 +135,8 @@ async fn two_processes_share_a_run() {
 async fn a_forgotten_node_comes_back_with_its_next_beat() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
-    let (store, other) = (open(&path), open(&path));
+    let store = open(&path);
+    let other = open(&path);
     store.beat(&node("a")).await.unwrap();
     store.beat(&node("a")).await.unwrap();
     assert_eq!(store.nodes().await.unwrap()[0].beats, 2);
@@ -154,7 +155,8 @@ async fn a_forgotten_node_comes_back_with_its_next_beat() {
 async fn marking_a_node_gone_does_not_take_its_lock() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
-    let (dead, healer) = (open(&path), open(&path));
+    let dead = open(&path);
+    let healer = open(&path);
     dead.beat(&node("a")).await.unwrap();
     drop(dead);
     healer.beat(&NodeRecord { state: NodeState::Gone, ..node("a") }).await.unwrap();
@@ -198,13 +200,16 @@ async fn of_two_stores_one_wins_each_position() {
 async fn a_change_wakes_waiters_of_both_processes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
-    let (here, there) = (open(&path), open(&path));
-    let (mark_here, mark_there) = (here.changed(0).await.unwrap(), there.changed(0).await.unwrap());
+    let here = open(&path);
+    let there = open(&path);
+    let mark_here = here.changed(0).await.unwrap();
+    let mark_there = there.changed(0).await.unwrap();
     // A change before the waits begin must not be missed.
     here.append(append("a", 0, &["1"])).await.unwrap();
     let both = async { tokio::join!(here.changed(mark_here), there.changed(mark_there)) };
     let (mark_here, mark_there) = tokio::time::timeout(TIMEOUT, both).await.unwrap();
-    let (mark_here, mark_there) = (mark_here.unwrap(), mark_there.unwrap());
+    let mark_here = mark_here.unwrap();
+    let mark_there = mark_there.unwrap();
     // A change while several waiters wait.
     let wait = async {
         tokio::join!(here.changed(mark_here), there.changed(mark_there), there.changed(mark_there), async {

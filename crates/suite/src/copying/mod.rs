@@ -43,7 +43,8 @@ macro_rules! copying {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let (from, to) = ($from().await, $to().await);
+                let from = $from().await;
+                let to = $to().await;
                 $crate::in_time($crate::copying::$case(&from, &to)).await;
             }
         )+
@@ -70,10 +71,12 @@ fn task<'a>(contents: &'a Contents, name: &str) -> &'a Task {
 
 /// Logs byte for byte, rows by their logs, tasks and locks unchanged except those of nodes.
 pub async fn everything_is_copied_unchanged(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Harness::on(from), Harness::on(to));
+    let here = Harness::on(from);
+    let there = Harness::on(to);
     fill(&here).await;
     let report = copied(&here, &there).await;
-    let (old, new) = (contents(&*from.store).await, contents(&*to.store).await);
+    let old = contents(&*from.store).await;
+    let new = contents(&*to.store).await;
     assert_eq!(report.runs.all(), old.runs.len() as u64);
     assert_eq!((report.damaged, report.findings.len()), (2, 2), "{:#?}", report.findings);
     assert!(report.findings.iter().all(|finding| finding.code == "K1"), "{:#?}", report.findings);
@@ -178,7 +181,8 @@ pub async fn active_runs_continue_and_end_once(from: &Fixture, to: &Fixture) {
 
 /// A repeat of a finished copy compares and changes nothing.
 pub async fn a_repeat_changes_nothing(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Harness::on(from), Harness::on(to));
+    let here = Harness::on(from);
+    let there = Harness::on(to);
     fill(&here).await;
     let first = copied(&here, &there).await;
     let before = contents(&*to.store).await;
@@ -194,7 +198,8 @@ pub async fn a_repeat_changes_nothing(from: &Fixture, to: &Fixture) {
 
 /// A store with a live node is neither source nor destination.
 pub async fn a_store_in_use_is_not_copied(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Harness::on(from), Harness::on(to));
+    let here = Harness::on(from);
+    let there = Harness::on(to);
     here.at_the_question("r").await;
     for busy in [&here, &there] {
         let engine = busy.asking().await;
@@ -210,7 +215,8 @@ pub async fn a_store_in_use_is_not_copied(from: &Fixture, to: &Fixture) {
 
 /// After a copy, the source refuses engines until it is reopened.
 pub async fn node_refuses_to_start_on_a_closed_store(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Harness::on(from), Harness::on(to));
+    let here = Harness::on(from);
+    let there = Harness::on(to);
     here.at_the_question("r").await;
     copied(&here, &there).await;
     let refused = here.builder().start().await;
@@ -232,7 +238,8 @@ pub async fn node_refuses_to_start_on_a_closed_store(from: &Fixture, to: &Fixtur
 
 /// Without the option `merge`, the destination must be empty.
 pub async fn nonempty_destination_is_refused(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Harness::on(from), Harness::on(to));
+    let here = Harness::on(from);
+    let there = Harness::on(to);
     here.at_the_question("r").await;
     there.at_the_question("theirs").await;
     assert_eq!(code(copier(&here, &there).copy().await), "GS0402");
@@ -246,7 +253,8 @@ pub async fn nonempty_destination_is_refused(from: &Fixture, to: &Fixture) {
 
 /// A run, task or lock that differs at the destination is left unchanged in both stores.
 pub async fn records_with_the_same_name_are_left_behind(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Harness::on(from), Harness::on(to));
+    let here = Harness::on(from);
+    let there = Harness::on(to);
     for harness in [&here, &there] {
         harness.at_the_question("both").await;
         let name = goldseam_core::LockName::new("nightly").unwrap();
@@ -267,7 +275,8 @@ pub async fn records_with_the_same_name_are_left_behind(from: &Fixture, to: &Fix
 
 /// A dry run only reads, works while engines run, and reports refusals.
 pub async fn dry_run_predicts_everything_and_writes_nothing(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Harness::on(from), Harness::on(to));
+    let here = Harness::on(from);
+    let there = Harness::on(to);
     fill(&here).await;
     let engine = there.asking().await;
     let plan = copier(&here, &there).plan().await.unwrap();
@@ -297,18 +306,21 @@ async fn long_run(harness: &Harness<'_>, run: &str, notes: usize) {
 
 /// A log of any length is read and written in pieces.
 pub async fn a_long_log_is_copied_in_pieces(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Harness::on(from), Harness::on(to));
+    let here = Harness::on(from);
+    let there = Harness::on(to);
     long_run(&here, "long", 5_000).await;
     let report = copied(&here, &there).await;
     assert!(report.events.copied > 5_000, "{report:#?}");
-    let (old, new) = (contents(&*from.store).await, contents(&*to.store).await);
+    let old = contents(&*from.store).await;
+    let new = contents(&*to.store).await;
     assert!(find(&old, "long").log == find(&new, "long").log);
     assert_eq!(find(&new, "long").row.as_ref(), Some(&here.client.state(&id("long")).await.unwrap().summary));
 }
 
 /// Changes of the source after an interrupted copy are copied by the next one: events, tasks and locks.
 pub async fn changes_between_two_copies_are_copied(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Harness::on(from), Harness::on(to));
+    let here = Harness::on(from);
+    let there = Harness::on(to);
     fill(&here).await;
     faults::cut_off(&here, &there).await;
     here.client.signal(&id("signals"), "late", payload("9"), None).await.unwrap();
@@ -327,9 +339,11 @@ pub async fn changes_between_two_copies_are_copied(from: &Fixture, to: &Fixture)
 
 /// Of two concurrent copies, one may be refused; nothing is copied twice.
 pub async fn concurrent_copies_copy_once(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Harness::on(from), Harness::on(to));
+    let here = Harness::on(from);
+    let there = Harness::on(to);
     fill(&here).await;
-    let (left, right) = (copier(&here, &there), copier(&here, &there));
+    let left = copier(&here, &there);
+    let right = copier(&here, &there);
     let (left, right) = tokio::join!(left.copy(), right.copy());
     for outcome in [left, right] {
         assert!(
@@ -338,14 +352,16 @@ pub async fn concurrent_copies_copy_once(from: &Fixture, to: &Fixture) {
         );
     }
     copied(&here, &there).await;
-    let (old, new) = (contents(&*from.store).await, contents(&*to.store).await);
+    let old = contents(&*from.store).await;
+    let new = contents(&*to.store).await;
     old.runs.iter().zip(&new.runs).for_each(|(before, after)| arrived(before, after));
     assert_eq!(old.tasks.len(), new.tasks.len());
 }
 
 /// The destination of one copy is the source of the next.
 pub async fn filled_store_can_be_copied_again(from: &Fixture, to: &Fixture) {
-    let (here, there) = (Harness::on(from), Harness::on(to));
+    let here = Harness::on(from);
+    let there = Harness::on(to);
     fill(&here).await;
     copied(&here, &there).await;
     let memory = Fixture::memory_on(clock(from).await);

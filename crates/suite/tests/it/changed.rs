@@ -30,7 +30,9 @@ impl Place {
     fn builder(&self) -> goldseam_engine::Builder {
         let config = Config { linger: Duration::from_millis(5), ..Config::default() };
         let build = || self.build.clone();
-        let (loops, arms, again) = (build(), build(), build());
+        let loops = build();
+        let arms = build();
+        let again = build();
         Engine::builder(Arc::clone(&self.store))
             .config(config)
             .workflow("loops", move |ctx, (): ()| in_a_loop(ctx, loops.clone()))
@@ -109,7 +111,8 @@ async fn the_first_answer_holds_for_the_whole_arm() {
 /// Two arms; build 0 gets only through the left one, as the right one waits first.
 async fn in_arms(ctx: Context, build: Build) -> Result<u32> {
     let part = |name: &'static str| {
-        let (ctx, build) = (ctx.clone(), build.clone());
+        let ctx = ctx.clone();
+        let build = build.clone();
         async move {
             let arm = ctx.arm(name)?;
             if name == "right" {

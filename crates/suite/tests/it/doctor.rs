@@ -35,7 +35,8 @@ fn fates(checkup: &Checkup) -> Vec<(&str, &str, &str, &str)> {
 
 /// A lock and a task without a live holder.
 async fn stale_claims(harness: &Harness<'_>) {
-    let (locks, queue) = (harness.client.locks(), harness.client.queue());
+    let locks = harness.client.locks();
+    let queue = harness.client.queue();
     let name = QueueName::new("jobs").unwrap();
     let new = NewTask {
         id: TaskId::new("job").unwrap(),

@@ -90,7 +90,8 @@ async fn page_continues_after_the_previous_one() {
     let client = Harness::on(&place.fixture).client;
     let all = ["a at 40", "b at 30", "d at 20", "c at 20", "b at 10"];
     for limit in 1..=5 {
-        let (mut seen, mut after) = (Vec::new(), None);
+        let mut seen = Vec::new();
+        let mut after = None;
         loop {
             let page = client.recoveries_after(None, after.as_ref(), limit).await.unwrap();
             let Some(last) = page.last() else { break };

@@ -174,7 +174,9 @@ async fn follower_with_permits_reads_a_long_log_in_pieces() {
     }
     let all = place.harness().client.history(&id("r")).await.unwrap().len() as u64;
     let mut follower = place.client.follower(id("r"), Seq::ZERO).in_turn(Arc::new(Semaphore::new(1)));
-    let (mut seen, mut most, reads) = (Vec::new(), 0, place.count(StoreMethod::Read));
+    let mut seen = Vec::new();
+    let mut most = 0;
+    let reads = place.count(StoreMethod::Read);
     while seen.last() != Some(&all) {
         let page = events(&mut follower).await;
         most = most.max(page.len());

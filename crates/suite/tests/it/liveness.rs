@@ -60,13 +60,15 @@ async fn is_lost_after(timing: Option<Timing>, silence: Duration, words: &str) {
 
 #[tokio::test]
 async fn doctor_and_why_wait_for_nodes_that_beat_every_30_s() {
-    let (beat, silence_max) = (Duration::from_secs(30), Duration::from_secs(150));
+    let beat = Duration::from_secs(30);
+    let silence_max = Duration::from_secs(150);
     is_lost_after(Some(Timing { beat, silence_max }), silence_max, "150 s").await;
 }
 
 #[tokio::test]
 async fn doctor_and_why_report_nodes_with_200_ms_beats_early() {
-    let (beat, silence_max) = (Duration::from_millis(200), Duration::from_millis(800));
+    let beat = Duration::from_millis(200);
+    let silence_max = Duration::from_millis(800);
     is_lost_after(Some(Timing { beat, silence_max }), silence_max, "800 ms").await;
 }
 
@@ -81,7 +83,8 @@ async fn an_engine_records_its_intervals() {
     let harness = Harness::on(&fixture);
     let engine = harness.two_steps().await;
     let nodes = harness.store().nodes().await.unwrap();
-    let (beat, silence_max) = (Duration::from_millis(100), Duration::from_secs(10));
+    let beat = Duration::from_millis(100);
+    let silence_max = Duration::from_secs(10);
     assert_eq!(nodes[0].record.timing, Some(Timing { beat, silence_max }));
     engine.shutdown().await;
 }

@@ -82,7 +82,8 @@ async fn preflight_parks_exactly_what_a_node_parks() {
         "a b ?", "b a ?", "a ? b", "? a b", "a b ? c", "a c ? b", "b ? c", "a", "a b", "c a b ?", "a ? c",
         "g c", "h c", "a g", "g a", "? a b c", "",
     ];
-    let (mut parked, mut went_on) = (0, 0);
+    let mut parked = 0;
+    let mut went_on = 0;
     for old in before {
         for new in after {
             let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::new(|| SystemClock.now())));

@@ -44,7 +44,8 @@ async fn trips(harness: &Harness<'_>) -> Engine {
                 move |(): ()| saw()
             };
             ctx.step("car", saw("car")).compensate(undo("no car")).await?;
-            let (asks, books) = (ctx.arm("asks")?, ctx.arm("books")?);
+            let asks = ctx.arm("asks")?;
+            let books = ctx.arm("books")?;
             let question = async { asks.ask::<String>("sure", "Go?").await };
             let booking = async {
                 books.signal::<()>("book").await?;
@@ -97,7 +98,8 @@ async fn cut_with_compensation_undoes_standing_steps() {
     let fixture = fresh();
     let harness = Harness::on(&fixture);
     hidden_trip(&harness, "r").await;
-    let (sure, hotel) = (named(&harness, "r", "sure").await, named(&harness, "r", "hotel").await);
+    let sure = named(&harness, "r", "sure").await;
+    let hotel = named(&harness, "r", "hotel").await;
     let before = harness.names("r").await;
     let planned =
         harness.client.recover(&id("r"), RecoverOptions { dry_run: true, ..compensating() }).await.unwrap();

@@ -223,14 +223,16 @@ async fn finding_is_healed_at_exactly_its_required_age() {
     harness.damage().lose_task(&task.id).await;
     let body = r#"{"id":"wf","status":"running","orchestrator_task_id":"gone","updated_at":1}"#;
     harness.damage().put_foreign(&id("wf"), body).await;
-    let (stale_after, foreign) = (Some(Duration::from_millis(10)), Some(ForeignOptions::default()));
+    let stale_after = Some(Duration::from_millis(10));
+    let foreign = Some(ForeignOptions::default());
     let options = SweepOptions { stale_after, foreign, ..SweepOptions::default() };
     let mut sweeper = harness.client.sweeper(options);
     let begun = now.load(Ordering::Relaxed);
     for (moved, fate) in [(0, Fate::Young), (4, Fate::Young), (9, Fate::Young), (10, Fate::Healed)] {
         now.store(begun + moved, Ordering::Relaxed);
         let report = sweeper.sweep().await.unwrap();
-        let (run, state) = (&report.stalled[0], &report.foreign.as_ref().unwrap().stalled[0]);
+        let run = &report.stalled[0];
+        let state = &report.foreign.as_ref().unwrap().stalled[0];
         assert_eq!((&run.fate, &state.fate), (&fate, &fate), "{moved}");
         assert_eq!((run.since, state.since), (Millis(begun), Millis(begun)), "{moved}");
     }

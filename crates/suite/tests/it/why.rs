@@ -83,7 +83,8 @@ async fn ended_run_is_explained_by_its_end() {
 async fn waits_are_explained_with_commands() {
     let fixture = fresh();
     let harness = Harness::on(&fixture);
-    let (asking, waiting) = (harness.asking().await, harness.waiting().await);
+    let asking = harness.asking().await;
+    let waiting = harness.waiting().await;
     harness.start("asking", "asks", "null").await;
     harness.start("waits", "listens", "\"signal\"").await;
     harness.start("waits", "naps", "\"600000\"").await;

@@ -55,7 +55,8 @@ pub fn after_power_loss(changes: &[FileChange], dice: &mut DiskRandom) -> Image 
     let kept = dice.below(rest.moves.len() + 1);
     let names = rest.names_after(kept);
     let mut luck = || [0, 20, 50, 80, 100][dice.below(5)];
-    let (lucks, torn) = ([luck(), luck(), luck()], luck() / 2);
+    let lucks = [luck(), luck(), luck()];
+    let torn = luck() / 2;
     let mut image = Image::default();
     for (file, inode) in names {
         let Inode { mut bytes, pending } = rest.inodes[inode].clone();

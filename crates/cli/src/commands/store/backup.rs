@@ -101,7 +101,8 @@ pub(super) async fn restore(app: &App, args: &RestoreArgs) -> Result<Exit, CliEr
         return Ok(Exit::Ok);
     };
     let manifest = goldseam::admin::read_manifest(&args.backup)?;
-    let (source, shown) = (&manifest.source, shown_url(to));
+    let source = &manifest.source;
+    let shown = shown_url(to);
     let active = text::count(manifest.active, "active run");
     let question =
         format!("{active} will continue in {shown}; if {source} is still in use, both execute them");

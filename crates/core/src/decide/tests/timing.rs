@@ -6,7 +6,7 @@ use crate::event::{Event, JumpRequested, Release, Request, RunQueued};
 use crate::hash::WriteId;
 use crate::id::LaneName;
 use crate::limits::Limits;
-use crate::plan::{Old, TaskChange, plan_tasks};
+use crate::plan::{PlanBasis, TaskChange, plan_tasks};
 use crate::recovery::{Code, Remedy};
 use crate::seal::{place, seal};
 use crate::summary::Status;
@@ -53,7 +53,8 @@ fn failure(log: &Log) -> Failure {
 #[test]
 fn a_deadline_that_has_passed_is_refused() {
     for (deadline, start_at) in [(999, None), (1_000, None), (5_000, Some(5_000)), (4_000, Some(5_000))] {
-        let (deadline, start_at) = (Some(Millis(deadline)), start_at.map(Millis));
+        let deadline = Some(Millis(deadline));
+        let start_at = start_at.map(Millis);
         let queued = RunQueued { deadline, start_at, ..order("{}") };
         let command = Command::Start { queued, claim: None };
         let refused = decide(View::Absent, &command, Millis(1_000), &Limits::default()).unwrap_err();
@@ -210,8 +211,8 @@ fn made(log: &Log, command: &Command) -> Task {
     let at = place(log.state(), None, WriteId(9));
     let sealed = seal(at, std::mem::take(&mut decision.events));
     let row = &log.state().summary;
-    let old = Old { task: None, updated_at: log.now };
-    let planned = plan_tasks(&decision, &sealed, row, old, (None, log.now));
+    let basis = PlanBasis { task: None, updated_at: log.now, node: None, now: log.now };
+    let planned = plan_tasks(&decision, &sealed, row, basis);
     let created = planned.tasks.into_iter().find_map(|change| match change {
         TaskChange::Create(task) => Some(*task),
         _ => None,

@@ -55,7 +55,8 @@ impl Queue {
             Err(EngineError::Refused { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let (command, now) = (Command::StepEnded(ended.clone()), self.ledger.clock.now());
+        let command = Command::StepEnded(ended.clone());
+        let now = self.ledger.clock.now();
         let command = self.ledger.secrets.kept_out(run, &command);
         match decide(View::Full(&state), &command, now, &self.ledger.limits) {
             Ok(decision) => Ok(decision.events.is_empty()),
@@ -133,8 +134,10 @@ impl Queue {
 }
 
 fn ended(task: &Task, fence: u64, result: Result<Payload, Failure>) -> Option<(RunId, StepEnded)> {
-    let (run, step) = (task.run.clone()?, task.step.as_ref()?);
-    let (path, attempt) = (step.path.clone(), step.attempt);
+    let run = task.run.clone()?;
+    let step = task.step.as_ref()?;
+    let path = step.path.clone();
+    let attempt = step.attempt;
     Some((run, StepEnded { path, attempt, task: task.id.clone(), fence, result }))
 }
 

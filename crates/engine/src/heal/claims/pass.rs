@@ -228,7 +228,8 @@ impl<'a> Pass<'a> {
 
     async fn free_one(&self, lock: Lock, stale: Stale) -> Result<bool, StoreError> {
         let expect = Expect::Version(lock.version);
-        let (holder, before) = (lock.holder.clone(), lock.version);
+        let holder = lock.holder.clone();
+        let before = lock.version;
         let freed =
             lock.cleaned(&stale.why, self.now).healed(before, self.audited(Code::L1, &stale, holder.clone()));
         let put = retry::write(&freed, self.reach.retries, |lock| self.ledger.store.put_lock(lock, expect));
@@ -265,7 +266,8 @@ impl<'a> Pass<'a> {
 
     async fn reclaim_one(&self, task: Task, stale: Stale) -> Result<bool, StoreError> {
         let expect = Expect::Version(task.version);
-        let (owner, before) = (task.owner.clone(), task.version);
+        let owner = task.owner.clone();
+        let before = task.version;
         // Deliveries never become dead: the end of a child must reach its parent, however many nodes die.
         let most = if is_delivery(&task) { u32::MAX } else { self.rules.deliveries_max };
         let back = task.reclaimed(&stale.why, most, self.now);

@@ -44,7 +44,8 @@ fn reports_of_ticks_add_up() {
     assert_eq!(report, SweepReport { foreign: None, ..tick(3, true) });
     report.add(tick(5, true));
     report.add(tick(6, false));
-    let (stalled, unnamed) = (Vec::new(), vec!["5".to_owned(), "6".to_owned()]);
+    let stalled = Vec::new();
+    let unnamed = vec!["5".to_owned(), "6".to_owned()];
     let foreign = ForeignReport { scanned: 11, skipped: 13, healthy: 15, healed: 17, stalled, unnamed };
     let sum = SweepReport {
         scanned: 14,

@@ -125,7 +125,9 @@ fn timed(timing: Option<(u64, u64)>, silence: i64) -> NodeSeen {
 
 #[test]
 fn silence_is_judged_by_the_intervals_of_the_node() {
-    let (slow, fast, older) = (Some((30_000, 150_000)), Some((200, 800)), None);
+    let slow = Some((30_000, 150_000));
+    let fast = Some((200, 800));
+    let older = None;
     for (timing, silence, expected) in [
         (slow, 90_000, None),
         (slow, 149_999, None),

@@ -148,7 +148,8 @@ async fn number_of_queue_labels_is_bounded() {
     let _guard = metrics::set_default_local_recorder(&book);
     let client = Client::new(Arc::new(MemoryStore::manual().0));
     for n in 0..10_000 {
-        let (id, queue) = (TaskId::new(format!("t-{n}")).unwrap(), QueueName::new(format!("q-{n}")).unwrap());
+        let id = TaskId::new(format!("t-{n}")).unwrap();
+        let queue = QueueName::new(format!("q-{n}")).unwrap();
         client.queue().submit(NewTask { id, queue, ..task("t") }).await.unwrap();
     }
     client.queue().stats().await.unwrap();
@@ -170,7 +171,8 @@ async fn number_of_queue_labels_is_bounded() {
 
 #[test]
 fn number_of_workflow_labels_is_bounded() {
-    let (book, meter) = (SumRecorder::default(), Meter::default());
+    let book = SumRecorder::default();
+    let meter = Meter::default();
     metrics::with_local_recorder(&book, || {
         for n in 0..10_000 {
             meter.clone().attempts_exceeded(&format!("w-{n}"));

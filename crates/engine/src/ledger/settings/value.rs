@@ -230,7 +230,8 @@ fn span(text: &str) -> Result<Duration, SettingFlaw> {
         return Err(SettingFlaw::NoUnit(format!("{text}s")));
     }
     let wrong = || SettingFlaw::NotA("a time with its unit: 500ms, 20s, 5m, 1h30m, 7d or 2w");
-    let (mut rest, mut ms) = (text, 0_u64);
+    let mut rest = text;
+    let mut ms = 0_u64;
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
         let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;

@@ -13,7 +13,8 @@ const MS: Duration = Duration::from_millis(1);
 
 fn held(pace: Pace, lived_ms: u32, claimed_at: i64) -> HeldBack {
     let lived = Lived { least: MS * lived_ms, most: MS * lived_ms, doubt: MS * 100, process: MS };
-    let (owner, task) = (NodeId::new("n").unwrap(), None);
+    let owner = NodeId::new("n").unwrap();
+    let task = None;
     let death = Death { charged: true, claimed_at: Some(Millis(claimed_at)), lived };
     HeldBack { pace, death, owner, task }
 }
@@ -98,7 +99,8 @@ async fn probation_begins_with_the_claim_not_with_the_admission() {
     let time = TrueTime::begin();
     let store = Arc::new(MemoryStore::new(time.store_clock()));
     let node = node_on(store, Arc::new(SimClock::new(time, 0, 0)));
-    let (client, run) = (node.client(), RunId::new("r").unwrap());
+    let client = node.client();
+    let run = RunId::new("r").unwrap();
     client.start("w", &run, &Payload::null()).await.unwrap();
     let place = Suspect { until: Duration::MAX, expected: true, ..suspect(false) };
     node.quarantine().inside.insert(run.clone(), place);
@@ -186,7 +188,8 @@ impl Model {
                 if gate == Gate::Closed {
                     break;
                 }
-                let (alone, death) = (gate == Gate::Alone, held.death);
+                let alone = gate == Gate::Alone;
+                let death = held.death;
                 let until = elapsed(self.now) + probation(death.lived) + MARGIN;
                 quarantine.inside.insert(run.clone(), Suspect { until, alone, expected: false, death });
                 let summary = self.runs.get_mut(run).unwrap();
@@ -211,7 +214,8 @@ impl Model {
 #[tokio::test]
 async fn finds_the_run_that_kills_its_process_by_halving() {
     let node = node_on(Arc::new(MemoryStore::new(Arc::new(|| Millis(1)))), Arc::new(SystemClock));
-    let (client, run) = (node.client(), RunId::new("r").unwrap());
+    let client = node.client();
+    let run = RunId::new("r").unwrap();
     client.start("w", &run, &Payload::null()).await.unwrap();
     let template = client.get(&run).await.unwrap();
     let small = (2..=40_usize).flat_map(|count| (0..count).map(move |place| (count, place)));

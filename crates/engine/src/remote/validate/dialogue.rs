@@ -64,11 +64,13 @@ impl Reader<'_> {
 
     pub(super) fn check_published(&self, name: &ValueName, value: &Payload) -> Result<(), RequestFlaw> {
         let malformed = |error: PublishError| RequestFlaw::Malformed(error.to_string());
-        let (bytes, max) = (value.as_str().len(), self.limits.published_bytes_max);
+        let bytes = value.as_str().len();
+        let max = self.limits.published_bytes_max;
         if bytes > max {
             return Err(malformed(PublishError::TooLarge { name: name.clone(), bytes, max }));
         }
-        let (published, max) = (&self.state().summary.published, self.limits.published_names_max);
+        let published = &self.state().summary.published;
+        let max = self.limits.published_names_max;
         if !published.contains_key(name) && published.len() >= max {
             return Err(malformed(PublishError::TooMany { name: name.clone(), max }));
         }

@@ -105,13 +105,22 @@ impl<'a, T: FromPayload + 'a> IntoFuture for Ask<'a, T> {
         Box::pin(async move {
             let spot = spot?;
             let wanted = |now: Millis| {
-                let (path, ord, due) = (spot.path.clone(), spot.ord, timeout.map(|span| now + span));
+                let path = spot.path.clone();
+                let ord = spot.ord;
+                let due = timeout.map(|span| now + span);
                 let form = form.unwrap_or_else(crate::run::shapes::form_of::<T>);
                 let prompt = prompt.chars().take(ctx.live.ledger.limits.text_bytes_max).collect();
                 let ask = InputRequested { path: path.clone(), ord, prompt, form };
-                let (signals, schemas, inputs, children) =
-                    (vec![], BTreeMap::new(), vec![path.clone()], vec![]);
-                (WaitStarted { path, ord, signals, schemas, inputs, children, due }, Some(ask))
+                let wait = WaitStarted {
+                    inputs: vec![path.clone()],
+                    path,
+                    ord,
+                    signals: vec![],
+                    schemas: BTreeMap::new(),
+                    children: vec![],
+                    due,
+                };
+                (wait, Some(ask))
             };
             match wait::wait(ctx, &spot, wanted).await? {
                 Found::Mail(Mail::Answer { answer, .. }) => {

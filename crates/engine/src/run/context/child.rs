@@ -224,7 +224,9 @@ impl<'a, T: DeserializeOwned + 'a> Child<'a, T> {
 
 async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
     let Child { ctx, spot, workflow, input, id, options, detached, undo, .. } = child;
-    let (spot, workflow, input) = (spot?, workflow?, input?);
+    let spot = spot?;
+    let workflow = workflow?;
+    let input = input?;
     let id = id.map(RunId::new).transpose().map_err(EngineError::from)?;
     let has_undo = undo.is_some();
     if let Some(undo) = undo {
@@ -252,7 +254,8 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
         // Times of the options were resolved when the call was recorded.
         (Some(_), false) => recorded_start(&ctx.live, &run).await?,
     };
-    let (path, ord) = (spot.path.clone(), spot.ord);
+    let path = spot.path.clone();
+    let ord = spot.ord;
     let started = ChildStarted { path, ord, run, workflow, input, start, detached, undo: has_undo };
     if is_new {
         let ticket = ctx.live.queue(Owned::Child(started.clone()));
@@ -285,7 +288,9 @@ fn choose(live: &LiveRun, spot: &Spot, id: Option<&RunId>) -> Result<RunId, Engi
     match other_call(&inner.state, &child, &spot.path) {
         None => Ok(child),
         Some(other) => {
-            let (run, path, other) = (live.run.clone(), spot.path.clone(), other.clone());
+            let run = live.run.clone();
+            let path = spot.path.clone();
+            let other = other.clone();
             Err(EngineError::ChildIdReused { run, path, child, other })
         }
     }
@@ -323,7 +328,8 @@ async fn make(live: &LiveRun, child: &ChildStarted) -> Result<(), EngineError> {
         version => version,
     };
     let trace = queued.trace.or_else(|| live.trace.as_ref().map(|trace| trace.within_run(&live.run)));
-    let (parent, plan) = (Some(live.run.clone()), live.live_runs().plan(workflow));
+    let parent = Some(live.run.clone());
+    let plan = live.live_runs().plan(workflow);
     let queued = RunQueued { version, input: child.input.clone(), parent, plan, trace, ..queued };
     let started = live.ledger.start(&child.run, queued, None).await?;
     match started.records.is_empty() && !child.detached {
@@ -383,7 +389,10 @@ async fn report(live: &LiveRun, child: &ChildStarted, failure: Failure) {
 async fn finish<T: DeserializeOwned>(ctx: &Context, spot: &Spot, run: RunId) -> Result<T> {
     let span = spans::child(&spot.path, &run);
     let wanted = |_| {
-        let (path, ord, signals, schemas) = (spot.path.clone(), spot.ord, vec![], BTreeMap::new());
+        let path = spot.path.clone();
+        let ord = spot.ord;
+        let signals = vec![];
+        let schemas = BTreeMap::new();
         (WaitStarted { path, ord, signals, schemas, inputs: vec![], children: vec![run], due: None }, None)
     };
     match wait::wait(ctx, spot, wanted).instrument(span).await? {

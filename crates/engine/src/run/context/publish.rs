@@ -52,7 +52,8 @@ impl Context {
 
     fn check_published(&self, spot: &Spot, name: &ValueName, value: &Payload) -> Result<(), EngineError> {
         let limits = &self.live.ledger.limits;
-        let (bytes, max) = (value.as_str().len(), limits.published_bytes_max);
+        let bytes = value.as_str().len();
+        let max = limits.published_bytes_max;
         if bytes > max {
             return Err(PublishError::TooLarge { name: name.clone(), bytes, max }.into());
         }
@@ -81,7 +82,8 @@ impl Context {
 impl Inner {
     /// Returns whether the log goes on after an operation that it does not have: the operation left no event.
     pub(crate) fn was_silent(&self, spot: &Spot) -> bool {
-        let (path, ord) = (&spot.path, spot.ord);
+        let path = &spot.path;
+        let ord = spot.ord;
         !self.state.ops.contains_key(path)
             && self.state.nth(path.arm(), ord).is_none()
             && self.state.goes_on(path.arm(), ord + 1)

@@ -243,7 +243,9 @@ impl Call<'_> {
             delivery,
             undo: self.undo,
         }));
-        let (path, ord, input) = (self.spot.path.clone(), self.spot.ord, Some(self.payload.hash()));
+        let path = self.spot.path.clone();
+        let ord = self.spot.ord;
+        let input = Some(self.payload.hash());
         let _waiting = live.waiting(WaitKind::RemoteStep, Slow::No);
         let ticket = live.queue(Owned::StepStarted(StepStarted { path, ord, attempt, input, remote }));
         live.durable(ticket).await;

@@ -78,7 +78,9 @@ impl<'a, T: DeserializeOwned + 'a> Requests<'a, T> {
     /// Waits for the next request. A request whose content does not fit `T` is refused, and the wait goes on.
     pub fn next(&self) -> BoxFuture<'a, Result<IncomingRequest<T>>> {
         let ctx = self.ctx;
-        let (name, schema, timeout) = (self.name.clone(), self.schema.clone(), self.timeout);
+        let name = self.name.clone();
+        let schema = self.schema.clone();
+        let timeout = self.timeout;
         let mut spot = Some(ctx.spot(name.as_str()));
         Box::pin(async move {
             let signal = request_signal(&name)?;
@@ -183,7 +185,8 @@ impl<T> IncomingRequest<T> {
             return Ok(());
         }
         ctx.live.gate().await?;
-        let (path, ord) = (spot.path, spot.ord);
+        let path = spot.path;
+        let ord = spot.ord;
         ctx.live.queue(Owned::AnswerRequest(RequestAnswered { path, ord, request, answer, refused }));
         Ok(())
     }

@@ -47,7 +47,9 @@ impl Context {
         let target = (run.as_str().to_owned(), name.as_str().to_owned());
         let send = |attempt: super::Attempt| {
             let id = format!("signal-{}", attempt.idempotency_key());
-            let (run, name, payload) = (run.clone(), name.clone(), payload.clone());
+            let run = run.clone();
+            let name = name.clone();
+            let payload = payload.clone();
             async move {
                 let command = Command::Signal { name, id, fresh: false, payload };
                 match self.live.ledger.commit(&run, &command).await {

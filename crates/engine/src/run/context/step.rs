@@ -15,7 +15,7 @@ use tracing::{Instrument as _, Span};
 
 use super::{BodyFuture, Context, FromPayload, Name, StepOutput, ToPayload, wait};
 use crate::ledger::workflow_error::{Error, Result};
-use crate::run::attempt::{self, AttemptLimits, Outcome};
+use crate::run::attempt::{self, AttemptLimits, Outcome, SpannedBody};
 use crate::run::live_run::{Spot, UndoFn};
 use crate::run::shapes;
 use crate::run::spans::{self, OperationScope};
@@ -335,7 +335,8 @@ impl<'a, T: StepOutput + Send + 'a> Step<'a, T> {
         let live = &self.ctx.live;
         let number = step.attempts + 1;
         let began = live.now();
-        let (path, ord) = (spot.path.clone(), spot.ord);
+        let path = spot.path.clone();
+        let ord = spot.ord;
         let started = StepStarted { path, ord, attempt: number, input, remote: None };
         // If this attempt crashes the process, the log names it.
         let suspect = live.lock().is_suspect();
@@ -347,7 +348,8 @@ impl<'a, T: StepOutput + Send + 'a> Step<'a, T> {
         let _busy = live.busy();
         let attempt = Attempt::new(number, key, self.limits.silence.is_some());
         let limits = AttemptLimits { marked: suspect, ..self.limits };
-        let (outcome, details) = attempt::run(live, &started, attempt, limits, (span, &mut self.body)).await;
+        let (outcome, details) =
+            attempt::run(live, &started, attempt, limits, SpannedBody { span, body: &mut self.body }).await;
         let (failure, timeout) = match outcome {
             Outcome::Done(value) => match Payload::of(&value, &live.ledger.limits) {
                 Ok(output) => {
@@ -540,7 +542,8 @@ impl<'a, T> IntoFuture for Group<'a, T> {
 impl<'a, T: StepOutput + Send + 'a> Group<'a, T> {
     fn execute(self) -> BoxFuture<'a, Result<T>> {
         Box::pin(async move {
-            let (ctx, spot) = (self.ctx, self.spot?);
+            let ctx = self.ctx;
+            let spot = self.spot?;
             match ctx.recorded(&spot, None).await {
                 None => {}
                 Some(OpKind::Step(StepOp { progress: StepProgress::Completed(output), .. })) => {
@@ -553,7 +556,11 @@ impl<'a, T: StepOutput + Send + 'a> Group<'a, T> {
             }
             let began = ctx.live.now();
             let inner = Context { live: Arc::clone(&ctx.live), arm: spot.path.clone() };
-            let (path, ord, input, group, fence) = (spot.path.clone(), spot.ord, None, true, None);
+            let path = spot.path.clone();
+            let ord = spot.ord;
+            let input = None;
+            let group = true;
+            let fence = None;
             let span = spans::step(&spot.path);
             let body = span.in_scope(|| (self.body)(inner));
             let result = body.instrument(span).await;
@@ -561,7 +568,8 @@ impl<'a, T: StepOutput + Send + 'a> Group<'a, T> {
             match result {
                 Ok(value) => {
                     let output = Payload::of(&value, &ctx.live.ledger.limits)?;
-                    let (attempt, undo) = (1, false);
+                    let attempt = 1;
+                    let undo = false;
                     let completed =
                         StepCompleted { path, ord, attempt, began, output, input, undo, group, fence };
                     ctx.live.queue_seen(&spot, Owned::StepCompleted(completed));
@@ -570,7 +578,8 @@ impl<'a, T: StepOutput + Send + 'a> Group<'a, T> {
                 Err(error) if error.is_cancelled() || error.is_continue() => Err(error),
                 Err(error) => {
                     let failure = error.failure().clone();
-                    let (attempt, left) = (1, 0);
+                    let attempt = 1;
+                    let left = 0;
                     let failed = StepFailed { path, ord, attempt, began, failure, left, input, group, fence };
                     ctx.live.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
                     Err(error)

@@ -28,13 +28,14 @@ pub(super) async fn sleep(ctx: &Context, spot: Spot, due: impl FnOnce(Millis) ->
             ctx.live.gate().await?;
             let due = due(ctx.live.now());
             let _waiting = ctx.live.waiting(WaitKind::Timer, pace(ctx, Some(due), true));
-            let (path, ord) = (spot.path.clone(), spot.ord);
+            let path = spot.path.clone();
+            let ord = spot.ord;
             let ticket = ctx.live.queue(Owned::Sleep { path, ord, due });
             ctx.live.durable(ticket).await;
             due
         }
     };
-    resolved(ctx, &spot, WaitKind::Timer, (Some(due), true)).await.map(|_| ())
+    resolved(ctx, &spot, WaitKind::Timer, WaitLimit { due: Some(due), only_slow: true }).await.map(|_| ())
 }
 
 /// Whether a wait may leave memory at once: only waits for people and distant times may.
@@ -60,14 +61,16 @@ pub(super) async fn wait(
         Some(OpKind::Wait(_)) | None => {
             ctx.live.gate().await?;
             let (wanted, ask) = wanted(ctx.live.now());
-            let (kind, due, slow) = (WaitKind::of(&wanted), wanted.due, is_slow(&wanted));
+            let kind = WaitKind::of(&wanted);
+            let due = wanted.due;
+            let slow = is_slow(&wanted);
             let _waiting = ctx.live.waiting(kind, pace(ctx, due, slow));
             let ticket = ctx.live.queue(Owned::Wait { wanted, ask });
             ctx.live.durable(ticket).await;
             (kind, due, slow)
         }
     };
-    resolved(ctx, spot, kind, (due, slow)).await
+    resolved(ctx, spot, kind, WaitLimit { due, only_slow: slow }).await
 }
 
 fn is_slow(wanted: &WaitStarted) -> bool {
@@ -97,13 +100,16 @@ fn see(ctx: &Context, spot: &Spot, due: Option<Millis>) -> Option<WaitState> {
     Some(WaitState { found: wait.found, is_resolvable, cancelled, due, revision })
 }
 
+/// When a wait ends by itself.
+#[derive(Debug, Clone, Copy)]
+struct WaitLimit {
+    due: Option<Millis>,
+    only_slow: bool,
+}
+
 /// Returns once the log has what resolved the wait at `spot`.
-async fn resolved(
-    ctx: &Context,
-    spot: &Spot,
-    kind: WaitKind,
-    (due, only_slow): (Option<Millis>, bool),
-) -> Result<Found> {
+async fn resolved(ctx: &Context, spot: &Spot, kind: WaitKind, limit: WaitLimit) -> Result<Found> {
+    let WaitLimit { due, only_slow } = limit;
     let live = &ctx.live;
     let _waiting = live.waiting(kind, pace(ctx, due, only_slow));
     loop {
@@ -206,7 +212,9 @@ impl Context {
     /// ```
     pub fn select(&self, name: impl Into<Name>) -> Select<'_> {
         let spot = self.spot(name);
-        let (signals, schemas, children) = (vec![], BTreeMap::new(), vec![]);
+        let signals = vec![];
+        let schemas = BTreeMap::new();
+        let children = vec![];
         Select { ctx: self, spot, signals, schemas, children, ask: None, timeout: None, flaw: None }
     }
 }
@@ -438,7 +446,9 @@ impl<'a> IntoFuture for Select<'a> {
             }
             let spot = spot?;
             let wanted = |now: Millis| {
-                let (path, ord, due) = (spot.path.clone(), spot.ord, timeout.map(|span| now + span));
+                let path = spot.path.clone();
+                let ord = spot.ord;
+                let due = timeout.map(|span| now + span);
                 let inputs = ask.iter().map(|_| path.clone()).collect();
                 let wanted = WaitStarted { path, ord, signals, schemas, inputs, children, due };
                 let ask = ask.map(|(prompt, form)| InputRequested {

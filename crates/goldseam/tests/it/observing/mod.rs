@@ -37,7 +37,8 @@ async fn talkative(ctx: Context, _: ()) -> goldseam::Result<()> {
         Ok(())
     };
     ctx.step_with("pay", body).retry(Retry::fixed(Duration::ZERO)).compensate(undo).await?;
-    let (left, right) = (ctx.arm("left")?, ctx.arm("right")?);
+    let left = ctx.arm("left")?;
+    let right = ctx.arm("right")?;
     let say = |ctx: Context| async move {
         ctx.step("say", || async {
             tokio::task::yield_now().await;

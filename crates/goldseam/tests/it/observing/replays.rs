@@ -14,7 +14,8 @@ async fn journey(ctx: Context, _: ()) -> goldseam::Result<()> {
     goldseam::info!(ctx, "begin");
     ctx.step("one", || ok(())).await?;
     goldseam::info!(ctx, step = "one", "after {}", "one");
-    let (left, right) = (ctx.arm("left")?, ctx.arm("right")?);
+    let left = ctx.arm("left")?;
+    let right = ctx.arm("right")?;
     goldseam::info!(ctx, "between arms");
     let walk = |ctx: Context, name: &'static str| async move {
         goldseam::info!(ctx, "begin {name}");
@@ -127,7 +128,8 @@ async fn noted(ctx: Context, _: (), world: World) -> goldseam::Result<()> {
     note(&ctx, "begin");
     ctx.step("one", || ok(())).await?;
     note(&ctx, "after one");
-    let (left, right) = (ctx.arm("left")?, ctx.arm("right")?);
+    let left = ctx.arm("left")?;
+    let right = ctx.arm("right")?;
     let walk = |ctx: Context, name: &'static str| async move {
         note(&ctx, name);
         ctx.step("a", || ok(())).await?;
@@ -183,7 +185,8 @@ async fn step_bodies_and_compensations_are_never_replays() {
     let flow = with_state(&seen, |ctx: Context, (): (), seen| async move {
         let note = |what, ctx: &Context| seen.lock().unwrap().push((what, ctx.is_replaying()));
         let undo = {
-            let (ctx, seen) = (ctx.clone(), Arc::clone(&seen));
+            let ctx = ctx.clone();
+            let seen = Arc::clone(&seen);
             move |()| {
                 let replaying = ctx.is_replaying();
                 seen.lock().unwrap().push(("undo", replaying));

@@ -45,7 +45,8 @@ async fn leaf(ctx: Context, _: (), seen: Seen) -> goldseam::Result<()> {
 async fn parent(ctx: Context, _: (), seen: Seen) -> goldseam::Result<()> {
     note(&seen, "run", &ctx);
     ctx.step_with("pay", |attempt: Attempt| {
-        let (ctx, seen) = (&ctx, &seen);
+        let ctx = &ctx;
+        let seen = &seen;
         async move {
             tokio::task::yield_now().await;
             note(seen, attempt.idempotency_key(), ctx);
@@ -77,7 +78,8 @@ async fn trace_of_the_starter_reaches_steps_children_and_remote_steps() {
     let task = claimed.into_inner().unwrap().unwrap();
     queue.complete(&task.id, task.fence, goldseam::Payload::null()).await.unwrap();
     run.result::<()>().await.unwrap();
-    let (p, starter) = (run_id("p"), starter());
+    let p = run_id("p");
+    let starter = starter();
     assert_eq!(at(&seen, "run"), [starter.within_run(&p)]);
     let step = at(&seen, "step").pop().unwrap();
     let places: Vec<String> = seen.lock().unwrap().iter().map(|(place, _)| place.clone()).collect();

@@ -76,7 +76,9 @@ fn i15_catches_a_run_without_progress_after_the_faults() {
 #[test]
 fn i24_catches_early_late_and_cancelled_timeouts() {
     let asked = |deadline: i64| {
-        let (id, by, reason) = ("deadline".to_owned(), None, String::new());
+        let id = "deadline".to_owned();
+        let by = None;
+        let reason = String::new();
         Event::RunCancelRequested(CancelRequested { id, by, reason, deadline: Some(Millis(deadline)) })
     };
     let cancelled = || Event::RunCancelled { reason: String::new(), terminated: None };

@@ -12,7 +12,8 @@ fn asked(id: &str) -> Event {
 }
 
 fn answers(call: &str, id: &str) -> Event {
-    let (path, request) = (path(call), id.to_owned());
+    let path = path(call);
+    let request = id.to_owned();
     Event::RequestAnswered(RequestAnswered { path, ord: 0, request, answer: Some(payload()), refused: None })
 }
 

@@ -163,7 +163,8 @@ fn two_engines_of_a_process_add_up() {
     let book = SumRecorder::default();
     metrics::with_local_recorder(&book, || {
         let started = || record(Event::RunParked { code: "V1".to_owned(), reason: String::new() });
-        let (one, two) = (Meter::default(), Meter::default());
+        let one = Meter::default();
+        let two = Meter::default();
         one.work("w").committed(&[started()]);
         // The second engine starts later: its zeros reset nothing.
         two.announce();
@@ -174,7 +175,8 @@ fn two_engines_of_a_process_add_up() {
 
 #[test]
 fn a_recorder_installed_later_gets_zeros_and_later_events() {
-    let (book, meter) = (SumRecorder::default(), Meter::default());
+    let book = SumRecorder::default();
+    let meter = Meter::default();
     let work = meter.work("w");
     meter.announce();
     work.committed(&[completed(path("a", None))]);
@@ -191,7 +193,8 @@ fn a_recorder_installed_later_gets_zeros_and_later_events() {
 
 #[test]
 fn an_attempt_that_timed_out_is_not_counted_as_failed() {
-    let (book, meter) = (SumRecorder::default(), Meter::default());
+    let book = SumRecorder::default();
+    let meter = Meter::default();
     let timeout = |path| record(Event::StepTimeout { path, attempt: 1, reason: "timeout".to_owned() });
     metrics::with_local_recorder(&book, || {
         let work = meter.work("w");
@@ -206,7 +209,8 @@ fn an_attempt_that_timed_out_is_not_counted_as_failed() {
 
 #[test]
 fn ten_thousand_names_of_workflows_and_steps_make_few_labels() {
-    let (book, meter) = (SumRecorder::default(), Meter::default());
+    let book = SumRecorder::default();
+    let meter = Meter::default();
     metrics::with_local_recorder(&book, || {
         for n in 0..10_000 {
             meter.work(&format!("w-{n}")).committed(&[completed(path(&format!("s-{n}"), None))]);
