@@ -22,6 +22,12 @@ pub(crate) fn run_words(root: &Path, args: &[String], envs: &[(&str, &str)]) -> 
     if status.success() { Ok(()) } else { Err(format!("`cargo {}` ended with {status}", args.join(" "))) }
 }
 
+/// Builds the binary with the features that the tests build it with, so that cargo compiles no crate twice. A test as
+/// second target adds the features of dev-dependencies.
+pub(crate) fn build_test_binary(root: &Path) -> Result<(), String> {
+    run(root, "build --quiet --workspace --all-features --bin goldseam --test it", &[])
+}
+
 /// Runs cargo and returns its output.
 pub(crate) fn output(root: &Path, args: &str) -> Result<String, String> {
     let output = command(root, args).stderr(Stdio::inherit()).output();

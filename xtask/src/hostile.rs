@@ -84,7 +84,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
 /// The parts of `cargo xtask test`: the linters and the generated clients, with the binary that the tests use.
 pub(crate) fn quick() -> Result<(), String> {
     let root = tree::root()?;
-    cargo::run(&root, "build --quiet --workspace --all-features --bin goldseam", &[])?;
+    cargo::build_test_binary(&root)?;
     let order = Order { parts: vec!["lint", "clients"], seed: 1, examples: 1 };
     let report = carry_out(&Ground::new(&root, "debug")?, &order);
     println!("{}", report.table());
