@@ -91,8 +91,8 @@ impl Node {
                 }
                 Ok((_, next)) => {
                     // A node with runs may have no free slot, or hold suspects back: its next look is not to be late.
-                    let is_idle =
-                        next.is_none() && self.live_runs().live_count() == 0 && self.taking().is_empty();
+                    let is_far = next.is_none_or(|due| due > self.config.poll * IDLE_FACTOR);
+                    let is_idle = is_far && self.live_runs().live_count() == 0 && self.taking().is_empty();
                     idle = if is_idle { idle.saturating_add(1) } else { 0 };
                     next
                 }

@@ -89,12 +89,14 @@ struct OperationWorker {
 
 impl OperationWorker {
     fn new(ctx: &Context, spec: &Spec) -> Result<Self> {
+        Ok(Self::of(Client::in_process(&ctx.live), ctx.run_id(), spec)?)
+    }
+
+    fn of(client: Client, operation: &RunId, spec: &Spec) -> std::result::Result<Self, EngineError> {
         // The text is canonical: it has no relative times.
-        let condition = Condition::parse(&spec.condition, Millis(0)).map_err(EngineError::from)?;
-        let operation = ctx.run_id().clone();
-        let id = action_id(&operation);
-        let client = Client::in_process(&ctx.live);
-        Ok(Self { client, operation, spec: Arc::new(spec.clone()), condition: Arc::new(condition), id })
+        let condition = Arc::new(Condition::parse(&spec.condition, Millis(0))?);
+        let (operation, id) = (operation.clone(), action_id(operation));
+        Ok(Self { client, operation, spec: Arc::new(spec.clone()), condition, id })
     }
 }
 

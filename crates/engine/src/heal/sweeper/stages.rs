@@ -16,7 +16,7 @@ use crate::ledger::error::EngineError;
 /// Runs per tick that are examined one by one.
 const BATCH: u32 = 1_000;
 /// Runs per read of a store that leaves out runs which are proven to be well.
-const WINDOW: u32 = 25_000;
+const WINDOW: u32 = 50_000;
 /// A complete sweep examines the runs that a store proves to be well, too, and reads their logs, if they are not more
 /// than this: damage to a log is not in its row. Beyond it, the walk and a deep sweep read them.
 const PROVEN_READ_MAX: u64 = 2_000;

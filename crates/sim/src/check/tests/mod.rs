@@ -246,6 +246,39 @@ fn caught(check: fn(&SimEvidence) -> Vec<Violation>, bad: &SimEvidence) {
 }
 
 #[test]
+fn i23_catches_a_canary_that_goes_on_too_early() {
+    let returns = |name: &str, ord: u32, output: serde_json::Value| match done(name, ord, false) {
+        Event::StepCompleted(step) => {
+            let output = Payload::parse(&output.to_string(), &Limits::default()).unwrap();
+            Event::StepCompleted(StepCompleted { output, ..step })
+        }
+        other => other,
+    };
+    let operation = || match queued() {
+        Event::RunQueued(queued) => Event::RunQueued(RunQueued {
+            workflow: WorkflowName::new("goldseam.operation").unwrap(),
+            ..queued
+        }),
+        other => other,
+    };
+    let note =
+        Event::NoteAdded(Note { id: "goldseam.operation:op1".into(), by: None, reason: String::new() });
+    let with_operation = |mut evidence: SimEvidence, stages_passed: u64| {
+        let progress = serde_json::json!({ "phase": "acting", "planned": 2, "handled": 1, "acted": 1,
+            "stages": [1, 2], "stages_passed": stages_passed });
+        let maker = Maker::new().event(operation()).event(claimed(0)).event(Event::RunStarted);
+        let maker = maker.event(returns("plan", 0, serde_json::json!({ "runs": [run()], "unreadable": 0 })));
+        let log = maker.event(returns("watch", 1, progress)).evidence().logs.remove(&run()).unwrap();
+        evidence.logs.insert(RunId::new("op1").unwrap(), log);
+        evidence
+    };
+    let acted = || Maker::started().event(note.clone());
+    caught(i23_operations, &with_operation(acted().evidence(), 1));
+    assert_eq!(i23_operations(&with_operation(acted().evidence(), 0)), [], "the stage has not passed");
+    assert_eq!(i23_operations(&with_operation(acted().event(done("a", 0, false)).evidence(), 1)), []);
+}
+
+#[test]
 fn i23_catches_an_operation_that_acts_twice() {
     let note = |id: &str| Event::NoteAdded(Note { id: id.into(), by: None, reason: String::new() });
     let twice = Maker::started().event(note("goldseam.operation:op1")).event(note("goldseam.operation:op1"));
