@@ -1,6 +1,6 @@
 //! An engine: a client and a node in one process.
 
-mod environment;
+pub(crate) mod environment;
 #[cfg(feature = "testing")]
 mod for_tests;
 mod steps;
@@ -18,6 +18,7 @@ use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Limits, NodeId, Payload, RunId, Seq, StepName, WorkflowName, derive};
 use goldseam_store::Store;
 
+use self::environment::EnvironmentWorkBox;
 use crate::client::{By, Client, RunHandle, StartOptions};
 use crate::heal::claims::staleness::node_name;
 use crate::heal::foreign::ForeignOptions;
@@ -97,6 +98,8 @@ pub struct Builder {
     changes: ConfigChanges,
     /// Settings from the environment of the process, if they are read.
     environment: Option<Result<GivenSettings, SettingError>>,
+    /// Work beside the engine that the environment asks for.
+    environment_work: Option<Result<EnvironmentWorkBox, EngineError>>,
     flaw: Option<EngineError>,
     instead: Option<Instead>,
     #[cfg(feature = "testing")]
@@ -313,6 +316,7 @@ impl Builder {
         if let Some(given) = self.environment {
             given?.log(&config);
         }
+        let work = EnvironmentWorkBox::prepared(self.environment_work)?;
         let id = NodeId::new(node_name(self.entropy.next()))?;
         let config = config.at_pace(&self.store.pace());
         config.check()?;
@@ -343,7 +347,9 @@ impl Builder {
         });
         node.start().await?;
         let client = Client::of(ledger, live_runs, node.claims.clone(), Arc::clone(&node.config));
-        Ok(Engine { client, node })
+        let engine = Engine { client, node };
+        engine.attach_environment(work);
+        Ok(engine)
     }
 }
 
@@ -384,6 +390,7 @@ impl Engine {
             secrets: Secrets::default(),
             changes: ConfigChanges::default(),
             environment: None,
+            environment_work: None,
             flaw: None,
             instead: None,
             #[cfg(feature = "testing")]

@@ -104,7 +104,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     ///   remote steps are live.
     ///
     /// Everything else is returned, and a page may be empty and still have a next one. The provided method leaves out
-    /// nothing.
+    /// nothing, and also returns paused and parked runs whose deadline has passed; for a store that
+    /// [watches](Store::watches), a sweep lists those itself.
     async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
         crate::unproven::listed(self, filter).await
     }

@@ -398,6 +398,11 @@ pub(super) fn no_version(sight: &Sight<'_>) -> Option<Diagnosis> {
         initial if initial != summary.version && live.contains(&initial) => {
             Remedy::ChangeVersion { to: initial }
         }
+        // A run that is to end is not parked: it ends as soon as a worker with its version is there.
+        _ if summary.is_cancel_pending() => Remedy::Tell {
+            hint: Hint::from(format!("start a worker with {}, or: ", summary.needs()))
+                .step(NextStep::terminate(&summary.run)),
+        },
         _ => Remedy::Park { reason: missing.clone() },
     };
     found(Code::E2, format!("{missing}: the run waits for a worker with {}", summary.needs()), remedy)

@@ -115,7 +115,7 @@ impl Client {
         options: RequestOptions,
     ) -> Result<Requested, EngineError> {
         let signal = request_signal(name)?;
-        let until = self.ledger.clock.elapsed() + options.timeout;
+        let until = self.ledger.clock.elapsed().saturating_add(options.timeout);
         let (fresh, id) = (options.id.is_none(), self.command_id(options.id));
         let command =
             Command::Signal { name: signal.clone(), id: id.clone(), fresh, payload: payload.clone() };
@@ -140,7 +140,7 @@ impl Client {
     ) -> Result<Requested, EngineError> {
         let ReplyOptions { id, seq, timeout } = options;
         let signal = request_signal(name)?;
-        let until = self.ledger.clock.elapsed() + timeout;
+        let until = self.ledger.clock.elapsed().saturating_add(timeout);
         let summary = self.get(run).await?;
         if let Some(pruned) = &summary.pruned {
             return Err(refused(run, Refusal::Archived { archive: pruned.archive.clone() }));

@@ -399,10 +399,10 @@ impl Node {
         Ok(Taken::Ours { base, end: taken.end })
     }
 
-    /// Whether the run is active and this node lacks its version.
+    /// Whether the run can be claimed and this node lacks its version.
     fn lacks_version(&self, summary: &Summary) -> bool {
         let is_here = self.registry.has(&summary.workflow, summary.version);
-        summary.status.is_active() && !is_here
+        (summary.status.is_active() || summary.is_overdue(self.ledger.clock.now())) && !is_here
     }
 
     /// Builds the claim of a run. It decides by this node's registry what the start left open.

@@ -363,7 +363,7 @@ impl Node {
     pub(crate) async fn leave(&self) {
         self.live_runs().leave();
         self.release_suspects().await;
-        let deadline = self.ledger.clock.elapsed() + self.config.drain;
+        let deadline = self.ledger.clock.elapsed().saturating_add(self.config.drain);
         while self.live_runs().live_count() > 0 && self.ledger.clock.elapsed() < deadline {
             self.live_runs().nudge_all();
             pause(Duration::from_millis(5)).await;

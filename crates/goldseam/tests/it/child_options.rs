@@ -1,6 +1,7 @@
 //! Options of children: chosen ids, other queues and tags, detached children, and compensations.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use goldseam::client::Jump;
 use goldseam::prelude::*;
@@ -43,6 +44,22 @@ async fn a_child_has_its_own_id_and_options() {
         child.tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(tags, [("region", "eu"), ("size", "large")], "the tags of the parent are kept");
     assert_eq!(child.attributes.get("weight"), Some(&AttributeValue::Integer(12)));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_child_times_out_and_its_parent_learns_why() {
+    async fn parent(ctx: Context, _: ()) -> goldseam::Result<String> {
+        let child = ctx.child::<()>("wait", "wait", &()).id("p-wait").timeout(Duration::from_millis(200));
+        let error = child.await.unwrap_err();
+        Ok(error.code().unwrap_or_default().to_owned())
+    }
+    let scratch = Scratch::new();
+    let engine =
+        scratch.builder().await.workflow("parent", parent).workflow("wait", wait).start().await.unwrap();
+    let run = engine.start(parent, "p", &()).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), "timeout");
+    assert_eq!(engine.client().get(&run_id("p-wait")).await.unwrap().status, Status::Failed);
     engine.shutdown().await;
 }
 

@@ -1,6 +1,7 @@
 //! Each check catches a hand-made bad history and passes the good one.
 
 mod ending;
+mod kin;
 mod log;
 mod mail;
 mod ownership;
