@@ -267,6 +267,11 @@ pub(super) fn no_task(sight: &Sight<'_>) -> Option<Diagnosis> {
             let needs = sight.state.summary.needs();
             format!("its advance task is of kind {}, but the run needs {needs}", task.kind)
         }
+        // Only nodes with the queue of the task are offered it.
+        Some(task) if task.state == TaskState::Ready && task.is_advance() && !is_in_queue(sight, task) => {
+            let queue = &sight.state.summary.queue;
+            format!("its advance task is in queue {}, but the run is in queue {queue}", task.queue)
+        }
         Some(task) if task.state.is_live() => return None,
         Some(task) => idle(Some(task)),
     };
@@ -297,6 +302,10 @@ fn idle(task: Option<&Task>) -> String {
 fn is_offered(sight: &Sight<'_>, task: &Task) -> bool {
     let Summary { workflow, version, .. } = &sight.state.summary;
     !task.is_advance() || task.is_offered_to(workflow.as_str(), *version)
+}
+
+fn is_in_queue(sight: &Sight<'_>, task: &Task) -> bool {
+    task.queue == sight.state.summary.queue
 }
 
 fn lapsed(claimant: &Owner) -> String {
