@@ -119,9 +119,9 @@ impl LocalApi {
 
     /// Checks an id that deduplicates requests.
     fn check_id(&self, id: Option<&str>) -> Result<(), Problem> {
-        let id = id.unwrap_or_default();
+        let Some(id) = id else { return Ok(()) };
         self.check_text("the id", id)?;
-        Ok(argument::text("the id", id)?)
+        Ok(argument::name("the id", id)?)
     }
 
     /// The actor for the log: the authenticated caller, and the name that the request gives.

@@ -320,3 +320,14 @@ async fn a_request_may_wait_without_a_limit() {
     assert!(matches!(engine.client().reply(run.id(), "echo", later).await.unwrap().reply, Reply::Answered(_)));
     engine.shutdown().await;
 }
+
+#[tokio::test]
+async fn an_empty_id_is_refused_and_nothing_is_sent() {
+    let scratch = Scratch::new();
+    let client = scratch.client().await;
+    let run = client.start("three", "t", &()).await.unwrap();
+    assert_eq!(code(run.request_with::<_, u32>("echo", &7, options("", Duration::ZERO)).await), "GS0138");
+    let payload = Payload::of(&1, &Limits::default()).unwrap();
+    assert_eq!(code(client.signal(run.id(), "go", payload, Some(String::new())).await), "GS0138");
+    assert_eq!(run.history().await.unwrap().len(), 1);
+}
