@@ -14,7 +14,10 @@ pub fn i26_kin(evidence: &SimEvidence) -> Vec<Violation> {
         if let Some(parent) = parent_of(log)
             && !evidence.logs.get(parent).is_some_and(|log| requested(log).contains(run))
         {
-            found.push(Violation::new("I26", format!("{run} names {parent} as its parent, which did not request it")));
+            found.push(Violation::new(
+                "I26",
+                format!("{run} names {parent} as its parent, which did not request it"),
+            ));
         }
         found.extend(children(evidence, run, log));
     }
@@ -30,11 +33,11 @@ fn parent_of(log: &Log) -> Option<&RunId> {
 }
 
 fn requested(log: &Log) -> BTreeSet<&RunId> {
-    let run = |event| match event {
-        &Event::ChildStarted(ref child) => Some(&child.run),
+    let requested = log.events.iter().filter_map(|recorded| match &recorded.event {
+        Event::ChildStarted(child) => Some(&child.run),
         _ => None,
-    };
-    log.events.iter().filter_map(|recorded| run(&recorded.event)).collect()
+    });
+    requested.collect()
 }
 
 /// Checks the ends of children in the log of their parent.

@@ -13,7 +13,16 @@ fn child() -> RunId {
 fn asks(detached: bool) -> Event {
     let workflow = WorkflowName::new("w").unwrap();
     let (path, run, input) = (path("kid"), child(), payload());
-    Event::ChildStarted(ChildStarted { path, ord: 0, run, workflow, input, start: None, detached, undo: false })
+    Event::ChildStarted(ChildStarted {
+        path,
+        ord: 0,
+        run,
+        workflow,
+        input,
+        start: None,
+        detached,
+        undo: false,
+    })
 }
 
 fn ended() -> Event {
