@@ -57,7 +57,8 @@ fn task(log: &Log, queue: Queue) -> Option<Task> {
     let new = NewTask {
         id: Task::advance_id(&log.run, 1),
         kind: Task::advance_kind("checkout", 1),
-        queue: QueueName::new(if matches!(queue, Queue::Elsewhere) { "elsewhere" } else { "default" }).unwrap(),
+        queue: QueueName::new(if matches!(queue, Queue::Elsewhere) { "elsewhere" } else { "default" })
+            .unwrap(),
         lane: None,
         priority: 0,
         key: None,

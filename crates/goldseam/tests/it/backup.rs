@@ -202,7 +202,10 @@ async fn restore_needs_an_empty_store() {
     engine.start("order", "theirs", &"theirs".to_owned()).await.unwrap();
     engine.shutdown().await;
     let refused = restore(&file, &new.url(), None).await.unwrap_err();
-    assert_eq!((refused.code(), refused.hint().unwrap().to_string()), ("GS0402", "name an empty store".to_owned()));
+    assert_eq!(
+        (refused.code(), refused.hint().unwrap().to_string()),
+        ("GS0402", "name an empty store".to_owned())
+    );
     assert!(new.client().await.get(&run_id("theirs")).await.is_ok());
 }
 

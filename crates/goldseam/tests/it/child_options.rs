@@ -92,6 +92,8 @@ async fn one_child_id_belongs_to_one_call() {
         assert_eq!(second.code(), Some("GS0173"));
         let invalid = ctx.child::<u32>("third", "double", &1).id("a b").await.unwrap_err();
         assert_eq!(invalid.code(), Some("GS0101"));
+        let built_in = ctx.child::<u32>("fourth", "goldseam.operation", &()).await.unwrap_err();
+        assert_eq!(built_in.code(), Some("GS0101"));
         ctx.step("after", || ok(first)).await
     }
     let scratch = Scratch::new();

@@ -317,7 +317,10 @@ async fn a_request_may_wait_without_a_limit() {
     let asked = run.request_with::<_, u32>("echo", &7, options("r", Duration::MAX)).await;
     assert_eq!(asked.unwrap(), 7);
     let later = ReplyOptions { timeout: Duration::MAX, ..back("r", None, 0) };
-    assert!(matches!(engine.client().reply(run.id(), "echo", later).await.unwrap().reply, Reply::Answered(_)));
+    assert!(matches!(
+        engine.client().reply(run.id(), "echo", later).await.unwrap().reply,
+        Reply::Answered(_)
+    ));
     engine.shutdown().await;
 }
 
