@@ -28,6 +28,7 @@ use crate::ledger::config::{Config, Recovery, StepDefaults};
 use crate::ledger::entropy::{Entropy, OsEntropy};
 use crate::ledger::error::EngineError;
 use crate::ledger::meter::Meter;
+use crate::ledger::open_name::open_name;
 use crate::ledger::process::Process;
 use crate::ledger::secrets::{Secret, Secrets};
 use crate::ledger::settings::{GivenSettings, SettingError};
@@ -142,7 +143,7 @@ impl Builder {
         Output: ToPayload + 'static,
         E: Into<Error>,
     {
-        match WorkflowName::new(name).and_then(operation::open_name) {
+        match WorkflowName::new(name).and_then(open_name) {
             Ok(workflow) if version == UNDECIDED => {
                 self.refuse(EngineError::NoSuchVersion { workflow });
             }

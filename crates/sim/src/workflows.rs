@@ -146,7 +146,7 @@ fn register_version(builder: Builder, effects: &Effects, version: u32) -> Builde
     let builder = flow!(builder, poison);
     let builder = flow!(builder, basket);
     let builder = flow!(builder, kin);
-    let builder = flow!(builder, hearer);
+    let builder = flow!(builder, receiver);
     flow!(builder, relay)
 }
 
@@ -345,14 +345,15 @@ async fn kin(effects: Effects, ctx: Context, input: u32) -> Result<u64> {
     let undo = move |_: u64| again.clone().undo(run.clone(), "undo-pack".to_owned());
     let pack = ctx.child::<u64>("pack", "steps", &input).id(id("pack")).priority(3).tag("size", "large");
     let pack = pack.compensate(undo).start().await?;
-    let limits = StartOptions::default().lane("hearers").timeout(Duration::from_secs(60) / effects.pace);
-    let hears = ctx.child::<u64>("hears", "hearer", &input).id(id("hears")).options(limits).start().await?;
+    let limits = StartOptions::default().lane("receivers").timeout(Duration::from_secs(60) / effects.pace);
+    let receiver = ctx.child::<u64>("receive", "receiver", &input).id(id("receive")).options(limits);
+    let receiver = receiver.start().await?;
     ctx.child::<u64>("free", "steps", &input).id(id("free")).detached().await?;
-    ctx.signal_run(hears.run_id(), "go", &u64::from(input)).await?;
+    ctx.signal_run(receiver.run_id(), "go", &u64::from(input)).await?;
     // It may not exist, or have ended, or wait for something else.
-    let told = ctx.signal_run(format!("r{}", input % 8), "go", &1_u64).await;
-    step(&effects, &ctx, if told.is_ok() { "told" } else { "not-told" }).await?;
-    let sum = pack.result::<u64>().await? + hears.result::<u64>().await?;
+    let sent = ctx.signal_run(format!("r{}", input % 8), "go", &1_u64).await;
+    step(&effects, &ctx, if sent.is_ok() { "sent" } else { "not-sent" }).await?;
+    let sum = pack.result::<u64>().await? + receiver.result::<u64>().await?;
     undoable(&effects, &ctx, "keep").await?;
     match input % 3 {
         1 => Err(Error::terminal("the family has moved")),
@@ -369,9 +370,9 @@ fn refused(error: Option<Error>, code: &str) -> Result<()> {
     }
 }
 
-async fn hearer(effects: Effects, ctx: Context, _input: u32) -> Result<u64> {
-    let heard: u64 = ctx.signal("go").await?;
-    Ok(heard + step(&effects, &ctx, "note").await?)
+async fn receiver(effects: Effects, ctx: Context, _input: u32) -> Result<u64> {
+    let received: u64 = ctx.signal("go").await?;
+    Ok(received + step(&effects, &ctx, "note").await?)
 }
 
 async fn once(effects: Effects, ctx: Context, _input: u32) -> Result<String> {

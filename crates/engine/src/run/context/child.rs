@@ -20,9 +20,9 @@ use tracing::Instrument as _;
 
 use super::{Context, Name, wait};
 use crate::ledger::error::EngineError;
+use crate::ledger::open_name::open_name;
 use crate::ledger::start_options::StartOptions;
 use crate::ledger::workflow_error::{Error, Result};
-use crate::operation;
 use crate::run::live_run::{LiveRun, Mode, Spot, Stop, UndoFn};
 use crate::run::spans;
 
@@ -56,7 +56,7 @@ impl Context {
         Child {
             ctx: self,
             spot: self.spot(name),
-            workflow: WorkflowName::new(workflow).and_then(operation::open_name),
+            workflow: WorkflowName::new(workflow).and_then(open_name),
             input: Payload::of(input, &self.live.ledger.limits),
             id: None,
             options: None,
