@@ -232,7 +232,7 @@ impl<'a, T: DeserializeOwned + 'a> Child<'a, T> {
 
 async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
     let Child { ctx, spot, workflow, input, id, options, detached, undo, .. } = child;
-    let (spot, workflow, input) = (spot?, workflow?, input?);
+    let (spot, workflow, input) = (spot?, workflow.map_err(EngineError::from)?, input?);
     let id = id.map(RunId::new).transpose().map_err(EngineError::from)?;
     let has_undo = undo.is_some();
     if let Some(undo) = undo {
