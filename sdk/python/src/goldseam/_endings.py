@@ -140,7 +140,7 @@ class Endings:
     def _to_undo(self) -> list[Op]:
         history = self.history
         since = history.after(history.jump["to"]) if self.mode == "jump" and history.jump else 0
-        ops = [op for op in history.ops.values() if op.undo and op.ended and op.path not in history.undone]
+        ops = [op for op in history.ops.values() if op.undo and op.completed and op.path not in history.undone]
         return sorted((op for op in ops if op.last >= since), key=lambda op: op.last, reverse=True)
 
     async def _undo_all(self, failure: dict[str, Any] | None = None) -> None:

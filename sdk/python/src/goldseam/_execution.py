@@ -20,9 +20,11 @@ from ._errors import (
     CodecError,
     Diverged,
     Evicted,
+    Exited,
     Problem,
     StepFailed,
     exception_of,
+    guarded,
 )
 from ._history import History, Op
 from ._paths import Arm, Spot, current_arm
@@ -42,10 +44,11 @@ LONG_STEP = 1.0
 DOINGS_MAX = 500
 
 #: Refusals that concern one doing.
-_ENTRY = ("GS0101", "GS0102", "GS0103", "GS0142", "GS0602", "GS0608")
+_ENTRY = ("GS0101", "GS0102", "GS0103", "GS0142", "GS0167", "GS0173", "GS0313", "GS0602", "GS0608")
 
 _KINDS = {"step": "a step", "wait": "a wait", "sleep": "a sleep", "child": "a child run", "progress": "progress",
-          "attributes": "a change of attributes"}  # fmt: skip
+          "attributes": "a change of attributes", "published": "a published value",
+          "answered": "an answer to a request"}  # fmt: skip
 
 
 class Execution(Endings):
@@ -75,6 +78,10 @@ class Execution(Endings):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._serial = 0
+        #: Paths of waits that the next append opens.
+        self._opening: set[str] = set()
+        #: The names under which the run has published in this replay.
+        self.published: set[str] = set()
         self._diverged: str | None = None
         self._unsettled_since: float | None = None
         self._main: asyncio.Task[Any] | None = None
@@ -91,6 +98,7 @@ class Execution(Endings):
         self.input: Any = document.get("input")
         self.tags: dict[str, str] = document.get("tags") or {}
         self.attributes: dict[str, Any] = document.get("attributes") or {}
+        self.trace: dict[str, Any] | None = document.get("trace")
         self.recoveries: int = document.get("attempt", 0)
         self.created_at: int = document["created_at"]
         self.other_input_until: int = document.get("other_input_until", 0)
@@ -136,23 +144,27 @@ class Execution(Endings):
 
     async def _call_async(self) -> Any:
         current_arm.set(self.root)
-        return await self.workflow.function(*self._arguments())
+        try:
+            return await self._arguments()()
+        except SystemExit as error:
+            # It would end the event loop.
+            raise Exited(error) from None
 
-    def _arguments(self) -> tuple[Any, ...]:
+    def _arguments(self) -> Callable[[], Any]:
         try:
             return self.workflow.arguments(self.codec, self.input)
         except CodecError as error:
             return self.diverge(f"the code cannot read the input of the run: {error.message}")  # type: ignore[no-any-return]
 
     async def _call_sync(self) -> Any:
-        arguments = self._arguments()
+        function = self._arguments()
         context = contextvars.copy_context()
 
         def body() -> Any:
             self.thread = threading.get_ident()
             self._thread_active = True
             try:
-                return context.run(self.workflow.function, *arguments)
+                return context.run(guarded, function)
             finally:
                 self._thread_active = False
 
@@ -411,6 +423,8 @@ class Execution(Endings):
         self.root = Arm(self)
         self.root.now = self.created_at
         self._pending.clear()
+        self._opening.clear()
+        self.published.clear()
         self.over = False
         self._begin()
 
@@ -500,9 +514,10 @@ class Execution(Endings):
                 raise Evicted
             future: asyncio.Future[None] = self.loop.create_future()
             self._waits[future] = Wait(path, due)
-            if doing is not None:
+            if doing is not None and path not in self._opening:
+                self._opening.add(path)
                 self._pending.append((doing, future))
-                doing = None
+            doing = None
             self.poke()
             await future
 
@@ -550,8 +565,14 @@ class Execution(Endings):
 
     def is_replaying(self, arm: Arm) -> bool:
         """Whether the next call of an arm is in the log."""
-        places = self.history.places.get(arm.path)
-        return places is not None and any(order >= arm.ord for order in places)
+        return self.history.last_places.get(arm.path, -1) >= arm.ord
+
+    def was_silent(self, spot: Spot) -> bool:
+        """Whether an operation that may leave no event is done: the log has a later one of its arm, and none here."""
+        history, arm = self.history, spot.arm.path
+        if spot.path in history.ops or spot.ord in history.places.get(arm, {}):
+            return False
+        return history.last_places.get(arm, -1) > spot.ord
 
     def adopt_task(self, task: asyncio.Task[Any]) -> None:
         """Registers a task that the workflow created."""

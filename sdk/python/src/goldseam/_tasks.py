@@ -55,6 +55,7 @@ async def _execute(client: "Client", handlers: Mapping[str, Callable[[Any], Any]
         about = task.get("step") or {}
         attempt = Attempt(about.get("attempt", 1), about.get("key", ""), task.get("run") or "", about.get("path", ""))
         attempt.last = item.get("last_heartbeat")
+        attempt.trace = about.get("trace")
         current_attempt.set(attempt)
         try:
             if inspect.iscoroutinefunction(handler):
