@@ -67,7 +67,7 @@ def goldseam(what: str, url: str) -> None:
                 await asyncio.gather(*(engine.start(stalled, id=f"stalled-{at}") for at in range(STALLED)))
                 assert engine.worker is not None
                 # A step that runs for a second is in the log: it is in the middle of an attempt.
-                while (await engine.groups(where="status = running"))["count"] < STALLED:
+                while (await engine.groups(where="status = running"))["total"] < STALLED:
                     await asyncio.sleep(0.05)
                 await asyncio.sleep(2)
                 os.kill(os.getpid(), 9)

@@ -208,12 +208,15 @@ def test_large_numbers_and_texts_come_back_as_they_were(url: str) -> None:
         return value
 
     unique(same)
-    values = [10**400, -(2**63) - 1, 2**64, 1e308, 5e-324, 0.1 + 0.2, "ü\u2028\x00😀", {"😀": [None, True]}, collections.Counter("aab")]
+    values = [10**300, -(2**63) - 1, 2**64, 1e308, 5e-324, 0.1 + 0.2, "ü\u2028\x00😀", {"😀": [None, True]}, collections.Counter("aab")]
 
     async def main() -> None:
         async with opened(url, same) as engine:
             for value in values:
                 assert await (await engine.start(same, value, id=new_id())).result(60) == value
+            with pytest.raises(gs.Problem) as caught:
+                await engine.start(same, 10**400, id=new_id())
+            assert caught.value.code == "GS0102" and "string" in str(caught.value)
 
     asyncio.run(main())
 
@@ -257,3 +260,123 @@ def test_blocking_call_on_the_loop_of_its_engine_is_refused(sqlite_url: str) -> 
 
     with gs.open(sqlite_url, workflows=[job], drain=2) as engine:
         assert engine.start(job).result(60) == "GS0633"
+
+
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b"", b"[]", b"null", b'{"worker":'])
+def test_server_that_is_not_ours_is_a_clear_error(body: bytes) -> None:
+    import http.server
+
+    class Foreign(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length") or 0))
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: Any) -> None: ...
+
+    @gs.workflow
+    async def job() -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Foreign) as foreign:
+        threading.Thread(target=foreign.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{foreign.server_address[1]}"
+        with gs.open(url) as client, pytest.raises(gs.Problem, match="Goldseam server"):
+            client.start(job)
+        with pytest.raises(gs.Problem, match="Goldseam server"):
+            gs.open(url, workflows=[job]).__enter__()
+        foreign.shutdown()
+
+
+def test_url_that_is_not_one_is_a_clear_error(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("sqlite:", "sqlite:.", "nothing", "", "http://", 5, None):
+        with pytest.raises(gs.Error) as caught:
+            gs.open(url).__enter__()  # type: ignore[arg-type]
+        assert caught.value.code in ("GS0205", "GS0206"), caught.value
+
+
+def test_codec_that_returns_no_json_fails_the_step_alone(sqlite_url: str) -> None:
+    class Careless(gs.JsonCodec):
+        def encode(self, value: Any) -> Any:
+            return object() if value == "odd" else super().encode(value)
+
+    @gs.step
+    async def odd() -> str:
+        return "odd"
+
+    @gs.workflow
+    async def caught() -> str:
+        try:
+            return await odd()
+        except gs.StepFailed as error:
+            return f"caught {error.code}"
+
+    @gs.workflow
+    async def returned() -> str:
+        return "odd"
+
+    @gs.workflow
+    async def continued(number: int) -> None:
+        gs.continue_as_new("odd")
+
+    async def main() -> None:
+        async with opened(sqlite_url, caught, returned, continued, codec=Careless()) as engine:
+            assert await (await engine.start(caught)).result(60) == "caught GS0634"
+            for run in (await engine.start(returned), await engine.start(continued, 1)):
+                with pytest.raises(gs.RunFailed) as error:
+                    await run.result(60)
+                assert error.value.code == "GS0634"
+
+    asyncio.run(main())
+
+
+def test_appends_that_are_too_large_together_are_sent_alone(url: str) -> None:
+    @gs.step
+    async def big(number: int) -> str:
+        return str(number) * 100_000
+
+    @gs.workflow
+    async def many() -> int:
+        return sum(len(text) for text in await asyncio.gather(*(big(number) for number in range(10, 30))))
+
+    unique(many)
+
+    async def main() -> None:
+        async with opened(url, many) as engine:
+            assert await (await engine.start(many, id=new_id())).result(60) == 20 * 200_000
+
+    asyncio.run(main())
+
+
+def test_engine_left_open_ends_with_its_program_in_silence(tmp_path: Any) -> None:
+    import os
+    import pathlib
+    import subprocess
+
+    program = """
+import asyncio, time, goldseam as gs
+@gs.step
+async def long() -> None:
+    await asyncio.sleep(30)
+@gs.step
+def block() -> None:
+    time.sleep(30)
+@gs.workflow
+async def job() -> None:
+    await asyncio.gather(long(), block(), gs.sleep("nap", 3600))
+async def main():
+    engine = await gs.open("sqlite:e.db", workflows=[job])
+    await engine.start(job, id="j")
+    while not engine.worker.executions:
+        await asyncio.sleep(0.01)
+asyncio.run(main())
+print("end")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(gs.__file__).resolve().parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60
+    )
+    assert done.returncode == 0 and done.stdout == "end\n"
+    assert "Traceback" not in done.stderr and "unhandled" not in done.stderr, done.stderr

@@ -94,8 +94,9 @@ def test_requests_are_answered_and_refused(url: str) -> None:
             with pytest.raises(gs.Problem) as caught:
                 await run.request("add", -1, timeout=60)
             assert caught.value.code == "GS0170" and "negative" in str(caught.value)
-            with pytest.raises(gs.Problem):
+            with pytest.raises(gs.Problem) as misfit:
                 await run.request("add", "many", timeout=60)
+            assert misfit.value.code == "GS0170"
             assert await run.request("add", 3, id="three", timeout=60) == 7
             assert await run.request("add", 3, id="three", timeout=60) == 7
             assert await run.request("add", 5, timeout=60) == 12
@@ -124,6 +125,8 @@ def test_select_takes_requests_and_signals(url: str) -> None:
         async with opened(url, either) as engine:
             run = await engine.start(either, id=new_id())
             assert await run.request("add", 5, timeout=60) == 1
+            with pytest.raises(gs.Problem):
+                await run.request("add", "six", timeout=60)
             assert await run.request("add", 6, timeout=60) == 2
             await run.signal("stop", "now")
             assert await run.result(60) == [5, 6, "stop", "now"]
@@ -399,7 +402,7 @@ def test_blocking_engine_follows_and_talks(sqlite_url: str) -> None:
         assert run.request("add", 1, timeout=60) == 2 and run.result(60) == 3
         assert [event["type"] for event in run.events()][-1] == "run.completed"
         assert engine.published("p-1", "here") == 1
-        assert engine.groups("status")["items"] and engine.operate("retry", "status = failed", dry_run=True)["matched"] == 0
+        assert engine.groups("status")["total"] == 1 and engine.operate("retry", "status = failed", dry_run=True)["matched"] == 0
 
 
 def test_operations_act_on_many_runs(url: str) -> None:
@@ -421,9 +424,9 @@ def test_operations_act_on_many_runs(url: str) -> None:
             assert [await run.result(60) for run in runs] == [10, 11, 12]
 
             async def ended() -> bool:
-                return bool((await engine.operation(begun["run"]))["phase"] == "over")
+                return bool((await engine.operation(begun["id"]))["status"] == "completed")
 
             await until(ended)
-            assert begun["run"] in str(await engine.operations())
+            assert begun["id"] in str(await engine.operations())
 
     asyncio.run(main())

@@ -214,6 +214,41 @@ def test_cancel_undoes_and_ends_cancelled(url: str) -> None:
     asyncio.run(main())
 
 
+def test_cancel_in_a_task_group_does_not_complete_the_run(url: str) -> None:
+    undone: list[str] = []
+
+    @gs.step
+    async def book(name: str) -> str:
+        return name
+
+    @book.undo
+    async def unbook(name: str) -> None:
+        undone.append(name)
+
+    @gs.workflow
+    async def travel() -> str:
+        await book("hotel")
+        if hasattr(asyncio, "TaskGroup"):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(gs.sleep("long", 3600))
+                group.create_task(gs.signal("never"))
+        else:
+            await asyncio.wait([asyncio.create_task(gs.sleep("long", 3600))])
+        return "booked, it seems"
+
+    unique(travel)
+
+    async def main() -> None:
+        async with opened(url, travel) as engine:
+            run = await engine.start(travel, id=new_id())
+            await status_is(engine, run.id, "waiting")
+            await run.cancel("no time")
+            assert await status_is(engine, run.id, "cancelled", "completed") == "cancelled"
+            assert undone == ["hotel"]
+
+    asyncio.run(main())
+
+
 def test_task_group_and_create_task_have_arms(url: str) -> None:
     @gs.step
     async def leg(name: str) -> str:

@@ -20,7 +20,7 @@ mod workers;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{from_fn, from_fn_with_state};
 use goldseam_api::Problem;
 use serde_json::Value;
@@ -98,6 +98,8 @@ pub(crate) fn layered(router: Router<Arc<ServerState>>, app: Arc<ServerState>) -
         .route_layer(from_fn(auth::authorise))
         .layer(from_fn_with_state(state(), auth::authenticate))
         .layer(from_fn_with_state(state(), hardening::outermost))
+        // `hardening::body` reads the body, up to `body_bytes_max`.
+        .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&app.redactor), redact::responses))
         .layer(from_fn_with_state(Arc::clone(&app.clock), meter::count))
         .with_state(app)
@@ -114,6 +116,8 @@ pub(crate) fn in_process(router: Router<Arc<ServerState>>, app: Arc<ServerState>
         .route_layer(from_fn_with_state(state(), concurrency::admit))
         .route_layer(from_fn(auth::authorise))
         .layer(from_fn_with_state(state(), auth::trust))
+        // The engine refuses payloads that are too large, and says which.
+        .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&app.redactor), redact::responses))
         .with_state(app)
 }

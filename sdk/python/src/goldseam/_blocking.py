@@ -124,6 +124,7 @@ class BlockingEngine:
     signal = _of_client(Client.signal)
     answer = _of_client(Client.answer)
     questions = _of_client(Client.questions)
+    show_question = _of_client(Client.show_question)
     question = _of_client(Client.question)
     pause = _of_client(Client.pause)
     resume = _of_client(Client.resume)

@@ -328,6 +328,10 @@ class Client(StoreVerbs):
             return await self._of(run, "questions")  # type: ignore[no-any-return]
         return await self.call("GET", with_query("/v1/questions", **query))  # type: ignore[no-any-return]
 
+    async def show_question(self, run: str, path: str) -> Document:
+        """One question of a run, open or answered."""
+        return await self._of(run, f"questions/{quoted(path)}")  # type: ignore[no-any-return]
+
     async def question(self, run: str, name: str | None = None, timeout: Span | None = None) -> Document:
         """Waits until a run asks a question, the one of this name or any. Raises TimeoutError."""
         loop = asyncio.get_running_loop()

@@ -106,9 +106,11 @@ def _encode(value: Any) -> Any:
         return [_encode(item) for item in value]
     if _pydantic is not None:
         try:
-            return _pydantic.TypeAdapter(type(value)).dump_python(value, mode="json")
+            made = _pydantic.TypeAdapter(type(value)).dump_python(value, mode="json")
         except Exception:
-            pass
+            made = value
+        if made is not value:
+            return made
     raise CodecError(
         f"a value of type {type(value).__qualname__} cannot be written as JSON",
         hint="use a dataclass, a pydantic model or types of JSON, or pass your own codec",

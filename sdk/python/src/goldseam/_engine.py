@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
 from ._client import Client
 from ._codec import Codec, JsonCodec
-from ._errors import Error
+from ._errors import Error, Misuse
 from ._operations import Secret
 from ._steps import Span, seconds
 from ._workflows import Workflow
@@ -30,6 +30,8 @@ def connect(
     virtual_time: bool = False,
 ) -> Transport:
     """Returns the transport of a URL."""
+    if not isinstance(url, str):
+        raise Misuse(f"the URL of a store or server must be text, not {url!r}", code="GS0206")
     if url.startswith(("http://", "https://")):
         return HttpTransport(url, key)
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()}

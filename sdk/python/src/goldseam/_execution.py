@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, TypeVar
 from ._endings import Endings, Wait, shown_arm
 from ._errors import (
     Cancelled,
+    Closed,
     CodecError,
     Diverged,
     Evicted,
@@ -44,7 +45,7 @@ LONG_STEP = 1.0
 DOINGS_MAX = 500
 
 #: Refusals that concern one doing.
-_ENTRY = ("GS0101", "GS0102", "GS0103", "GS0142", "GS0167", "GS0173", "GS0313", "GS0602", "GS0608")
+_ENTRY = ("GS0101", "GS0102", "GS0103", "GS0142", "GS0167", "GS0173", "GS0313", "GS0602", "GS0608", "GS0634")
 
 _KINDS = {"step": "a step", "wait": "a wait", "sleep": "a sleep", "child": "a child run", "progress": "progress",
           "attributes": "a change of attributes", "published": "a published value",
@@ -78,6 +79,8 @@ class Execution(Endings):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._serial = 0
+        #: The cancellation of the run ended a task of the workflow.
+        self.cut_short = False
         #: Paths of waits that the next append opens.
         self._opening: set[str] = set()
         #: The names under which the run has published in this replay.
@@ -125,6 +128,10 @@ class Execution(Endings):
                 await self._advance()
         except Evicted:
             pass
+        except Closed:
+            raise
+        except Exception as error:
+            await self._give_up(error)
         finally:
             self.over = True
             await self._unwind()
@@ -297,7 +304,7 @@ class Execution(Endings):
         doings = [*(doing for doing, _ in pending), *checks, *([release] if release else [])]
         try:
             outcome = await self._append(doings)
-        except Problem as problem:
+        except (Problem, CodecError) as problem:
             await self._refused(problem, pending)
             return
         if outcome == "again":
@@ -377,7 +384,7 @@ class Execution(Endings):
         """Whether no effect may begin now, but the code waits for it to begin."""
         return self.history.paused or self.worker.leaving
 
-    async def _refused(self, problem: Problem, pending: list[tuple[dict[str, Any], asyncio.Future[None] | None]]) -> None:
+    async def _refused(self, problem: Problem | CodecError, pending: list[tuple[dict[str, Any], asyncio.Future[None] | None]]) -> None:
         """Handles a refusal after which the claim is still valid."""
         if problem.code == "GS0122":
             news = await self.worker.events(self)
@@ -388,7 +395,8 @@ class Execution(Endings):
             self.absorb(news)
             self.poke()
             return
-        if problem.code in _ENTRY and pending:
+        too_large = isinstance(problem, Problem) and problem.status == 413
+        if (problem.code in _ENTRY or too_large) and pending:
             for entry in pending:
                 await self._append_alone(entry, problem if len(pending) == 1 else None)
             return
@@ -397,14 +405,14 @@ class Execution(Endings):
         self.over = True
 
     async def _append_alone(
-        self, entry: tuple[dict[str, Any], asyncio.Future[None] | None], problem: Problem | None
+        self, entry: tuple[dict[str, Any], asyncio.Future[None] | None], problem: Problem | CodecError | None
     ) -> None:
         """Appends one doing of a refused append; its operation gets the refusal."""
         doing, future = entry
         if problem is None:
             try:
                 await self._append([doing])
-            except Problem as refusal:
+            except (Problem, CodecError) as refusal:
                 problem = refusal
         if future is None or future.done():
             return
@@ -425,6 +433,7 @@ class Execution(Endings):
         self._pending.clear()
         self._opening.clear()
         self.published.clear()
+        self.cut_short = False
         self.over = False
         self._begin()
 
@@ -448,7 +457,11 @@ class Execution(Endings):
                 )
             return None
         if op.ord != spot.ord:
-            self.diverge(f"the log has {spot.path} at place {op.ord} of its arm, the code at place {spot.ord}")
+            there = self.history.places.get(spot.arm.path, {}).get(spot.ord, "nothing")
+            self.diverge(
+                f"the log has {spot.path} at place {op.ord} of {shown_arm(spot.arm.path)}, the code at place {spot.ord}, "
+                f"where the log has {there}"
+            )
         if op.kind != kind:
             self.diverge(f"the log has {spot.path} as {_KINDS[op.kind]}, the code as {_KINDS[kind]}")
         if fingerprint is not None and op.input is not None and op.input != fingerprint:
@@ -581,7 +594,11 @@ class Execution(Endings):
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
-        if not task.cancelled() and isinstance(task.exception(), (Evicted, Diverged)):
+        if task.cancelled():
+            # A task group takes a cancelled task for one that ended, so the function may return all the same.
+            cut = self.history.cancel_requested and not self.over and not self.workflow.is_sync
+            self.cut_short = self.cut_short or cut
+        elif isinstance(task.exception(), (Evicted, Diverged)):
             pass  # retrieved, so that asyncio does not report it
         self.settle()
 

@@ -74,7 +74,7 @@ class Hints:
 def _callers_locals() -> Mapping[str, Any] | None:
     """The local names of the code that decorates, if that is a function."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__package__") == __package__:
+    while frame.f_globals.get("__package__") == __package__:
         if frame.f_back is None:
             return None
         frame = frame.f_back

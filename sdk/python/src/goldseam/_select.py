@@ -11,7 +11,7 @@ from ._errors import Failed
 from ._execution import Execution
 from ._paths import Spot
 from ._steps import Span
-from ._talk import PREFIX, IncomingRequest
+from ._talk import PREFIX, received
 from ._waits import question, shape, timed, wait_for
 
 
@@ -49,14 +49,14 @@ def select(
     wanted: dict[str, Any] = {}
     if types:
         wanted["signals"] = list(types)
-        schemas = {known: shape(arm.execution, hint) for known, hint in types.items()}
+        schemas = {known: shape(arm.execution, hint) for known, hint in types.items() if not known.startswith(PREFIX)}
         wanted["schemas"] = {known: schema for known, schema in schemas.items() if schema is not None}
     handles = {handle.run_id: handle for handle in children}
     if handles:
         wanted["children"] = list(handles)
     if ask is not None:
         wanted["ask"] = question(arm.execution, ask[0], ask[1], None)
-    waiting = _select(arm.execution, spot, timed(wanted, timeout), types, handles, ask[1] if ask else Any)
+    waiting = _select(arm.execution, spot, name, timed(wanted, timeout), types, handles, ask[1] if ask else Any)
     return arm.execution.call(waiting)  # type: ignore[no-any-return]
 
 
@@ -67,21 +67,26 @@ def _types(names: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
 async def _select(
     execution: Execution,
     spot: Spot,
+    place: str,
     wanted: dict[str, Any],
     types: dict[str, Any],
     handles: dict[str, ChildHandle[Any]],
     answer: Any,
 ) -> Selected:
-    found = await wait_for(execution, spot, wanted)
-    if found == "timer":
-        return Selected("timeout")
-    kind, data = found
+    while True:
+        found = await wait_for(execution, spot, wanted)
+        if found == "timer":
+            return Selected("timeout")
+        kind, data = found
+        name = data.get("name", "") if kind == "signal" else ""
+        if not name.startswith(PREFIX) or name == PREFIX:
+            break
+        request = await received(execution, spot, data, types.get(name, Any))
+        if request is not None:
+            return Selected("request", request.name, request)
+        spot = spot.arm.spot(place)
     if kind == "signal":
-        name = data["name"]
         value = execution.value(data.get("payload"), types.get(name, Any), f"the signal for {spot.path}")
-        if name.startswith(PREFIX) and name != PREFIX:
-            asked = name[len(PREFIX) :]
-            return Selected("request", asked, IncomingRequest(execution, data["id"], asked, value))
         return Selected("signal", name, value)
     if kind == "answer":
         return Selected("answer", None, execution.value(data.get("answer"), answer, f"the answer to {spot.path}"))

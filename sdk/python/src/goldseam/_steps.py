@@ -451,9 +451,7 @@ async def _attempt(
             if step._undo is not None:
                 doing["step_completed"]["undo"] = True
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and execution.over:
-                raise Evicted from None
-            if not _is_failure(error):
+            if not _is_failure(error) or (isinstance(error, asyncio.CancelledError) and execution.over):
                 raise
             doing = {"step_failed": {**base, "failure": _failure(execution, error)}}
             retry = options.retry.document()
@@ -469,7 +467,7 @@ async def _attempt(
             next(iter(doing.values()))["took_ms"] = took
         try:
             await execution.append(doing)
-        except Problem as problem:
+        except (Problem, CodecError) as problem:
             # The result is too large or unreadable: the step fails with that.
             failure = {"class": "terminal", "message": problem.message, "code": problem.code or "GS0102"}
             await execution.append({"step_failed": {**base, "failure": failure}})

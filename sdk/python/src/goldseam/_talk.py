@@ -13,7 +13,7 @@ from ._errors import CodecError, Misuse, Problem, Retryable, Terminal, Unreachab
 from ._execution import Execution
 from ._paths import Spot, checked, current_arm, current_attempt, digest, idempotency_key
 from ._steps import AsyncStep, Attempt, Retry, Span, StepOptions
-from ._waits import shape, timed, wait_for
+from ._waits import timed, wait_for
 
 T = TypeVar("T")
 
@@ -92,6 +92,17 @@ class IncomingRequest(Generic[T]):
         return f"IncomingRequest({self.name!r}, {self.value!r})"
 
 
+async def received(execution: Execution, spot: Spot, data: dict[str, Any], hint: Any) -> IncomingRequest[Any] | None:
+    """Reads a request; refuses it, and returns None, if its content does not fit."""
+    name = data["name"][len(PREFIX) :]
+    try:
+        return IncomingRequest(execution, data["id"], name, execution.codec.decode(data.get("payload"), hint))
+    except CodecError as error:
+        fields = {"request": data["id"], "refused": f"the content does not fit: {error.message}"[:4096]}
+    await _record(execution, spot.arm.spot("answer", name), "answered", "answer_request", fields)
+    return None
+
+
 class Requests(Generic[T]):
     """The requests of one name; see :func:`requests`."""
 
@@ -106,27 +117,16 @@ class Requests(Generic[T]):
         return arm.execution.call(self._next(arm.execution, arm.spot(self._name)))  # type: ignore[no-any-return]
 
     async def _next(self, execution: Execution, spot: Spot) -> IncomingRequest[T]:
-        signal = PREFIX + self._name
-        wanted: dict[str, Any] = {"signals": [signal]}
-        schema = shape(execution, self._hint)
-        if schema is not None:
-            wanted["schemas"] = {signal: schema}
-        timed(wanted, self._timeout)
+        # Without a schema: a request that does not fit must get a refusal, also if it came before the wait.
+        wanted = timed({"signals": [PREFIX + self._name]}, self._timeout)
         while True:
             found = await wait_for(execution, spot, wanted)
             if found == "timer":
                 raise WaitTimeout(f"no request {self._name} arrived in time")
-            data = found[1]
-            try:
-                value: T = execution.codec.decode(data.get("payload"), self._hint)
-            except CodecError as error:
-                refused = f"the content does not fit: {error.message}"
-            else:
-                return IncomingRequest(execution, data["id"], self._name, value)
-            arm = spot.arm
-            fields = {"request": data["id"], "refused": refused[:4096]}
-            await _record(execution, arm.spot("answer", self._name), "answered", "answer_request", fields)
-            spot = arm.spot(self._name)
+            request = await received(execution, spot, found[1], self._hint)
+            if request is not None:
+                return request
+            spot = spot.arm.spot(self._name)
 
     def __aiter__(self) -> AsyncIterator[IncomingRequest[T]]:
         return self

@@ -21,7 +21,7 @@ import urllib.parse
 import weakref
 from typing import Any, Generator, Iterator, Mapping, Protocol
 
-from ._errors import Closed, Error, Problem, Unreachable
+from ._errors import Closed, CodecError, Error, Problem, Unreachable
 
 #: Reading the end of a long poll may take this much longer than the poll itself.
 _SLACK = 15.0
@@ -69,18 +69,29 @@ class Stream(Protocol):
 
 def write(body: Any) -> bytes:
     """Writes a document as JSON."""
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass")
+    try:
+        return json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        # A codec of the program returned it.
+        raise CodecError(f"not a document of JSON: {error or type(error).__name__}") from None
 
 
 def read(status: int, body: bytes) -> Any:
     """Reads a response; raises a problem."""
-    if 200 <= status < 300:
-        return json.loads(body) if body else None
+    document: Any
     try:
-        document: Any = json.loads(body)
+        document = json.loads(body)
     except ValueError:
         document = body[:500].decode("utf-8", "replace")
-    raise Problem.of(status, document)
+    if not 200 <= status < 300:
+        raise Problem.of(status, document)
+    if not isinstance(document, dict):
+        raise Problem(
+            f"the response is not a document of a Goldseam server: {document!r:.100}",
+            status=502,
+            hint="check that the URL is that of a Goldseam server",
+        )
+    return document
 
 
 # ---------------------------------------------------------------------------------------------------------- HTTP
@@ -502,6 +513,9 @@ def refuse_second_sqlite(url: str) -> None:
     if not url.startswith("sqlite:"):
         return
     path = _sqlite_path(url)
+    if not os.path.isfile(path):
+        _was_open.add(path)
+        return
     if any(_sqlite_path(transport.url) == path for transport in list(_open)):
         return
     # An engine of this process that was just closed may still close its file.

@@ -390,6 +390,8 @@ class Worker:
                 time.sleep(0.02)
             try:
                 self._registered(self.transport.request("POST", "/v1/workers", self._registration()))
+            except Closed:
+                pass
             except Error as error:
                 log.warning("worker %s cannot register: %s", self.name, error)
 

@@ -54,6 +54,37 @@ async def checkout(order: Order) -> Receipt:
     return Receipt(payment, parts)
 
 
+@gs.workflow
+async def basket(limit: int) -> int:
+    total = 0
+    handle = await gs.start_child("first", checkout, Order("1", []), tags={"kind": "gift"})
+    receipt: Receipt = await handle.result()
+    other: Receipt = await gs.child("second", checkout, Order("2", []), id="order-2")
+    await gs.publish("total", [receipt.payment, other.payment])
+    async for request in gs.requests("add", int):
+        amount: int = request.value
+        total += amount
+        await request.answer(total)
+        if total > limit:
+            break
+    await gs.signal_run("order-17", "done", total)
+    return total
+
+
+@gs.workflow
+def plain(number: int) -> int:
+    return len(charge.sync(Order("3", []), str(number)))
+
+
+def without_a_loop() -> int:
+    with gs.open("sqlite:orders.db", workflows=[plain]) as engine:
+        run = engine.start(plain, 3, timeout=timedelta(minutes=1))
+        status: str = run.status()
+        found = engine.list(status="running", limit=10)
+        print(status, found["items"], [event["seq"] for event in run.events()])
+        return run.result(timeout=5)
+
+
 async def main() -> None:
     async with gs.open("sqlite:orders.db", workflows=[checkout]) as engine:
         run = await engine.start(checkout, Order("17", []), id="order-17")
