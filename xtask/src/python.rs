@@ -77,7 +77,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     }
     let (site, wheel) = ground.install()?;
     ground.check_types()?;
-    let servers = order.long.then(|| Servers::start(Which::Databases)).transpose()?;
+    let servers = order.long.then(|| Servers::start(Which::All)).transpose()?;
     let mut variables: Vec<(String, OsString)> = vec![("GOLDSEAM_WHEEL".to_owned(), wheel.into())];
     if let Some(servers) = &servers {
         variables.extend(servers.variables().into_iter().map(|(name, url)| (name.to_owned(), url.into())));

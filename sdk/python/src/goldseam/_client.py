@@ -24,7 +24,14 @@ R = TypeVar("R")
 #: A long poll of a result.
 _POLL = 20.0
 _TERMINAL = ("completed", "failed", "cancelled")
-_UNSET: Any = object()
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "unset"
+
+
+_UNSET: Any = _Unset()
 
 
 class RunHandle(Generic[R]):
