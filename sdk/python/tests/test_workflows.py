@@ -241,7 +241,7 @@ def test_cancel_in_a_task_group_does_not_complete_the_run(url: str) -> None:
     async def main() -> None:
         async with opened(url, travel) as engine:
             run = await engine.start(travel, id=new_id())
-            await status_is(engine, run.id, "waiting")
+            await status_is(engine, run.id, "waiting", "sleeping")
             await run.cancel("no time")
             assert await status_is(engine, run.id, "cancelled", "completed") == "cancelled"
             assert undone == ["hotel"]
