@@ -13,7 +13,7 @@ from ._errors import Error, Misuse
 from ._operations import Secret
 from ._steps import Span, seconds
 from ._workflows import Workflow
-from ._transport import HttpTransport, NativeTransport, Transport, native
+from ._transport import HttpTransport, NativeTransport, Transport, in_thread, native
 from ._verbs import Document
 from ._worker import Worker
 
@@ -73,7 +73,7 @@ class Engine(Client):
         span = self._opening.drain if drain is None else seconds(drain)
         if self.worker is not None:
             await self.worker.stop(span)
-        await asyncio.get_running_loop().run_in_executor(None, self.transport.close, 0.0)
+        await in_thread(self.transport.close)
 
     async def serve(self, *, signals: Iterable[signal.Signals] = (signal.SIGTERM, signal.SIGINT)) -> None:
         """Executes runs until the process gets SIGTERM or SIGINT, then closes the engine."""
@@ -133,7 +133,7 @@ class Opening:
         )
 
     async def _open(self) -> Engine:
-        transport = await asyncio.get_running_loop().run_in_executor(None, self._connect)
+        transport = await in_thread(self._connect)
         engine = Engine(self, transport)
         try:
             await engine._start()

@@ -19,9 +19,11 @@ import threading
 import time
 import urllib.parse
 import weakref
-from typing import Any, Generator, Iterator, Mapping, Protocol
+from typing import Any, Callable, Generator, Iterator, Mapping, Protocol, TypeVar
 
 from ._errors import Closed, CodecError, Error, Problem, Unreachable
+
+T = TypeVar("T")
 
 #: Reading the end of a long poll may take this much longer than the poll itself.
 _SLACK = 15.0
@@ -291,6 +293,16 @@ class DaemonPool:
         with self._lock:
             self._closed = True
             self._lock.notify_all()
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Calls a function in a thread of its own: those of the loop may all be busy with code of the program."""
+    pool = DaemonPool(1, "goldseam-once")
+    try:
+        found: T = await asyncio.wrap_future(pool.submit(work))
+        return found
+    finally:
+        pool.close()
 
 
 # ------------------------------------------------------------------------------------------------------ embedded
