@@ -69,10 +69,13 @@ class Stream(Protocol):
         ...
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
 def write(body: Any) -> bytes:
     """Writes a document as JSON."""
     try:
-        return json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        return _encode(body).encode()
     except (TypeError, ValueError, RecursionError) as error:
         # A codec of the program returned it.
         raise CodecError(f"not a document of JSON: {error or type(error).__name__}") from None
