@@ -1,6 +1,6 @@
 """Makes the wheel without the engine, for platforms that have no wheel of their own: ``python tools/pure.py WHEEL OUT``.
 
-pip prefers the wheel of a platform. Where there is none it takes this one, which works with a server.
+pip prefers the wheel of a platform. Without one it takes this wheel, which works with a server.
 """
 
 from __future__ import annotations
