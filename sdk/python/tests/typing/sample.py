@@ -92,3 +92,15 @@ async def main() -> None:
         print(receipt.payment)
         async for event in run.events():
             print(event["seq"])
+
+
+async def mistakes(engine: gs.Engine, blocking: gs.BlockingEngine) -> None:
+    """Each line is an error of its type, so the comments are needed: mypy and pyright report those that are not."""
+    number: int = await (await engine.start(checkout, Order("1", []))).result()  # type: ignore[assignment]
+    text: str = blocking.start(plain, 1).result()  # type: ignore[assignment]
+    listed: str = blocking.list()  # type: ignore[assignment]
+    answer = await gs.ask("sure", "Sure?", bool)
+    asked: str = answer  # type: ignore[assignment]
+    await reserve("17")  # type: ignore[arg-type]
+    child: int = await gs.child("one", checkout, Order("2", []))  # type: ignore[arg-type]
+    print(number, text, listed, asked, child)
