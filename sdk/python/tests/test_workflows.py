@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -465,6 +467,33 @@ def test_client_verbs_answer(url: str) -> None:
             claimed = await engine.claim_tasks("me", queue=task["queue"])
             assert [item["task"]["id"] for item in claimed["items"]] == [task["id"]]
             await engine.complete_task(task["id"], claimed["items"][0]["token"])
+
+    asyncio.run(main())
+
+
+def test_sweeper_reports_a_stalled_run_or_heals_it(sqlite_url: str) -> None:
+    lose = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('DELETE FROM tasks'); c.commit()"
+
+    @gs.workflow
+    async def waits() -> int:
+        return await gs.signal("go", int)
+
+    async def main() -> None:
+        async with opened(sqlite_url, waits) as engine:
+            run = await engine.start(waits)
+            await status_is(engine, run.id, "waiting")
+            subprocess.run([sys.executable, "-c", lose, sqlite_url.partition(":")[2]], check=True)
+            told = await gs.Sweeper(engine, report_only=True, stale_after=0).once()
+            assert (told["healed"], [found["code"] for found in told["stalled"]]) == (0, ["O1"])
+            assert (await engine.recoveries())["items"] == [], "a report changes nothing"
+            healed = await gs.Sweeper(engine, stale_after=0).once()
+            assert healed["healed"] == 1
+            assert [entry["rule"] for entry in (await engine.recoveries())["items"]] == ["O1"]
+            async for sweep in gs.Sweeper(engine, every=0, stale_after=0).sweeps():
+                assert sweep["stalled"] == []
+                break
+            await run.signal("go", 3)
+            assert await run.result(60) == 3
 
     asyncio.run(main())
 
