@@ -1,0 +1,106 @@
+// The time axis of a run: long idle times are collapsed.
+
+import { span } from "./time";
+
+export interface Segment {
+  from: number;
+  to: number;
+  /** Where it is drawn, from 0 to 1. */
+  left: number;
+  right: number;
+  isIdle: boolean;
+}
+
+export interface Axis {
+  segments: Segment[];
+  /** The place of a time, from 0 to 1. */
+  x(at: number): number;
+  /** Times to label. */
+  ticks: Array<{ label: string; x: number }>;
+}
+
+/** Share of the width that a collapsed idle time takes. */
+const IDLE_SHARE = 0.04;
+const TICKS = 6;
+/** Least distance of two labels. */
+const GAP = Math.max(0.09, 90 / innerWidth);
+
+/** Builds the axis from the spans in which something happened. */
+export function axis(spans: Array<[number, number]>, from: number, to: number): Axis {
+  const end = Math.max(to, from + 1);
+  const merged: Array<[number, number]> = [];
+  for (const [a, b] of [...spans].sort((x, y) => x[0] - y[0])) {
+    const begin = Math.max(from, a);
+    const stop = Math.min(end, Math.max(a, b));
+    const last = merged[merged.length - 1];
+    if (last && begin <= last[1]) last[1] = Math.max(last[1], stop);
+    else merged.push([begin, stop]);
+  }
+  const busy = merged.reduce((sum, [a, b]) => sum + (b - a), 0);
+  // A gap is collapsed if it is long compared with everything that happened.
+  const limit = Math.max(2_000, busy * 0.5, (end - from) * 0.12);
+  const pieces: Array<{ from: number; to: number; isIdle: boolean }> = [];
+  let at = from;
+  const push = (until: number, isIdle: boolean) => {
+    const last = pieces[pieces.length - 1];
+    if (last && last.isIdle === isIdle) last.to = until;
+    else if (until > at || pieces.length === 0) pieces.push({ from: at, to: until, isIdle });
+    at = until;
+  };
+  for (const [a, b] of merged) {
+    if (a > at) push(a, a - at > limit);
+    if (b > at) push(b, false);
+  }
+  if (end > at) push(end, end - at > limit);
+  const idle = pieces.filter((piece) => piece.isIdle).length;
+  const real = pieces.reduce((sum, piece) => sum + (piece.isIdle ? 0 : piece.to - piece.from), 0);
+  const rest = Math.max(0.2, 1 - idle * IDLE_SHARE);
+  const idleWidth = idle ? (1 - (real > 0 ? rest : 0)) / idle : 0;
+  let left = 0;
+  const segments = pieces.map((piece) => {
+    const width = piece.isIdle ? idleWidth : real > 0 ? ((piece.to - piece.from) / real) * (idle ? rest : 1) : 1;
+    const segment = { ...piece, left, right: left + width };
+    left += width;
+    return segment;
+  });
+  const x = (time: number): number => {
+    if (time <= from) return 0;
+    const segment = segments.find((one) => time <= one.to) ?? segments[segments.length - 1];
+    if (!segment) return 1;
+    const length = segment.to - segment.from;
+    const share = length ? Math.min(1, Math.max(0, (time - segment.from) / length)) : 1;
+    return segment.left + share * (segment.right - segment.left);
+  };
+  return { segments, x, ticks: ticksOf(segments) };
+}
+
+const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5, 1728e5, 6048e5];
+
+/** The time since the start, as exactly as the step of the axis needs. */
+function label(ms: number, step: number): string {
+  if (ms === 0) return "0";
+  if (step >= 60_000) return `+${span(ms)}`;
+  const s = ms / 1000;
+  const digits = step >= 1000 ? 0 : step >= 100 ? 1 : step >= 10 ? 2 : 3;
+  if (ms < 1000) return `+${Math.round(ms)} ms`;
+  const min = Math.floor(s / 60);
+  return min ? `+${min}:${(s % 60).toFixed(digits).padStart(digits ? 3 + digits : 2, "0")}` : `+${s.toFixed(digits)} s`;
+}
+
+function ticksOf(segments: Segment[]): Axis["ticks"] {
+  const begin = segments[0]?.from ?? 0;
+  const ticks: Axis["ticks"] = [];
+  for (const segment of segments) {
+    if (segment.isIdle) continue;
+    const width = segment.right - segment.left;
+    const wanted = Math.max(1, Math.round(TICKS * width));
+    const length = segment.to - segment.from;
+    const step = STEPS.find((one) => length / one <= wanted) ?? STEPS[STEPS.length - 1]!;
+    for (let time = Math.ceil((segment.from - begin) / step) * step; time <= segment.to - begin; time += step) {
+      const x = segment.left + (length ? ((time + begin - segment.from) / length) * width : 0);
+      const last = ticks[ticks.length - 1];
+      if (!last || x - last.x > GAP) ticks.push({ label: label(time, step), x });
+    }
+  }
+  return ticks;
+}

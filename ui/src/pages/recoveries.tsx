@@ -1,0 +1,79 @@
+// Healings: symptom, evidence, rule, action, and how long it took.
+
+import { useState } from "preact/hooks";
+import type { Healing } from "../api-types";
+import { address, call, type Refusal } from "../lib/api";
+import { useLoad } from "../lib/load";
+import { setQuery } from "../lib/router";
+import { count, span } from "../lib/time";
+import { Ago, Busy, CodeLink, Empty, Page, Problem, RunLink, Text } from "../parts/basics";
+import { Icon } from "../parts/icons";
+
+export default function Recoveries({ query }: { query: URLSearchParams }) {
+  const rule = query.get("rule") ?? "";
+  const [more, setMore] = useState<{ rule: string; items: Healing[]; next: string | null | undefined }>();
+  const [failed, setFailed] = useState<Refusal>();
+  const live = { live: (event: { type: string }) => event.type === "run.recovered" || event.type === "run.claimed" };
+  const stats = useLoad("stats", () => call("GET /v1/recoveries/stats"), live);
+  const page = useLoad(`recoveries ${rule}`, () => call("GET /v1/recoveries", { rule, limit: 50 }), live);
+  const extra = more?.rule === rule ? more : undefined;
+  const known = new Set(page.data?.items.map(keyOf));
+  const items = [...(page.data?.items ?? []), ...(extra?.items.filter((one) => !known.has(keyOf(one))) ?? [])];
+  const next = extra ? extra.next : page.data?.next;
+  const rules = stats.data?.items ?? [];
+  const longest = Math.max(1, ...rules.map((one) => one.stalled_ms.p99));
+  return (
+    <Page title="Recoveries" command={rule ? `goldseam recoveries --rule ${rule}` : "goldseam recoveries"} json={address("GET /v1/recoveries", { rule })}>
+      {rules.length > 0 && (
+        <section class="card">
+          <h2>By rule</h2>
+          <div class="scroll-x" tabIndex={0} role="group" aria-label="Rules">
+            <table class="slim">
+              <thead><tr><th>rule</th><th class="right">count</th><th>time to detect</th><th class="right">p50</th><th class="right">p99</th><th class="right">heal p50</th><th class="right">heal p99</th><th><span class="unseen">filter</span></th></tr></thead>
+              <tbody>
+                {rules.map((one) => (
+                  <tr key={`${one.rule}${one.ended}`}>
+                    <td><CodeLink code={one.rule} name={one.rule_name} />{one.ended && <span class="pill">ended</span>}</td>
+                    <td class="right num">{count(one.count)}</td>
+                    <td><svg class="spread" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect width={Math.max(0.5, (100 * one.stalled_ms.p99) / longest)} height="8" class="p99" /><rect width={Math.max(0.5, (100 * one.stalled_ms.p50) / longest)} height="8" class="p50" /></svg></td>
+                    <td class="right num">{span(one.stalled_ms.p50)}</td>
+                    <td class="right num">{span(one.stalled_ms.p99)}</td>
+                    <td class="right num">{span(one.heal_ms.p50)}</td>
+                    <td class="right num">{span(one.heal_ms.p99)}</td>
+                    <td><button type="button" class="small" aria-pressed={rule === one.rule} onClick={() => setQuery({ rule: rule === one.rule ? undefined : one.rule })}>{rule === one.rule ? "all" : "only"}</button></td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </section>
+      )}
+      {page.error && !page.data && <Problem error={page.error} back={<p><a href="#/recoveries">All recoveries</a></p>} />}
+      {!page.data && !page.error && <Busy />}
+      {page.data && items.length === 0 && (
+        <Empty title={rule ? `No recovery by ${rule}` : "No recovery yet"} command="goldseam drill">A drill injects faults on purpose, and measures how long healing takes. {rule && <a href="#/recoveries">All recoveries</a>}</Empty>
+      )}
+      <ol class="feed">
+        {items.map((one) => (
+          <li key={keyOf(one)} class="card healing">
+            <p>
+              <span class="gold-mark"><Icon name="recover" /></span> <CodeLink code={one.rule} name={one.rule_name} />{" "}
+              {one.run ? <RunLink run={one.run} /> : <span class="mono"><Text value={one.task ?? one.lock ?? one.state ?? ""} /></span>}
+              {one.workflow && <span class="dim"> {one.workflow}</span>} <span class="dim"><Ago at={one.at_ms} /></span>
+            </p>
+            <ol class="chain">
+              <li><span class="dim">symptom</span> <Text value={one.reason} /></li>
+              <li><span class="dim">evidence</span> <Text value={one.evidence} /></li>
+              <li><span class="dim">action</span> {one.ended ? <>stopped: <Text value={one.ended} /></> : one.new_branch ? <>cut {one.previous_branch} after #{one.cutoff}, continued on <strong>{one.new_branch}</strong></> : <>attempt {one.attempt}</>}</li>
+              <li><span class="dim">detected after</span> <span class="num">{span(one.stalled_ms)}</span> <span class="dim">healed in</span> <span class="num">{one.heal_ms == null ? "not yet" : span(one.heal_ms)}</span></li>
+            </ol>
+          </li>
+        ))}
+      </ol>
+      {failed && <Problem error={failed} />}
+      {next && <button type="button" onClick={() => call("GET /v1/recoveries", { rule, limit: 50, after: next }).then((got) => setMore({ rule, items: [...(extra?.items ?? []), ...got.items], next: got.next }), setFailed)}>Older</button>}
+    </Page>
+  );
+}
+
+const keyOf = (one: Healing) => `${one.run ?? one.task ?? one.lock ?? one.state}#${one.event ?? one.at_ms}`;
