@@ -19,6 +19,7 @@ use goldseam::unstable::engine::remote::wire::{
 use goldseam::{Path, RunId, Seq, Summary};
 
 use crate::caller::Caller;
+use crate::doc::activity::{ActivityDoc, ActivityQuery};
 use crate::doc::change::{
     AnsweredDoc, BranchedDoc, DoneDoc, JumpedDoc, NewAnswer, NewJump, NewMigration, NewNote, NewRecovery,
     NewSignal, RecoveryDoc, ResumedDoc, SignalledDoc,
@@ -30,7 +31,7 @@ use crate::doc::heal::{
     CheckupDoc, HealingDoc, HealingStatsDoc, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery,
     SweepDoc,
 };
-use crate::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
+use crate::doc::key::{CreatedKeyDoc, CurrentKeyDoc, KeyDoc, NewKey};
 use crate::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease, ReleasedDoc};
 use crate::doc::node::{NodeDoc, WorkflowDoc};
 use crate::doc::operation::{
@@ -39,8 +40,8 @@ use crate::doc::operation::{
 use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
 use crate::doc::retention::{NewPrune, PrunePlanDoc, PruneQuery, PrunedDoc};
 use crate::doc::run::{
-    BranchDoc, ChangesQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, MarkDoc,
-    NewRun, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
+    BranchDoc, ChangesQuery, DetailQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc,
+    GroupsQuery, MarkDoc, NewRun, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
 };
 use crate::doc::task::{
     ClaimedTaskDoc, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewUserTask,
@@ -115,7 +116,13 @@ pub trait RunsApi: Send + Sync {
     /// Counts runs, and groups them.
     async fn groups(&self, query: GroupsQuery) -> ApiResult<GroupsDoc>;
     /// Returns everything about one run.
-    async fn detail(&self, run: &RunId) -> ApiResult<RunDoc>;
+    async fn detail(&self, run: &RunId) -> ApiResult<RunDoc> {
+        self.detail_at(run, DetailQuery::default()).await
+    }
+    /// Returns everything about one run at a position of its log, or about one of its branches.
+    async fn detail_at(&self, run: &RunId, query: DetailQuery) -> ApiResult<RunDoc>;
+    /// Counts starts, ends and recoveries for each interval of a recent time.
+    async fn activity(&self, query: ActivityQuery) -> ApiResult<ActivityDoc>;
     /// Returns one page of a run's log.
     async fn history(&self, run: &RunId, query: HistoryQuery) -> ApiResult<HistoryDoc>;
     /// Returns how a run ended; waits for the end if the query asks for it.
@@ -336,6 +343,8 @@ pub trait NodesApi: Send + Sync {
 /// Keys of a server.
 #[async_trait]
 pub trait KeysApi: Send + Sync {
+    /// Returns what the caller may do.
+    async fn current_key(&self) -> ApiResult<CurrentKeyDoc>;
     /// Lists keys, including revoked ones.
     async fn keys(&self) -> ApiResult<ItemsDoc<KeyDoc>>;
     /// Creates a key. Only this response contains its credential.

@@ -2,6 +2,7 @@
 //!
 //! Fields are added, never renamed. A request with an unknown field is refused.
 
+pub mod activity;
 pub mod change;
 pub mod dialogue;
 pub mod ending;

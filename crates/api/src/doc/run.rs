@@ -19,7 +19,7 @@ use crate::doc::ending::PendingDoc;
 use crate::doc::{DamageDoc, UnreadableDoc};
 use crate::next_step::NextStepDoc;
 use crate::timestamp::Timestamp;
-use crate::view::timeline::{OperationDoc, Seam};
+use crate::view::timeline::{OperationDoc, OperationSpan, Seam};
 
 /// A run to start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -126,6 +126,23 @@ pub struct RunsQuery {
     pub limit: Option<u32>,
 }
 
+/// Selects a state of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DetailQuery {
+    /// The state as derived from the events up to this position; defaults to the end of the log.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::unstable::core::whole::optional"
+    )]
+    pub at: Option<u64>,
+    /// The branch whose operations are shown, as in `b1`; defaults to the active branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+}
+
 /// Selects runs to count and to group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -200,6 +217,9 @@ pub struct RunDocParts {
     pub failure: Option<Failure>,
     /// Its operations, ordered by start.
     pub steps: Vec<OperationDoc>,
+    /// When the run waited for a node, and which node owned it, on the same branch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<OperationSpan>,
     /// Completed leaf steps.
     pub steps_done: u32,
     /// The steps that the workflow declares.
@@ -252,6 +272,8 @@ impl<'de> Deserialize<'de> for RunDoc {
             output: Option<Payload>,
             failure: Option<Failure>,
             steps: Vec<OperationDoc>,
+            #[serde(default)]
+            spans: Vec<OperationSpan>,
             steps_done: u32,
             plan: Vec<PlannedDoc>,
             branches: Vec<BranchDoc>,
@@ -271,6 +293,7 @@ impl<'de> Deserialize<'de> for RunDoc {
             output,
             failure,
             steps,
+            spans,
             steps_done,
             plan,
             branches,
@@ -290,6 +313,7 @@ impl<'de> Deserialize<'de> for RunDoc {
             output,
             failure,
             steps,
+            spans,
             steps_done,
             plan,
             branches,

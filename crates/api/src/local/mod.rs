@@ -1,5 +1,6 @@
 //! The interface over a store in this process.
 
+mod activity;
 mod commands;
 mod dialogue;
 mod follow;

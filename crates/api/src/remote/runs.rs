@@ -8,10 +8,11 @@ use goldseam::{RunId, Seq, Summary};
 use super::RemoteApi;
 use super::http::{HttpRequest, NO_QUERY, run_path, segment};
 use crate::api::{ApiResult, Following, RunsApi};
+use crate::doc::activity::{ActivityDoc, ActivityQuery};
 use crate::doc::event::{HistoryDoc, HistoryQuery};
 use crate::doc::run::{
-    BranchDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, QuestionDoc,
-    QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
+    BranchDoc, DetailQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery,
+    QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
 };
 use crate::doc::{ItemsDoc, PageDoc};
 
@@ -25,8 +26,12 @@ impl RunsApi for RemoteApi {
         self.get("/v1/groups", &query).await
     }
 
-    async fn detail(&self, run: &RunId) -> ApiResult<RunDoc> {
-        self.get(format!("/v1/runs/{}", segment(run.as_str())), NO_QUERY).await
+    async fn detail_at(&self, run: &RunId, query: DetailQuery) -> ApiResult<RunDoc> {
+        self.get(format!("/v1/runs/{}", segment(run.as_str())), &query).await
+    }
+
+    async fn activity(&self, query: ActivityQuery) -> ApiResult<ActivityDoc> {
+        self.get("/v1/activity", &query).await
     }
 
     async fn history(&self, run: &RunId, query: HistoryQuery) -> ApiResult<HistoryDoc> {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use axum::extract::State;
 use goldseam::search::Condition;
 use goldseam::{EngineError, Millis, RunId, Summary};
+use goldseam_api::doc::activity::{ActivityDoc, ActivityQuery};
 use goldseam_api::doc::change::{
     BranchedDoc, DoneDoc, JumpedDoc, NewJump, NewMigration, NewNote, NewRecovery, NewSignal, RecoveryDoc,
     ResumedDoc, SignalledDoc,
 };
 use goldseam_api::doc::event::{HistoryDoc, HistoryQuery};
 use goldseam_api::doc::run::{
-    BranchDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, NewRun, RunDoc,
-    RunsQuery, StartedDoc, WaitQuery,
+    BranchDoc, DetailQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, NewRun,
+    RunDoc, RunsQuery, StartedDoc, WaitQuery,
 };
 use goldseam_api::doc::{ItemsDoc, PageDoc};
 use goldseam_api::{CommandsApi, HealingApi, Problem, RunsApi};
@@ -27,6 +28,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new()
         .routes(routes!(list, start))
         .routes(routes!(groups))
+        .routes(routes!(activity))
         .routes(routes!(get))
         .routes(routes!(history))
         .routes(routes!(result))
@@ -138,10 +140,22 @@ async fn why(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Exp
     Ok(Json(access.namespace.api.why(&run).await?))
 }
 
-/// Returns all details of a run.
-#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", responses((status = 200, body = RunDoc)))]
-async fn get(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<RunDoc> {
-    Ok(Json(access.namespace.api.detail(&run).await?))
+/// Counts starts, ends and recoveries for each interval of a recent time.
+#[utoipa::path(get, path = "/v1/activity", tag = "runs", params(ActivityQuery),
+    responses((status = 200, body = ActivityDoc)))]
+async fn activity(access: Access, QueryParams(query): QueryParams<ActivityQuery>) -> JsonResult<ActivityDoc> {
+    Ok(Json(access.namespace.api.activity(query).await?))
+}
+
+/// Returns all details of a run: now, or as derived at an earlier event.
+#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", params(DetailQuery),
+    responses((status = 200, body = RunDoc)))]
+async fn get(
+    access: Access,
+    PathParam(run): PathParam<RunId>,
+    QueryParams(query): QueryParams<DetailQuery>,
+) -> JsonResult<RunDoc> {
+    Ok(Json(access.namespace.api.detail_at(&run, query).await?))
 }
 
 /// Returns a page of a run's log.
