@@ -54,7 +54,11 @@ ${names.map(entry).join("\n")}
 }
 
 try {
+  const types = join(here, "src/api-types.ts");
+  const typesBefore = existsSync(types) ? readFileSync(types, "utf8") : "";
   execFileSync(process.execPath, [join(here, "scripts/types.mjs")], { stdio: "inherit" });
+  const typesFresh = readFileSync(types, "utf8");
+  if (check) writeFileSync(types, typesBefore);
   execFileSync(process.execPath, [join(here, "node_modules/typescript/bin/tsc"), "--noEmit"], { cwd: here, stdio: "inherit" });
   execFileSync(process.execPath, [join(here, "node_modules/vite/bin/vite.js"), "build", "--logLevel", "warn"], {
     cwd: here,
@@ -64,7 +68,7 @@ try {
   const names = files(out).sort();
   const wanted = table(names);
   if (check) {
-    const faults = [];
+    const faults = typesBefore === typesFresh ? [] : ["ui/src/api-types.ts"];
     const present = existsSync(kept) ? files(kept).filter((name) => !name.endsWith(".gz")).sort() : [];
     for (const name of new Set([...names, ...present])) {
       const built = names.includes(name) ? readFileSync(join(out, name)) : undefined;

@@ -1,5 +1,14 @@
 // Generated from docs/openapi.json by scripts/types.mjs.
 
+export type Activity = {
+  complete: boolean;
+  heal_ms: Spread;
+  interval_ms: number;
+  intervals: Array<Interval>;
+  now: Millis;
+  stalled_ms: Spread;
+};
+
 export type Answered = {
   event: Seq;
   question: Path;
@@ -92,6 +101,14 @@ export type Class = "retryable" | "terminal" | "unknown";
 
 export type Code = "A1" | "A2" | "A3" | "A4" | "D2" | "E2" | "F1" | "O1" | "O2" | "O3" | "H1" | "L1" | "L2" | "W1" | "W2" | "V1" | "P1" | "N1" | "K1" | "K2" | "C1" | "U1";
 
+export type CurrentKey = {
+  id?: string | null;
+  name: string;
+  namespace: string;
+  queues?: Array<Id> | null;
+  scopes: Array<Scope>;
+};
+
 export type Cut = {
   after: Seq;
   from?: string | null;
@@ -153,6 +170,7 @@ export type Detail = {
   recovery?: RecoveryPolicy | null;
   run: Id;
   seams: Array<Seam>;
+  spans?: Array<StepSpan>;
   started?: boolean;
   status: Status;
   step?: Path | null;
@@ -165,7 +183,6 @@ export type Detail = {
   version: number;
   waits?: Array<OpenWait>;
   workflow: Id;
-  spans?: Array<StepSpan>;
 };
 
 export type Diff = {
@@ -416,6 +433,15 @@ export type Hold = {
 };
 
 export type Id = string;
+
+export type Interval = {
+  at: Millis;
+  cancelled: number;
+  completed: number;
+  failed: number;
+  recovered: number;
+  started: number;
+};
 
 export type Items_BranchItem = {
   damage?: Array<Damage>;
@@ -1059,6 +1085,8 @@ export type Signalled = {
   warning?: string | null;
 };
 
+export type SpanKind = "queue" | "work" | "failure" | "wait" | "pause";
+
 export type Spread = {
   max: number;
   p50: number;
@@ -1094,12 +1122,21 @@ export type Step = {
   note?: string | null;
   path: string;
   queue?: string | null;
+  spans?: Array<StepSpan>;
   state: StepState;
   task?: string | null;
-  spans?: Array<StepSpan>;
 };
 
 export type StepKind = "step" | "remote" | "group" | "wait" | "question" | "sleep" | "undo";
+
+export type StepSpan = {
+  attempt?: number | null;
+  error?: string | null;
+  from: Millis;
+  kind: SpanKind;
+  node?: Id | null;
+  to?: Millis | null;
+};
 
 export type StepState = "open" | "done" | "failed";
 
@@ -1487,43 +1524,6 @@ export type Wrong = {
   rule_name?: string | null;
 };
 
-export type CurrentKey = {
-  id?: string | null;
-  name: string;
-  namespace: string;
-  queues?: Array<string>;
-  scopes: Array<Scope>;
-};
-
-export type Interval = {
-  at: number;
-  cancelled: number;
-  completed: number;
-  failed: number;
-  recovered: number;
-  started: number;
-};
-
-export type Activity = {
-  complete: boolean;
-  interval_ms: number;
-  intervals: Array<Interval>;
-  stalled_ms: Spread;
-  heal_ms: Spread;
-  now: number;
-};
-
-export type SpanKind = "queue" | "work" | "failure" | "wait" | "pause";
-
-export type StepSpan = {
-  from: number;
-  to?: number | null;
-  kind: SpanKind;
-  attempt?: number | null;
-  error?: string | null;
-  node?: string | null;
-};
-
 export interface Routes {
   "GET /healthz": {
     path: {
@@ -1554,6 +1554,17 @@ export interface Routes {
     };
     body: undefined;
     reply: unknown;
+  };
+  "GET /v1/activity": {
+    path: {
+    
+    };
+    query: {
+      since_ms?: number;
+      interval_ms?: number;
+    };
+    body: undefined;
+    reply: Activity;
   };
   "POST /v1/callbacks/{ticket}": {
     path: {
@@ -1586,6 +1597,17 @@ export interface Routes {
     body: undefined;
     reply: unknown;
   };
+  "GET /v1/doctor": {
+    path: {
+    
+    };
+    query: {
+      after?: string;
+      rule?: Code;
+    };
+    body: undefined;
+    reply: Checkup;
+  };
   "POST /v1/doctor": {
     path: {
     
@@ -1594,17 +1616,6 @@ export interface Routes {
     
     };
     body: NewCheckup;
-    reply: Checkup;
-  };
-  "GET /v1/doctor": {
-    path: {
-    
-    };
-    query: {
-      after?: string;
-      rule?: string;
-    };
-    body: undefined;
     reply: Checkup;
   };
   "GET /v1/events": {
@@ -1658,6 +1669,16 @@ export interface Routes {
     };
     body: undefined;
     reply: Groups;
+  };
+  "GET /v1/key": {
+    path: {
+    
+    };
+    query: {
+    
+    };
+    body: undefined;
+    reply: CurrentKey;
   };
   "GET /v1/keys": {
     path: {
@@ -2390,26 +2411,5 @@ export interface Routes {
     };
     body: undefined;
     reply: Items_Workflow;
-  };
-  "GET /v1/key": {
-    path: {
-    
-    };
-    query: {
-    
-    };
-    body: undefined;
-    reply: CurrentKey;
-  };
-  "GET /v1/activity": {
-    path: {
-    
-    };
-    query: {
-      since_ms?: number;
-      interval_ms?: number;
-    };
-    body: undefined;
-    reply: Activity;
   };
 }

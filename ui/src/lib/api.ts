@@ -64,10 +64,10 @@ export function headers(): Record<string, string> {
   return key ? { authorization: `Bearer ${key}` } : {};
 }
 
-/** Notes a refusal that concerns the whole page. */
-export function noteRefusal(refusal: Refusal): void {
+/** Notes a refusal that concerns the whole page. `key` is the one that the request was sent with. */
+export function noteRefusal(refusal: Refusal, key: string | undefined): void {
   if (refusal.isOffline) online.value = "no";
-  if (refusal.status === 401) {
+  if (refusal.status === 401 && key === session.value.key) {
     const had = session.value.access !== undefined;
     sessionStorage.removeItem(KEPT);
     session.value = {
@@ -120,6 +120,7 @@ export async function fetchText(route: string, url: string, options: CallOptions
       sent.headers = { ...sent.headers, "content-type": "application/json" };
     }
   }
+  const { key } = session.value;
   let response: Response;
   let text: string;
   try {
@@ -128,13 +129,13 @@ export async function fetchText(route: string, url: string, options: CallOptions
   } catch (error) {
     if (options.abort?.aborted) throw error;
     const refusal = new Refusal({ status: 0, detail: "the server does not answer", hint: "goldseam serve starts it" });
-    noteRefusal(refusal);
+    noteRefusal(refusal, key);
     throw refusal;
   }
   online.value = "yes";
   if (!response.ok) {
     const refusal = new Refusal(problemOf(text, response.status));
-    noteRefusal(refusal);
+    noteRefusal(refusal, key);
     throw refusal;
   }
   return text;

@@ -1,6 +1,6 @@
 // Followers of server-sent events, with the key in a header and Last-Event-ID on every new connection.
 
-import { headers, noteRefusal, online, problemOf, Refusal } from "./api";
+import { headers, noteRefusal, online, problemOf, Refusal, session } from "./api";
 import { PAYLOADS, parse } from "./json";
 
 export interface Message {
@@ -27,6 +27,7 @@ const SILENCE_MAX_MS = 25_000;
 export function follow(url: string, follower: Follower): () => void {
   let last: string | undefined;
   let connections = 0;
+  let key = session.value.key;
   let ended = false;
   let abort = new AbortController();
   let wake: (() => void) | undefined;
@@ -62,13 +63,14 @@ export function follow(url: string, follower: Follower): () => void {
     if (data.length === 0) return;
     const read = parse(data.join("\n"), PAYLOADS);
     if (id !== undefined) last = id;
-    if (name === "problem") noteRefusal(new Refusal(read));
+    if (name === "problem") noteRefusal(new Refusal(read), key);
     else follower.message({ name, id, data: read });
   };
 
   /** Reads one connection to its end. Returns whether the stream is complete. */
   const connect = async (): Promise<boolean> => {
     abort = new AbortController();
+    key = session.value.key;
     let watchdog = setTimeout(() => abort.abort(), SILENCE_MAX_MS);
     try {
       const sent: Record<string, string> = { ...headers(), accept: "text/event-stream" };
@@ -77,7 +79,7 @@ export function follow(url: string, follower: Follower): () => void {
       if (response.status === 204) return true;
       if (!response.ok || !response.body) {
         const refusal = new Refusal(problemOf(await response.text(), response.status));
-        noteRefusal(refusal);
+        noteRefusal(refusal, key);
         if (response.status < 500 && response.status !== 429) {
           follower.refused?.(refusal);
           return true;

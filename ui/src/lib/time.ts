@@ -43,12 +43,29 @@ export function local(ms: number): string {
   return at.toDateString() === new Date().toDateString() ? clock : `${DAY.format(at)} ${clock}`;
 }
 
+/** One clock for each interval, which all components share. */
+const clocks = new Map<number, { followers: Set<(now: number) => void>; timer: ReturnType<typeof setInterval> }>();
+
 /** The present time, again every `every` milliseconds. */
 export function useNow(every = 1000): number {
   const [now, set] = useState(Date.now());
   useEffect(() => {
-    const timer = setInterval(() => document.hidden || set(Date.now()), every);
-    return () => clearInterval(timer);
+    let clock = clocks.get(every);
+    if (!clock) {
+      const followers = new Set<(now: number) => void>();
+      const tick = () => document.hidden || followers.forEach((follower) => follower(Date.now()));
+      clock = { followers, timer: setInterval(tick, every) };
+      clocks.set(every, clock);
+    }
+    const { followers, timer } = clock;
+    followers.add(set);
+    return () => {
+      followers.delete(set);
+      if (followers.size === 0) {
+        clearInterval(timer);
+        clocks.delete(every);
+      }
+    };
   }, [every]);
   return now;
 }

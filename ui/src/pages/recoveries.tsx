@@ -7,6 +7,7 @@ import { useLoad } from "../lib/load";
 import { setQuery } from "../lib/router";
 import { count, span } from "../lib/time";
 import { Ago, Busy, CodeLink, Empty, Page, Problem, RunLink, Text } from "../parts/basics";
+import { Chart } from "../parts/chart";
 import { Icon } from "../parts/icons";
 
 export default function Recoveries({ query }: { query: URLSearchParams }) {
@@ -21,11 +22,23 @@ export default function Recoveries({ query }: { query: URLSearchParams }) {
   const items = [...(page.data?.items ?? []), ...(extra?.items.filter((one) => !known.has(keyOf(one))) ?? [])];
   const next = extra ? extra.next : page.data?.next;
   const rules = stats.data?.items ?? [];
+  const activity = useLoad("activity", () => call("GET /v1/activity"), live);
   const longest = Math.max(1, ...rules.map((one) => one.stalled_ms.p99));
   return (
     <Page title="Recoveries" command={rule ? `goldseam recoveries --rule ${rule}` : "goldseam recoveries"} json={address("GET /v1/recoveries", { rule })}>
       {rules.length > 0 && (
         <section class="card">
+          <h2>Per minute, last hour</h2>
+          {activity.data && (
+            <Chart
+              label="Recoveries per minute"
+              times={activity.data.intervals.map((one) => one.at)}
+              series={[
+                { label: "recovered", color: "gold", values: activity.data.intervals.map((one) => one.recovered) },
+                { label: "failed", color: "bad", values: activity.data.intervals.map((one) => one.failed), dash: [6, 3] },
+              ]}
+            />
+          )}
           <h2>By rule</h2>
           <div class="scroll-x" tabIndex={0} role="group" aria-label="Rules">
             <table class="slim">

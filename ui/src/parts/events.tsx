@@ -136,7 +136,7 @@ export function Events({ run, end, at }: { run: string; end: number; at: number 
 const GOLD = new Set(["run.recovered", "branch.opened"]);
 
 /** A few words about an event. */
-function summary(event: EventDoc): string {
+export function summary(event: EventDoc): string {
   const raw = event.data as unknown as Raw | undefined;
   if (!raw) return "";
   if (raw.text.length > 100_000) return "…";

@@ -116,7 +116,7 @@ function SignalAction({ detail, again }: { detail: Detail; again(): void }) {
   if (detail.finished_at != null) return null;
   return (
     <Action scope="signal" label="Signal" title={`Send a signal to ${run}`} reason="none" done={again}
-      command={() => `goldseam signal ${run} ${quote(signal || "NAME")} --payload ${quote(payload)}`}
+      command={() => `goldseam signal ${run} ${quote(signal || "NAME")} --data ${quote(payload)}`}
       act={async () => {
         const wrong = flaw(payload);
         if (wrong) throw new Error(`The payload is not JSON: ${wrong}`);

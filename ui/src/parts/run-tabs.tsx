@@ -10,6 +10,7 @@ import { count } from "../lib/time";
 import { Ago, At, Busy, Command, Empty, Json, Problem, quote, RunLink, StatusMark, Text } from "./basics";
 import { Icon } from "./icons";
 import { Lineage } from "./lineage";
+import { summary } from "./events";
 
 export function Branches({ run, detail, query }: { run: string; detail: Detail; query: URLSearchParams }) {
   const names = detail.branches.map((one) => one.branch);
@@ -27,6 +28,7 @@ export function Branches({ run, detail, query }: { run: string; detail: Detail; 
           <h2>{left} and {right}, side by side</h2>
           <Command line={`goldseam diff ${run} ${left} ${right}`} json={address("GET /v1/runs/{run}/diff", { run, left, right })} />
           <p class="parted"><span class="gold-mark"><Icon name="recover" /></span> They are the same up to event <a href={runHref(run, { tab: "events", event: String(diff.data.parted_after) })}>#{diff.data.parted_after}</a>, and part there.</p>
+          <SideBySide run={run} left={left} right={right} after={diff.data.parted_after} end={detail.as_of} />
           {diff.data.items.length === 0 ? (
             <p class="dim">After that, both record the same operations.</p>
           ) : (
@@ -48,6 +50,37 @@ export function Branches({ run, detail, query }: { run: string; detail: Detail; 
         </section>
       )}
     </>
+  );
+}
+
+/** Events that are shown of each branch. */
+const SIDE_MAX = 60;
+
+/** The events of two branches from the point where they part, in two columns that begin on the same line. */
+function SideBySide({ run, left, right, after, end }: { run: string; left: string; right: string; after: number; end: number }) {
+  const load = (branch: string) => call("GET /v1/runs/{run}/history", { run, branch, after, limit: SIDE_MAX });
+  const pair = useLoad(`sides ${run} ${left} ${right} ${after} ${end}`, () => Promise.all([load(left), load(right)]));
+  if (pair.error && !pair.data) return <Problem error={pair.error} />;
+  if (!pair.data) return <Busy />;
+  const [a, b] = pair.data.map((page) => page.items);
+  const rows = Array.from({ length: Math.max(a!.length, b!.length) }, (_, at) => [a![at], b![at]] as const);
+  const cell = (event: EventDoc | undefined, side: "left" | "right") => (
+    <td class={side === "right" ? "seam-edge" : ""}>
+      {event && (
+        <>
+          <a class="num dim" href={runHref(run, { tab: "events", event: String(event.seq) })}>#{event.seq}</a> {event.type} <span class="dim"><Text value={summary(event)} /></span>
+        </>
+      )}
+    </td>
+  );
+  return (
+    <div class="scroll-x" tabIndex={0} role="group" aria-label="Events side by side">
+      <table class="sides slim">
+        <thead><tr><th>{left}</th><th>{right}</th></tr></thead>
+        <tbody>{rows.map(([one, other], at) => <tr key={at}>{cell(one, "left")}{cell(other, "right")}</tr>)}</tbody>
+      </table>
+      {pair.data.some((page) => page.next != null) && <p class="dim">The first {SIDE_MAX} events of each. All: <code>goldseam history {run} --branch {right}</code></p>}
+    </div>
   );
 }
 
@@ -78,7 +111,7 @@ export function Mail({ run, end, detail }: { run: string; end: number; detail: D
   }, [run, end]);
   if (error) return <Problem error={error} />;
   if (!mail) return <Busy />;
-  if (mail.length === 0) return <Empty title="No mail" command={`goldseam signal ${run} NAME --payload '{}'`}>Signals, answers and requests of operators appear here.</Empty>;
+  if (mail.length === 0) return <Empty title="No mail" command={`goldseam signal ${run} NAME --data '{}'`}>Signals, answers and requests of operators appear here.</Empty>;
   return (
     <>
       <p class="dim">{count(detail.mail_unread ?? 0)} unread. {end > MAIL_MAX && `From the last ${count(MAIL_MAX)} events.`}</p>
