@@ -2,7 +2,7 @@
 
 import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { identify, logIn, logOut, online, Refusal, session } from "./lib/api";
+import { identify, logIn, logOut, online, overdue, Refusal, session } from "./lib/api";
 import { useLoad } from "./lib/load";
 import { go, href, place } from "./lib/router";
 import { useSignal } from "./lib/signal";
@@ -10,6 +10,7 @@ import { choose, theme } from "./lib/theme";
 import { call } from "./lib/api";
 import { Busy, Field, Problem, Text } from "./parts/basics";
 import { Icon, type IconName } from "./parts/icons";
+import { Seal } from "./parts/seal";
 import Health from "./pages/health";
 
 type PageModule = Promise<{ default: ComponentType<any> }>;
@@ -18,6 +19,8 @@ interface PageEntry {
   label: string;
   icon: IconName;
   load?: () => PageModule;
+  /** Whether it begins a group in the navigation. */
+  begins?: boolean;
 }
 
 const PAGES: PageEntry[] = [
@@ -25,12 +28,14 @@ const PAGES: PageEntry[] = [
   { path: "runs", label: "Runs", icon: "runs", load: () => import("./pages/runs") },
   { path: "failures", label: "Failures", icon: "failed", load: () => import("./pages/failures") },
   { path: "recoveries", label: "Recoveries", icon: "recover", load: () => import("./pages/recoveries") },
-  { path: "inbox", label: "Inbox", icon: "inbox", load: () => import("./pages/inbox") },
-  { path: "queues", label: "Queues, locks, nodes", icon: "queue", load: () => import("./pages/queues") },
+  { path: "inbox", label: "Inbox", icon: "inbox", load: () => import("./pages/inbox"), begins: true },
   { path: "operations", label: "Operations", icon: "operation", load: () => import("./pages/operations") },
-  { path: "start", label: "Start", icon: "start", load: () => import("./pages/start") },
+  { path: "start", label: "Start a run", icon: "start", load: () => import("./pages/start") },
+  { path: "queues", label: "Queues, locks, nodes", icon: "queue", load: () => import("./pages/queues"), begins: true },
   { path: "api", label: "API", icon: "api", load: () => import("./pages/api") },
 ];
+/** Other addresses of pages. */
+const ALIASES: Record<string, string> = { health: "", locks: "queues", nodes: "queues" };
 const loaded = new Map<string, ComponentType<any>>([["", Health]]);
 
 /** Loads the code of a page. */
@@ -48,6 +53,20 @@ function usePage(name: string, load: (() => PageModule) | undefined) {
 }
 
 export function App() {
+  const { path } = useSignal(place);
+  return path[0] === "pass" ? <WithPass /> : <WithKey />;
+}
+
+/** The page of a pass needs no key. */
+function WithPass() {
+  const { Found, failed } = usePage("pass", () => import("./pages/pass"));
+  if (Found) return <Found />;
+  return <main class="lonely">{failed ? <Problem error={NOT_LOADED} /> : <Busy />}</main>;
+}
+
+const NOT_LOADED = new Refusal({ status: 1, detail: "the code of this page cannot be loaded", hint: "reload the page: the server may have been updated" });
+
+function WithKey() {
   const { access, ended } = useSignal(session);
   const [error, setError] = useState<Refusal>();
   const state = useSignal(online);
@@ -61,23 +80,25 @@ export function App() {
     return () => clearInterval(timer);
   }, [error, access]);
   if (!access && ended) return <Login why={ended} />;
-  if (!access) return <main class="lonely">{error ? <Problem error={error} back={<p class="dim">Trying again…</p>} /> : <Busy />}</main>;
+  if (!access) return <main class="lonely"><Connection />{error ? <Problem error={error} back={<p class="dim">The page tries again by itself.</p>} /> : <Busy />}</main>;
   return <Frame />;
 }
 
 function Frame() {
   const here = useSignal(place);
   const [menu, setMenu] = useState(false);
-  const first = here.path[0] ?? "";
+  const named = here.path[0] ?? "";
+  const first = ALIASES[named] ?? named;
   const isRun = first === "runs" && here.path.length > 1;
-  const entry = PAGES.find((page) => page.path === first);
-  const name = isRun ? "run" : first;
+  const depth = first === "runs" || first === "operations" ? 2 : 1;
+  const entry = here.path.length > depth ? undefined : PAGES.find((page) => page.path === first);
+  const name = !entry ? "" : isRun ? "run" : first;
   const { Found, failed } = usePage(name, isRun ? () => import("./pages/run") : entry?.load);
   const main = useRef<HTMLElement>(null);
   const route = here.path.join("/");
   useEffect(() => {
     setMenu(false);
-    document.title = `${here.path.slice(-1)[0] ?? entry?.label ?? "Goldseam"} · Goldseam`;
+    document.title = `${here.path[1] ?? entry?.label ?? "No such page"} · Goldseam`;
   }, [route]);
   // A new page gets the focus, but not the page that the browser opened.
   const opened = useRef<string | undefined>(route);
@@ -95,10 +116,10 @@ function Frame() {
       <Side open={menu} first={first} toggle={() => setMenu(!menu)} />
       <main id="main" ref={main} tabIndex={-1}>
         <Connection />
-        {Found ? (
+        {Found && entry ? (
           <Found key={isRun ? here.path[1] : name} path={here.path} query={here.query} />
         ) : failed ? (
-          <Problem error={new Refusal({ status: 1, detail: "the code of this page cannot be loaded", hint: "reload the page: the server may have been updated" })} />
+          <Problem error={NOT_LOADED} />
         ) : entry ? (
           <Busy />
         ) : (
@@ -147,9 +168,9 @@ function Side({ open, first, toggle }: { open: boolean; first: string; toggle():
       </div>
       <nav id="nav" aria-label="Pages">
         {PAGES.map((page) => (
-          <a key={page.path} href={href(page.path ? [page.path] : [])} aria-current={page.path === first ? "page" : undefined}>
+          <a key={page.path} class={page.begins ? "begins" : ""} href={href(page.path ? [page.path] : [])} aria-current={page.path === first ? "page" : undefined}>
             <Icon name={page.icon} />
-            {page.label}
+            <span class="ellipsis">{page.label}</span>
             {page.path === "inbox" && asked > 0 && <span class="pill num">{asked}{questions.data?.next ? "+" : ""}</span>}
           </a>
         ))}
@@ -172,25 +193,24 @@ function Side({ open, first, toggle }: { open: boolean; first: string; toggle():
   );
 }
 
-/** A bowl with a seam of gold. */
-function Seal() {
-  return (
-    <svg viewBox="0 0 32 32" width="28" height="28" aria-hidden="true" class="seal">
-      <path class="bowl" d="M3 9h26c0 11-5.500 17-13 17S3 20 3 9z" />
-      <path class="gold" d="M19 9l-4 5.500 4 3-5 8.500" />
-    </svg>
-  );
-}
-
+/** Says that the server is gone, or slow. */
 function Connection() {
   const state = useSignal(online);
+  const late = useSignal(overdue);
   return (
-    <div role="status" aria-live="polite">
-      {state === "no" && (
+    <div class="connection" role="status" aria-live="polite">
+      {state === "no" ? (
         <p class="banner">
           <Icon name="warn" />
-          The server does not answer. This page shows what it last read, and tries again by itself.
+          The server does not answer. The page shows what it last read, and tries again by itself.
         </p>
+      ) : (
+        late > 0 && (
+          <p class="banner">
+            <Icon name="waiting" />
+            The server has not answered for 3 seconds. The page waits for it.
+          </p>
+        )
       )}
     </div>
   );

@@ -45,7 +45,7 @@ export function actions({ server, context, alpha }) {
       await sees(page, "worker-lost", ".healing");
       await sees(page, "kill-1", ".healing");
       await page.getByRole("button", { name: "only" }).first().click();
-      ok((await page.evaluate(() => location.hash)).includes("rule="), "the filter is in the address");
+      ok((await page.evaluate(() => location.search)).includes("rule="), "the filter is in the address");
       await page.locator(".healing button.code").first().click();
       await sees(page, "What to do", "dialog");
       await clean(page);

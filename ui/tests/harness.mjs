@@ -1,7 +1,11 @@
 // A server on SQLite, workers, a browser, and checks.
+//
+// GOLDSEAM_BINARY is the program, GOLDSEAM_CHROMIUM the browser. With GOLDSEAM_UI_FILES the pages come from that folder
+// instead of the binary, so that a change of the page needs no build of the server.
 import { execFile, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
+import { Front } from "./front.mjs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -63,6 +67,8 @@ export class Server {
     folders.push(server.folder);
     server.port = await freePort();
     server.url = `http://127.0.0.1:${server.port}`;
+    const files = process.env.GOLDSEAM_UI_FILES;
+    server.page = files ? await Front.start(files, server.port) : server.url;
     server.store = `sqlite:${join(server.folder, "s.db")}`;
     server.settings = settings.flatMap((one) => ["--set", one]);
     await server.boot();
@@ -141,11 +147,16 @@ export async function open(context, server, path = "") {
   });
   page.on("request", (request) => page.requests.push(request));
   page.setDefaultTimeout(15_000);
-  await page.goto(`${server.url}/#/${path}`);
+  await page.goto(`${server.page}/${path}`);
   return page;
 }
 
-export const go = (page, path) => page.evaluate((to) => (location.hash = `#/${to}`), path);
+/** Opens another page of the dashboard, without loading the document again. */
+export const go = (page, path) =>
+  page.evaluate((to) => {
+    history.pushState(null, "", `/${to}`);
+    dispatchEvent(new PopStateEvent("popstate"));
+  }, path);
 
 /** Shows a text within a part of the page. */
 export const sees = (page, text, selector = "main") => page.locator(selector).filter({ hasText: text }).first().waitFor();

@@ -64,12 +64,12 @@ const pages = {
     await sees(page, "ord-1", ".runs-table");
     await page.locator(".chip", { hasText: "failed" }).click();
     await sees(page, "2 match");
-    ok((await page.evaluate(() => location.hash)).includes("status=failed"), "the filter is in the address");
+    ok((await page.evaluate(() => location.search)).includes("status=failed"), "the filter is in the address");
     equal(await page.locator(".runs-table [role=row]:not(.head)").count(), 2, "rows");
     await page.getByLabel("Text").fill("pay-2");
     await page.keyboard.press("Enter");
     await sees(page, "1 match");
-    await page.goto(`${server.url}/#/runs?workflow=order&tag=customer%3Dada`);
+    await page.goto(`${server.page}/runs?workflow=order&tag=customer%3Dada`);
     await page.reload();
     await sees(page, "1 match");
     await page.locator("#view-name").fill("orders of ada");
@@ -126,7 +126,7 @@ const pages = {
     equal(await page.locator(".lineage .cut").count(), 1, "one cut");
     await sees(page, "They are the same up to event #", ".parted");
     await page.locator("#branch").selectOption("b1");
-    ok((await page.evaluate(() => location.hash)).includes("branch=b1"), "the branch is in the address");
+    ok((await page.evaluate(() => location.search)).includes("branch=b1"), "the branch is in the address");
     await clean(page);
   },
 
@@ -208,7 +208,7 @@ const pages = {
       await page.locator("h1").waitFor();
       await until("the page is loaded", async () => (await page.locator(".busy").count()) === 0);
       const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      ok(over <= 0, `#/${path} is ${over} px too wide`);
+      ok(over <= 0, `/${path} is ${over} px too wide`);
     }
     await page.getByRole("button", { name: "Menu" }).click();
     await page.getByRole("link", { name: "Failures" }).click();
@@ -245,7 +245,7 @@ const pages = {
         await page.locator("h1").waitFor();
         await until("the page is loaded", async () => (await page.locator(".busy").count()) === 0);
         const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-        equal(violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 160)).join(" | ")}`), [], `#/${path} ${colorScheme}`);
+        equal(violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 160)).join(" | ")}`), [], `/${path} ${colorScheme}`);
       }
       equal(page.faults, [], "faults");
       await themed.close();

@@ -23,7 +23,7 @@ export class Refusal extends Error {
 
 const KEPT = "goldseam.key";
 
-/** Who the user of this page is. */
+/** The credential of this page, and what it permits. */
 export interface Session {
   /** The credential; none if the server needs none. */
   key: string | undefined;
@@ -36,6 +36,9 @@ export interface Session {
 export const session = signal<Session>({ key: sessionStorage.getItem(KEPT) ?? undefined, access: undefined, ended: undefined });
 /** Whether the server answers. */
 export const online = signal<"unknown" | "yes" | "no">("unknown");
+/** Number of requests that have waited for a response for longer than `SLOW_MS`. */
+export const overdue = signal(0);
+const SLOW_MS = 2_500;
 
 export function may(scope: Scope): boolean {
   return session.value.access?.scopes.includes(scope) ?? false;
@@ -59,8 +62,7 @@ export function logOut(why = "You have logged out."): void {
   session.value = { key: undefined, access: undefined, ended: why };
 }
 
-export function headers(): Record<string, string> {
-  const { key } = session.value;
+export function headers(key = session.value.key): Record<string, string> {
   return key ? { authorization: `Bearer ${key}` } : {};
 }
 
@@ -96,6 +98,21 @@ export function address(route: Path, params: Record<string, unknown> = {}): stri
 export interface CallOptions {
   body?: unknown;
   abort?: AbortSignal;
+  /** Used instead of the key of the session. */
+  credential?: string;
+  /** The server holds the response back until something changes. */
+  isHeld?: boolean;
+}
+
+/** Counts a request as overdue if it takes long. The returned function ends that. */
+export function expectSoon(): () => void {
+  let isCounted = false;
+  const timer = setTimeout(() => ((isCounted = true), overdue.value++), SLOW_MS);
+  return () => {
+    clearTimeout(timer);
+    if (isCounted) overdue.value--;
+    isCounted = false;
+  };
 }
 
 /** Calls a route, and returns its document. */
@@ -111,18 +128,19 @@ export async function call<R extends Path>(
 /** Calls a GET route, and returns the text of its document. */
 export async function fetchText(route: string, url: string, options: CallOptions = {}): Promise<string> {
   const method = route.slice(0, route.indexOf(" "));
-  const sent: RequestInit = { method, headers: headers(), cache: "no-store", redirect: "error" };
+  const key = options.credential ?? session.value.key;
+  const sent: RequestInit = { method, headers: headers(key), cache: "no-store", redirect: "error" };
   if (options.abort) sent.signal = options.abort;
   if (method === "POST") {
-    sent.headers = { ...headers(), "idempotency-key": crypto.randomUUID() };
+    sent.headers = { ...headers(key), "idempotency-key": crypto.randomUUID() };
     if (options.body !== undefined) {
       sent.body = write(options.body);
       sent.headers = { ...sent.headers, "content-type": "application/json" };
     }
   }
-  const { key } = session.value;
   let response: Response;
   let text: string;
+  const answered = options.isHeld ? undefined : expectSoon();
   try {
     response = await fetch(url, sent);
     text = await response.text();
@@ -131,6 +149,8 @@ export async function fetchText(route: string, url: string, options: CallOptions
     const refusal = new Refusal({ status: 0, detail: "the server does not answer", hint: "goldseam serve starts it" });
     noteRefusal(refusal, key);
     throw refusal;
+  } finally {
+    answered?.();
   }
   online.value = "yes";
   if (!response.ok) {

@@ -9,6 +9,8 @@ export interface Segment {
   left: number;
   right: number;
   isIdle: boolean;
+  /** Whether there is room for the length of a collapsed time. */
+  hasLabel: boolean;
 }
 
 export interface Axis {
@@ -20,7 +22,7 @@ export interface Axis {
 }
 
 /** Share of the width that a collapsed idle time takes. */
-const IDLE_SHARE = 0.04;
+const IDLE_SHARE = 0.07;
 const TICKS = 6;
 /** Least distance of two labels. */
 const GAP = Math.max(0.09, 90 / innerWidth);
@@ -57,9 +59,13 @@ export function axis(spans: Array<[number, number]>, from: number, to: number): 
   const rest = Math.max(0.2, 1 - idle * IDLE_SHARE);
   const idleWidth = idle ? (1 - (real > 0 ? rest : 0)) / idle : 0;
   let left = 0;
+  let labelled = -1;
   const segments = pieces.map((piece) => {
     const width = piece.isIdle ? idleWidth : real > 0 ? ((piece.to - piece.from) / real) * (idle ? rest : 1) : 1;
-    const segment = { ...piece, left, right: left + width };
+    const centre = left + width / 2;
+    const hasLabel = piece.isIdle && centre - labelled > GAP;
+    if (hasLabel) labelled = centre;
+    const segment = { ...piece, left, right: left + width, hasLabel };
     left += width;
     return segment;
   });
@@ -90,6 +96,8 @@ function label(ms: number, step: number): string {
 function ticksOf(segments: Segment[]): Axis["ticks"] {
   const begin = segments[0]?.from ?? 0;
   const ticks: Axis["ticks"] = [];
+  // Collapsed times have a label of their own.
+  const centres = segments.filter((one) => one.hasLabel).map((one) => (one.left + one.right) / 2);
   for (const segment of segments) {
     if (segment.isIdle) continue;
     const width = segment.right - segment.left;
@@ -99,7 +107,8 @@ function ticksOf(segments: Segment[]): Axis["ticks"] {
     for (let time = Math.ceil((segment.from - begin) / step) * step; time <= segment.to - begin; time += step) {
       const x = segment.left + (length ? ((time + begin - segment.from) / length) * width : 0);
       const last = ticks[ticks.length - 1];
-      if (!last || x - last.x > GAP) ticks.push({ label: label(time, step), x });
+      const isFree = centres.every((centre) => Math.abs(centre - x) > GAP);
+      if (isFree && (!last || x - last.x > GAP)) ticks.push({ label: label(time, step), x });
     }
   }
   return ticks;

@@ -9,11 +9,15 @@ export interface Loaded<T> {
   error: Refusal | undefined;
   /** Loads again. */
   again(): void;
+  /** Milliseconds that the last load took. */
+  cost(): number;
 }
 
 interface Options {
   /** Whether an event of the feed changes the data; by default none does. */
   live?: (event: RunEvent) => boolean;
+  /** Keys of the same group show the data of each other until their own is loaded. */
+  group?: string;
 }
 
 /** Shortest time between two loads that events cause. */
@@ -21,8 +25,9 @@ const PAUSE_MS = 400;
 
 /** Loads data when `key` changes, and again after matching events, each time after a pause that grows with the cost. */
 export function useLoad<T>(key: string | undefined, load: (abort: AbortSignal) => Promise<T>, options: Options = {}): Loaded<T> {
-  const [state, set] = useState<{ key: string | undefined; data?: T; error?: Refusal }>({ key });
-  const current = useRef({ load, again: () => {} });
+  const { group } = options;
+  const [state, set] = useState<{ key: string | undefined; group?: string | undefined; data?: T; error?: Refusal }>({ key });
+  const current = useRef({ load, again: () => {}, cost: 0 });
   current.current.load = load;
 
   useEffect(() => {
@@ -39,7 +44,7 @@ export function useLoad<T>(key: string | undefined, load: (abort: AbortSignal) =
       const began = performance.now();
       try {
         const data = await current.current.load(abort.signal);
-        if (!abort.signal.aborted) set({ key, data });
+        if (!abort.signal.aborted) set({ key, group, data });
       } catch (error) {
         if (abort.signal.aborted) return;
         const refusal = error instanceof Refusal ? error : new Refusal({ detail: String(error), status: 1 });
@@ -48,6 +53,7 @@ export function useLoad<T>(key: string | undefined, load: (abort: AbortSignal) =
       }
       isLoading = false;
       cost = performance.now() - began;
+      current.current.cost = cost;
       if (isStale) soon();
     };
     const soon = () => {
@@ -73,9 +79,11 @@ export function useLoad<T>(key: string | undefined, load: (abort: AbortSignal) =
   }, [key]);
 
   const fresh = state.key === key;
+  const isKept = key !== undefined && group !== undefined && state.group === group;
   return {
-    data: fresh ? state.data : undefined,
+    data: fresh || isKept ? state.data : undefined,
     error: fresh ? state.error : undefined,
     again: () => current.current.again(),
+    cost: () => current.current.cost,
   };
 }

@@ -1,6 +1,6 @@
 // Followers of server-sent events, with the key in a header and Last-Event-ID on every new connection.
 
-import { headers, noteRefusal, online, problemOf, Refusal, session } from "./api";
+import { expectSoon, headers, noteRefusal, online, problemOf, Refusal, session } from "./api";
 import { PAYLOADS, parse } from "./json";
 
 export interface Message {
@@ -20,8 +20,8 @@ export interface Follower {
 
 /** Longest pause before the next connection. */
 const PAUSE_MAX_MS = 2_000;
-/** The server sends a sign of life every ten seconds. */
-const SILENCE_MAX_MS = 25_000;
+/** Longest silence of a stream. The server sends a sign of life every ten seconds. */
+const SILENCE_MAX_MS = 13_000;
 
 /** Follows a stream until the returned function is called. Rests while the page is hidden. */
 export function follow(url: string, follower: Follower): () => void {
@@ -75,7 +75,8 @@ export function follow(url: string, follower: Follower): () => void {
     try {
       const sent: Record<string, string> = { ...headers(), accept: "text/event-stream" };
       if (last !== undefined) sent["last-event-id"] = last;
-      const response = await fetch(url, { headers: sent, cache: "no-store", signal: abort.signal });
+      const answered = expectSoon();
+      const response = await fetch(url, { headers: sent, cache: "no-store", signal: abort.signal }).finally(answered);
       if (response.status === 204) return true;
       if (!response.ok || !response.body) {
         const refusal = new Refusal(problemOf(await response.text(), response.status));

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { address, call, session } from "../lib/api";
 import { useLoad } from "../lib/load";
-import { setQuery } from "../lib/router";
+import { href, setQuery } from "../lib/router";
 import { Busy, Command, Empty, Page, Problem, Text } from "../parts/basics";
 
 interface Operation {
@@ -34,7 +34,7 @@ export default function Api({ query }: { query: URLSearchParams }) {
       </form>
       {loaded.error && !document && <Problem error={loaded.error} />}
       {!document && !loaded.error && <Busy />}
-      {document && match.length === 0 && <Empty title="No such route" command={`curl ${location.origin}/v1/openapi.json`}><a href="#/api">All routes</a></Empty>}
+      {document && match.length === 0 && <Empty title="No such route" command={`curl ${location.origin}/v1/openapi.json`}><a href={href(["api"])}>All routes</a></Empty>}
       {tags.map((tag) => {
         const own = match.filter((one) => one.tag === tag.name);
         return own.length === 0 ? null : (

@@ -66,7 +66,10 @@ export default function Failures({ query }: { query: URLSearchParams }) {
                   {group.step && <>step <code><Text value={group.step} /></code> · </>}
                   {group.workflows.join(", ")} · first <At at={group.first} /> · last <Ago at={group.last} /> · as <RunLink run={group.example} />
                 </p>
-                {group.cause && <Bulk where={`status in (failed, parked) and cause = ${literal(group.cause)}${scope}`} verbs={["retry", "resume", "cancel"]} />}
+                <div class="row">
+                  {group.cause && <Bulk where={`status in (failed, parked) and cause = ${literal(group.cause)}${scope}`} verbs={["retry", "resume", "cancel"]} />}
+                  {group.count > 1 && <Bulk where={`id = ${literal(group.example)}`} verbs={["retry"]} suffix=" one" />}
+                </div>
               </li>
             ))}
           </ul>

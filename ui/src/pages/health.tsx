@@ -16,20 +16,26 @@ const ACTIVE: Status[] = ["running", "queued", "waiting", "sleeping", "paused", 
 const ENDED: Status[] = ["completed", "failed", "cancelled"];
 
 export default function Health() {
-  const groups = useLoad("groups", () => call("GET /v1/groups", { by: "status" }), { live: (event) => event.type.startsWith("run.") || event.type.startsWith("wait.") || event.type === "timer.set" });
+  const groups = useLoad("groups", () => call("GET /v1/groups", { by: "status" }), { live: (event) => /^(run|wait)\.|^timer\.set$/.test(event.type) });
   const questions = useLoad("questions", () => call("GET /v1/questions", { limit: 500 }), { live: (event) => /^(input|run)\./.test(event.type) });
   const latest = useLoad("latest", () => call("GET /v1/recoveries", { limit: 5 }), { live: (event) => event.type === "run.recovered" || event.type === "run.claimed" });
-  const checkup = useLoad("doctor", () => call("GET /v1/doctor"), { live: (event) => /^run\.(recovered|parked|failed|completed|released)$/.test(event.type) });
+  const checkup = useLoad("doctor", examine, { live: (event) => /^run\.(recovered|parked|failed|completed|released)$/.test(event.type) });
   const nodes = useLoad("nodes", () => call("GET /v1/nodes"), { live: (event) => event.type === "run.claimed" || event.type === "run.recovered" });
   const queues = useLoad("queues", () => call("GET /v1/queues"), { live: (event) => /^(run|step)\./.test(event.type) });
   const activity = useActivity();
-  const error = groups.error ?? questions.error ?? latest.error;
+  const error = groups.error ?? questions.error ?? latest.error ?? checkup.error ?? nodes.error ?? queues.error;
   const counts = new Map(groups.data?.groups.map((group) => [group.key, group.count]));
-  const total = groups.data?.total ?? 0;
   return (
     <Page title="Health" command="goldseam doctor" json={address("GET /v1/doctor")}>
       {error && !error.isOffline && <Problem error={error} />}
-      <Sentence counts={counts} questions={questions.data?.items.length} latest={latest.data?.items[0]} checkup={checkup.data} ready={groups.data !== undefined} total={total} />
+      <Sentence
+        counts={groups.data && counts}
+        asking={questions.data && new Set(questions.data.items.map((one) => one.run)).size}
+        isMore={questions.data?.next != null}
+        latest={latest.data?.items[0]}
+        checkup={checkup.data}
+        activity={activity}
+      />
       <ul class="tiles">
         {[...ACTIVE, ...ENDED].map((status) => (
           <li key={status} class={counts.get(status) ? "" : "zero"}>
@@ -61,48 +67,47 @@ export default function Health() {
         </section>
         <section class="card">
           <h2>Healing, last hour</h2>
-          <dl class="pairs">
-            <div><dt>time to detect p50</dt><dd class="num">{activity ? span(activity.stalled_ms.p50) : "·"}</dd></div>
-            <div><dt>time to detect p99</dt><dd class="num">{activity ? span(activity.stalled_ms.p99) : "·"}</dd></div>
-            <div><dt>time to heal p50</dt><dd class="num">{activity ? span(activity.heal_ms.p50) : "·"}</dd></div>
-            <div><dt>time to heal p99</dt><dd class="num">{activity ? span(activity.heal_ms.p99) : "·"}</dd></div>
-          </dl>
-          <h3>Latest</h3>
+          <Spreads activity={activity} />
+          <h3 class="sub">Latest</h3>
           {latest.data?.items.length ? (
-            <ul class="plain">
+            <ul class="lines-list">
               {latest.data.items.map((one) => (
                 <li key={`${one.run}${one.at_ms}${one.task}`}>
-                  <span class="gold-mark"><Icon name="recover" /></span> <CodeLink code={one.rule} name={one.rule_name} />{" "}
-                  {one.run ? <RunLink run={one.run} /> : <Text value={one.task ?? one.lock ?? one.state ?? ""} />} <span class="dim"><Ago at={one.at_ms} /></span>
+                  <span class="gold-mark"><Icon name="recover" /></span>
+                  <CodeLink code={one.rule} name={one.rule_name} />
+                  <span class="ellipsis">{one.run ? <RunLink run={one.run} /> : <Text value={one.task ?? one.lock ?? one.state ?? ""} />}</span>
+                  <span class="dim end"><Ago at={one.at_ms} /></span>
                 </li>
               ))}
             </ul>
           ) : (
             <p class="dim">No recovery yet. To see one: <code>goldseam demo</code></p>
           )}
+          <p class="end-link"><a href={href(["recoveries"])}>All recoveries</a></p>
         </section>
       </div>
       <div class="columns">
         <Findings checkup={checkup.data} again={checkup.again} />
         <section class="card">
-          <h2>Nodes</h2>
+          <h2>Nodes {nodes.data && <span class="pill num">{nodes.data.items.filter((node) => node.alive).length} live</span>}</h2>
           {nodes.data ? (
             <>
-              <p class="big num">
-                {nodes.data.items.filter((node) => node.alive).length} <span class="dim">live</span>
-              </p>
-              <ul class="plain">
-                {nodes.data.items.filter((node) => node.alive).slice(0, 5).map((node) => (
-                  <li key={node.id}>
-                    <span class="mono"><Text value={node.name} /></span>{" "}
-                    <span class="dim num">{node.running ?? 0} of {node.slots} slots</span>
-                  </li>
-                ))}
-              </ul>
+              <table class="slim">
+                <thead><tr><th>node</th><th class="right">running</th><th class="right">slots</th></tr></thead>
+                <tbody>
+                  {nodes.data.items.filter((node) => node.alive).slice(0, 6).map((node) => (
+                    <tr key={node.id}>
+                      <th scope="row" class="mono"><Text value={node.name} /></th>
+                      <td class="right num">{node.running ?? "–"}</td>
+                      <td class="right num">{count(node.slots)}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
               {nodes.data.items.every((node) => !node.alive || node.workflows.length === 0) && (
                 <p class="warn-text"><Icon name="warn" /> No live node has a workflow: queued runs wait.</p>
               )}
-              <p><a href={href(["queues"])}>Queues, locks, nodes</a></p>
+              <p class="end-link"><a href={href(["queues"])}>All nodes</a></p>
             </>
           ) : (
             <Busy />
@@ -113,12 +118,13 @@ export default function Health() {
           {queues.data ? (
             queues.data.queues.length ? (
               <table class="slim">
-                <thead><tr><th>queue</th><th class="right">due</th><th class="right">oldest</th></tr></thead>
+                <thead><tr><th>queue</th><th class="right">due</th><th class="right">claimed</th><th class="right">oldest</th></tr></thead>
                 <tbody>
                   {queues.data.queues.slice(0, 6).map((queue) => (
                     <tr key={queue.queue}>
-                      <td class="mono"><Text value={queue.queue} /></td>
+                      <th scope="row"><a class="mono" href={href(["queues"], { queue: queue.queue })}><Text value={queue.queue} /></a></th>
                       <td class="right num">{count(queue.due)}</td>
+                      <td class="right num">{count(queue.claimed)}</td>
                       <td class="right num">{queue.oldest_ms == null ? "–" : span(queue.oldest_ms)}</td>
                     </tr>
                   ))}
@@ -130,9 +136,42 @@ export default function Health() {
           ) : (
             <Busy />
           )}
+          <p class="end-link"><a href={href(["queues"])}>Queues and locks</a></p>
         </section>
       </div>
     </Page>
+  );
+}
+
+/** Parts of the store that one visit examines. */
+const PARTS_MAX = 5;
+
+/** Examines the store, or its first parts if it is large. */
+async function examine(abort: AbortSignal): Promise<Checkup> {
+  let all = await call("GET /v1/doctor", {}, { abort });
+  for (let part = 1; all.next != null && part < PARTS_MAX; part++) {
+    const more = await call("GET /v1/doctor", { after: all.next }, { abort });
+    all = { ...more, findings: [...all.findings, ...more.findings], scanned: all.scanned + more.scanned, healthy: all.healthy && more.healthy };
+  }
+  return all;
+}
+
+/** Time to detect and to heal: the median, and what all but one in a hundred took. */
+function Spreads({ activity }: { activity: Activity | undefined }) {
+  const rows = [["time to detect", activity?.stalled_ms], ["time to heal", activity?.heal_ms]] as const;
+  return (
+    <table class="slim spreads">
+      <thead><tr><th><span class="unseen">time</span></th><th class="right">p50</th><th class="right">p99</th></tr></thead>
+      <tbody>
+        {rows.map(([name, spread]) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td class="right num">{spread ? span(spread.p50) : "·"}</td>
+            <td class="right num">{spread ? span(spread.p99) : "·"}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 
@@ -174,35 +213,53 @@ const FIELDS: Record<string, Exclude<keyof Interval, "at">> = {
 };
 
 interface SentenceProps {
-  counts: Map<string | null | undefined, number>;
-  questions: number | undefined;
+  counts: Map<string | null | undefined, number> | undefined;
+  /** Number of runs with an open question. */
+  asking: number | undefined;
+  isMore: boolean;
   latest: Healing | undefined;
   checkup: Checkup | undefined;
-  ready: boolean;
-  total: number;
+  activity: Activity | undefined;
 }
 
-function Sentence({ counts, questions, latest, checkup, ready, total }: SentenceProps) {
-  useNow(5000);
-  if (!ready) return <p class="sentence">…</p>;
+const HOUR_MS = 3_600_000;
+const are = (n: number, word: string, one: string, many: string) => `${plural(n, word)} ${n === 1 ? one : many}`;
+
+/** The state of everything, in words. */
+function Sentence({ counts, asking, isMore, latest, checkup, activity }: SentenceProps) {
+  const now = useNow(5000);
+  if (!counts || !checkup || !activity || asking === undefined) return <p class="sentence">…</p>;
+  const total = [...counts.values()].reduce((sum, one) => sum + one, 0);
+  const open = checkup.findings.filter((one) => one.fate !== "healed" && one.severity !== "info").length;
   const parked = counts.get("parked") ?? 0;
-  const open = checkup?.findings.filter((one) => one.fate !== "healed" && one.severity !== "info").length ?? 0;
-  const parts = [];
-  if (total === 0) parts.push("Nothing runs yet.");
-  else if (open > 0 || parked > 0) parts.push(open > 0 ? `${plural(open, "finding")} need${open === 1 ? "s" : ""} attention.` : `${plural(parked, "run")} ${parked === 1 ? "is" : "are"} parked.`);
-  else parts.push("All well.");
-  if (questions) parts.push(`${plural(questions, "question")} wait${questions === 1 ? "s" : ""} for a person.`);
   const paused = counts.get("paused") ?? 0;
-  if (paused) parts.push(`${plural(paused, "run")} ${paused === 1 ? "is" : "are"} paused.`);
+  const sum = (field: Exclude<keyof Interval, "at">) => activity.intervals.reduce((all, one) => all + one[field], 0);
+  const [failed, recovered] = [sum("failed"), sum("recovered")];
+  const parts: Array<[string, string]> = [];
+  if (open) parts.push([`${are(open, "finding", "needs", "need")} attention.`, href([])]);
+  if (parked) parts.push([`${are(parked, "run", "is", "are")} parked.`, href(["runs"], { status: "parked" })]);
+  if (failed) parts.push([`${are(failed, "run", "", "").trim()} failed in the last hour.`, href(["failures"])]);
+  const calm = parts.length === 0;
+  if (asking) parts.push([`${isMore ? "More than " : ""}${are(asking, "run", "waits", "wait")} for a person.`, href(["inbox"])]);
+  if (paused) parts.push([`${are(paused, "run", "is", "are")} paused.`, href(["runs"], { status: "paused" })]);
   if (latest) {
-    const healed = latest.heal_ms == null ? "" : ` in ${span(latest.heal_ms)}`;
-    parts.push(`The last recovery was ${age(Date.now() - latest.at_ms)} ago${healed}.`);
+    const when = `${age(now - latest.at_ms)} ago${latest.heal_ms == null ? "" : ` in ${span(latest.heal_ms)}`}`;
+    const isRecent = now - latest.at_ms < HOUR_MS;
+    const what = isRecent && recovered > 1 ? `${count(recovered)} recoveries in the last hour, the latest ${when}.` : latest.run ? `1 run was recovered ${when}.` : `The last recovery was ${when}.`;
+    parts.push([what, href(["recoveries"])]);
   }
-  const calm = open === 0 && parked === 0;
   return (
     <p class={`sentence ${calm ? "calm" : "alert"}`}>
       <Icon name={calm ? "done" : "warn"} />
-      <span>{parts.join(" ")}</span>
+      <span>
+        {total === 0 ? "Nothing has run yet. " : calm ? "All well. " : ""}
+        {parts.map(([text, link]) => (
+          <>
+            <a key={link} href={link} onClick={(event) => link === href([]) && (event.preventDefault(), document.getElementById("findings")?.scrollIntoView())}>{text}</a>{" "}
+          </>
+        ))}
+        {total === 0 && <>To see a run that is recovered: <code>goldseam demo</code></>}
+      </span>
     </p>
   );
 }
@@ -211,13 +268,12 @@ function Findings({ checkup, again }: { checkup: Checkup | undefined; again(): v
   const findings = checkup?.findings ?? [];
   const [all, setAll] = useState(false);
   return (
-    <section class="card">
-      <h2>Doctor</h2>
+    <section class="card" id="findings">
+      <h2>Doctor {findings.length > 0 && <span class="pill num">{count(findings.length)}</span>}</h2>
+      {checkup && <p class="dim">{findings.length === 0 ? "No findings in " : "Examined "}{plural(checkup.scanned, "run")}{checkup.next != null && ", and stopped there. All: goldseam doctor"}.</p>}
       {!checkup ? (
         <Busy />
-      ) : findings.length === 0 ? (
-        <p class="dim">No findings in {plural(checkup.scanned, "run")}.</p>
-      ) : (
+      ) : findings.length === 0 ? null : (
         <>
           <ul class="plain findings">
             {findings.slice(0, all ? 500 : 5).map((one, at) => (

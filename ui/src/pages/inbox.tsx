@@ -5,8 +5,9 @@ import type { MadePass, Question } from "../api-types";
 import { address, call, may, type Refusal } from "../lib/api";
 import { Raw } from "../lib/json";
 import { useLoad } from "../lib/load";
+import { href } from "../lib/router";
 import { count, plural } from "../lib/time";
-import { Ago, Busy, Command, Copy, Dialog, Empty, Fact, Page, Problem, RunLink, Text } from "../parts/basics";
+import { Ago, At, Busy, Command, Copy, Dialog, Empty, Fact, Page, Problem, RunLink, Text } from "../parts/basics";
 import { AnswerForm } from "../parts/schema-form";
 
 export default function Inbox({ query }: { query: URLSearchParams }) {
@@ -19,8 +20,8 @@ export default function Inbox({ query }: { query: URLSearchParams }) {
   return (
     <Page title="Inbox" command={run ? `goldseam questions --run ${run}` : "goldseam questions"} json={run ? address("GET /v1/runs/{run}/questions", { run }) : address("GET /v1/questions")}>
       <p role="status">{said}</p>
-      {run && <p><a href="#/inbox">Questions of all runs</a></p>}
-      {questions.error && !questions.data && <Problem error={questions.error} back={<p><a href="#/inbox">Questions of all runs</a></p>} />}
+      {run && <p><a href={href(["inbox"])}>Questions of all runs</a></p>}
+      {questions.error && !questions.data && <Problem error={questions.error} back={<p><a href={href(["inbox"])}>Questions of all runs</a></p>} />}
       {!questions.data && !questions.error && <Busy />}
       {questions.data && items.length === 0 && (
         <Empty title="No open questions" command="goldseam ls --status waiting">A workflow asks a person with ctx.ask; the run then waits, without a time limit.</Empty>
@@ -66,6 +67,9 @@ function Asked({ question, answered }: { question: Question; answered(said: stri
   );
 }
 
+/** The address of the page that uses a pass. Browsers do not send the part behind the #. */
+const linkOf = (made: MadePass) => `${location.origin}${href(["pass"])}#${encodeURIComponent(made.pass)}`;
+
 /** Creates a pass: a link for a person without a key. */
 function PassButton({ question }: { question: Question }) {
   const [made, setMade] = useState<MadePass>();
@@ -77,10 +81,11 @@ function PassButton({ question }: { question: Question }) {
       {made && (
         <Dialog title="A pass for this question" close={() => setMade(undefined)}>
           <p>Its holder may answer this question once, without a key. It is shown only now.</p>
-          <dl class="facts">
-            <Fact name="pass"><code class="breaks">{made.pass}</code> <Copy text={made.pass} label="Copy the pass" /></Fact>
+          <dl class="facts stacked">
+            <Fact name="link for a person"><a class="breaks" href={linkOf(made)}>{linkOf(made)}</a> <Copy text={linkOf(made)} label="Copy the link" /></Fact>
+            <Fact name="pass for a program"><code class="breaks">{made.pass}</code> <Copy text={made.pass} label="Copy the pass" /></Fact>
             <Fact name="callback"><code class="breaks">{made.callback}</code> <Copy text={made.callback} label="Copy the callback" /></Fact>
-            <Fact name="expires">{new Date(made.expires_at).toISOString()}</Fact>
+            <Fact name="expires"><At at={made.expires_at} /></Fact>
           </dl>
           <Command line={`goldseam pass create ${question.run} --answer ${question.path}`} />
         </Dialog>

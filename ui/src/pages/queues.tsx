@@ -117,7 +117,7 @@ function Tasks({ queue, state }: { queue: string; state: string }) {
       <h2>Tasks of <span class="mono"><Text value={queue} /></span></h2>
       <Command line={`goldseam tasks --queue ${queue}${state ? ` --state ${state}` : ""}`} json={address("GET /v1/tasks", { queue, state })} />
       <label for="state">State</label> <select id="state" value={state} onChange={(event) => setQuery({ state: event.currentTarget.value })}>{STATES.map((one) => <option key={one} value={one}>{one || "all"}</option>)}</select>
-      {page.error && <Problem error={page.error} back={<p><a href="#/queues">All queues</a></p>} />}
+      {page.error && <Problem error={page.error} back={<p><a href={href(["queues"])}>All queues</a></p>} />}
       {page.data?.items.length === 0 && <p class="dim">No such tasks.</p>}
       {page.data && page.data.items.length > 0 && (
         <div class="scroll-x" tabIndex={0} role="group" aria-label="Tasks">
@@ -161,7 +161,7 @@ function useChanges(all: Array<Loaded<unknown>>): void {
           continue;
         }
         try {
-          const found = await call("GET /v1/changes", mark === undefined ? {} : { after: mark, wait_ms: WAIT_MS }, { abort: abort.signal });
+          const found = await call("GET /v1/changes", mark === undefined ? {} : { after: mark, wait_ms: WAIT_MS }, { abort: abort.signal, isHeld: mark !== undefined });
           if (mark !== undefined && found.mark !== mark) {
             const early = 1000 - (performance.now() - last);
             if (early > 0) await new Promise((done) => setTimeout(done, early));

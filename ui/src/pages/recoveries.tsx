@@ -4,11 +4,12 @@ import { useState } from "preact/hooks";
 import type { Healing } from "../api-types";
 import { address, call, type Refusal } from "../lib/api";
 import { useLoad } from "../lib/load";
-import { setQuery } from "../lib/router";
+import { href, runHref, setQuery } from "../lib/router";
 import { count, span } from "../lib/time";
-import { Ago, Busy, CodeLink, Empty, Page, Problem, RunLink, Text } from "../parts/basics";
+import { Ago, At, Busy, CodeLink, Empty, Page, Problem, RunLink, Text } from "../parts/basics";
 import { Chart } from "../parts/chart";
 import { Icon } from "../parts/icons";
+import { Remedy } from "../parts/remedy";
 
 export default function Recoveries({ query }: { query: URLSearchParams }) {
   const rule = query.get("rule") ?? "";
@@ -61,24 +62,29 @@ export default function Recoveries({ query }: { query: URLSearchParams }) {
           </div>
         </section>
       )}
-      {page.error && !page.data && <Problem error={page.error} back={<p><a href="#/recoveries">All recoveries</a></p>} />}
+      <Open rule={rule} />
+      {page.error && !page.data && <Problem error={page.error} back={<p><a href={href(["recoveries"])}>All recoveries</a></p>} />}
       {!page.data && !page.error && <Busy />}
       {page.data && items.length === 0 && (
-        <Empty title={rule ? `No recovery by ${rule}` : "No recovery yet"} command="goldseam drill">A drill injects faults on purpose, and measures how long healing takes. {rule && <a href="#/recoveries">All recoveries</a>}</Empty>
+        <Empty title={rule ? `No recovery by ${rule}` : "No recovery yet"} command="goldseam drill">A drill injects faults on purpose, and measures how long healing takes. {rule && <a href={href(["recoveries"])}>All recoveries</a>}</Empty>
       )}
       <ol class="feed">
         {items.map((one) => (
           <li key={keyOf(one)} class="card healing">
-            <p>
-              <span class="gold-mark"><Icon name="recover" /></span> <CodeLink code={one.rule} name={one.rule_name} />{" "}
-              {one.run ? <RunLink run={one.run} /> : <span class="mono"><Text value={one.task ?? one.lock ?? one.state ?? ""} /></span>}
-              {one.workflow && <span class="dim"> {one.workflow}</span>} <span class="dim"><Ago at={one.at_ms} /></span>
-            </p>
+            <header class="card-head">
+              <h3>
+                <span class="gold-mark"><Icon name="recover" /></span> <CodeLink code={one.rule} name={one.rule_name} />
+                {one.run ? <RunLink run={one.run} /> : <span class="mono"><Text value={one.task ?? one.lock ?? one.state ?? ""} /></span>}
+                {one.workflow && <span class="dim"><Text value={one.workflow} /></span>}
+              </h3>
+              <span class="dim"><Ago at={one.at_ms} /></span>
+            </header>
             <ol class="chain">
-              <li><span class="dim">symptom</span> <Text value={one.reason} /></li>
-              <li><span class="dim">evidence</span> <Text value={one.evidence} /></li>
-              <li><span class="dim">action</span> {one.ended ? <>stopped: <Text value={one.ended} /></> : one.new_branch ? <>cut {one.previous_branch} after #{one.cutoff}, continued on <strong>{one.new_branch}</strong></> : <>attempt {one.attempt}</>}</li>
-              <li><span class="dim">detected after</span> <span class="num">{span(one.stalled_ms)}</span> <span class="dim">healed in</span> <span class="num">{one.heal_ms == null ? "not yet" : span(one.heal_ms)}</span></li>
+              <li><span class="label">symptom</span><Text value={SYMPTOM[one.reason] ?? one.reason} /></li>
+              <li><span class="label">evidence</span><Text value={one.evidence} /></li>
+              <li><span class="label">action</span>{action(one)}</li>
+              <li><span class="label">detected after</span><span class="num">{span(one.stalled_ms)}</span></li>
+              <li><span class="label">healed in</span><span class="num">{one.ended ? "–" : one.heal_ms == null ? "not yet" : span(one.heal_ms)}</span></li>
             </ol>
           </li>
         ))}
@@ -87,6 +93,40 @@ export default function Recoveries({ query }: { query: URLSearchParams }) {
       {next && <button type="button" onClick={() => call("GET /v1/recoveries", { rule, limit: 50, after: next }).then((got) => setMore({ rule, items: [...(extra?.items ?? []), ...got.items], next: got.next }), setFailed)}>Older</button>}
     </Page>
   );
+}
+
+/** Runs that a rule finds stalled now, each with the dry run of its remedy. */
+function Open({ rule }: { rule: string }) {
+  const found = useLoad(`doctor ${rule}`, () => call("GET /v1/doctor"), { live: (event) => /^run\.(recovered|parked|failed|completed|released|claimed)$/.test(event.type) });
+  const open = (found.data?.findings ?? []).filter((one) => one.run && one.code && one.fate !== "healed" && (!rule || one.code === rule));
+  if (open.length === 0) return null;
+  return (
+    <section class="card">
+      <h2>What would heal this <span class="pill num">{count(open.length)}</span></h2>
+      <ul class="plain findings">
+        {open.slice(0, OPEN_MAX).map((one) => (
+          <li key={`${one.run} ${one.code}`}>
+            <p><CodeLink code={one.code!} name={one.rule_name} /> <RunLink run={one.run!} /> {one.since && <span class="dim">since <At at={Number(one.since)} /></span>}</p>
+            <p><Text value={one.evidence} /></p>
+            <p class="dim"><Text value={one.remedy} /></p>
+            <Remedy run={one.run!} code={one.code!} />
+          </li>
+        ))}
+      </ul>
+      {open.length > OPEN_MAX && <p class="dim">and {count(open.length - OPEN_MAX)} more: <code>goldseam doctor</code></p>}
+    </section>
+  );
+}
+
+const OPEN_MAX = 10;
+
+const SYMPTOM: Record<string, string> = { infrastructure_restart: "its process ended", stale_detection: "no progress", manual: "an operator asked" };
+
+/** What the rule did. */
+function action(one: Healing) {
+  if (one.ended) return <>stopped: <Text value={one.ended} /></>;
+  if (one.new_branch) return <>cut {one.previous_branch} after {one.run ? <a href={runHref(one.run, { tab: "events", event: String(one.cutoff) })}>#{one.cutoff}</a> : `#${one.cutoff}`}, continued on {one.run ? <a href={runHref(one.run, { tab: "branches" })}>{one.new_branch}</a> : one.new_branch}</>;
+  return <>queued again, recovery {count(one.attempt)} since the last progress</>;
 }
 
 const keyOf = (one: Healing) => `${one.run ?? one.task ?? one.lock ?? one.state}#${one.event ?? one.at_ms}`;

@@ -2,7 +2,8 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Detail, Explanation } from "../api-types";
-import { address, call, may } from "../lib/api";
+import { address, call } from "../lib/api";
+import { onEvent } from "../lib/feed";
 import { Raw } from "../lib/json";
 import { useLoad, type Loaded } from "../lib/load";
 import { href, runHref, setQuery } from "../lib/router";
@@ -10,6 +11,7 @@ import { follow } from "../lib/stream";
 import { plural, span, useNow } from "../lib/time";
 import { Ago, At, Back, Busy, CodeLink, Command, Fact, Json, Page, Problem, RunLink, StatusMark, Tabs, Text } from "../parts/basics";
 import { Icon } from "../parts/icons";
+import { Remedy } from "../parts/remedy";
 import { RunActions, UndoSeam } from "../parts/run-actions";
 import { Timeline } from "../parts/timeline";
 import { Branches, Children, Effects, Mail } from "../parts/run-tabs";
@@ -20,11 +22,15 @@ export default function Run({ path, query }: { path: string[]; query: URLSearchP
   const tab = query.get("tab") ?? "timeline";
   const branch = query.get("branch") ?? undefined;
   const at = query.get("at") ? Number(query.get("at")) : undefined;
-  const detail = useLoad(`run ${run} ${branch} ${at}`, () => call("GET /v1/runs/{run}", { run, ...(branch ? { branch } : {}), ...(at ? { at } : {}) }));
+  const detail = useLoad(`run ${run} ${branch} ${at}`, () => call("GET /v1/runs/{run}", { run, ...(branch ? { branch } : {}), ...(at ? { at } : {}) }), { group: run });
+  const present = useLoad(at || branch ? `present ${run}` : undefined, () => call("GET /v1/runs/{run}", { run }));
   const why = useLoad(`why ${run}`, () => call("GET /v1/runs/{run}/why", { run }));
   const tasks = useLoad(`tasks ${run}`, () => call("GET /v1/tasks", { run, limit: 500 }));
-  const head = useFollowed(run, detail, [why, tasks]);
+  const nodes = useLoad("nodes", () => call("GET /v1/nodes"));
+  const head = useFollowed(run, detail, [why, tasks, nodes]);
   const found = detail.data;
+  const end = Math.max(head, (at || branch ? present.data : found)?.as_of ?? 0);
+  const others = useOthers(run, found, tab === "timeline" && at === undefined);
   const link = (next: string) => runHref(run, { ...Object.fromEntries(query), tab: next === "timeline" ? undefined : next });
   const again = () => (detail.again(), why.again(), tasks.again());
   const command = tab === "events" ? `goldseam history ${run}` : tab === "branches" ? `goldseam branches ${run}` : at ? `goldseam show ${run} --at ${at}` : branch ? `goldseam show ${run} --branch ${branch}` : `goldseam show ${run}`;
@@ -53,7 +59,7 @@ export default function Run({ path, query }: { path: string[]; query: URLSearchP
             link={link}
             tabs={[
               ["timeline", "Timeline"],
-              ["events", "Events", Math.max(head, found.as_of)],
+              ["events", "Events", end],
               ["branches", "Branches", found.branches.length],
               ["mail", "Mail", found.mail_count ?? 0],
               ["children", "Children"],
@@ -62,16 +68,16 @@ export default function Run({ path, query }: { path: string[]; query: URLSearchP
           />
           {tab === "timeline" && (
             <>
-              <Timeline detail={found} tasks={tasks.data?.items ?? []} seamActions={(seam) => <UndoSeam detail={found} seam={seam} again={again} />} />
+              <Timeline detail={found} others={others} tasks={tasks.data?.items ?? []} nodes={nodes.data?.items ?? []} seamActions={(seam) => <UndoSeam detail={found} seam={seam} again={again} />} />
               <div class="columns">
                 {found.input != null && <Json label="Input" raw={found.input as unknown as Raw} name={`${run}-input.json`} />}
                 {found.output != null && <Json label="Output" raw={found.output as unknown as Raw} name={`${run}-output.json`} />}
               </div>
             </>
           )}
-          {tab === "events" && <Events run={run} end={Math.max(head, found.as_of)} at={at} />}
+          {tab === "events" && <Events run={run} end={end} at={at} />}
           {tab === "branches" && <Branches run={run} detail={found} query={query} />}
-          {tab === "mail" && <Mail run={run} end={Math.max(head, found.as_of)} detail={found} />}
+          {tab === "mail" && <Mail run={run} end={end} detail={found} />}
           {tab === "children" && <Children run={run} detail={found} />}
           {tab === "effects" && <Effects detail={found} />}
           {!["timeline", "events", "branches", "mail", "children", "effects"].includes(tab) && (
@@ -83,35 +89,70 @@ export default function Run({ path, query }: { path: string[]; query: URLSearchP
   );
 }
 
+/** Longest log, and most branches, for which the timeline also draws the branches that were left. */
+const OTHERS_EVENTS_MAX = 3_000;
+const OTHERS_MAX = 8;
+const NONE: ReadonlyMap<string, Detail> = new Map();
+
+/** The branches that were left before the shown one. */
+function useOthers(run: string, found: Detail | undefined, isWanted: boolean): ReadonlyMap<string, Detail> {
+  const shown = found && lineage(found);
+  const names = (found?.branches ?? []).map((one) => one.branch).filter((name) => shown && name !== shown[0]);
+  const fits = isWanted && found !== undefined && names.length > 0 && names.length <= OTHERS_MAX && found.as_of <= OTHERS_EVENTS_MAX;
+  const loaded = useLoad(fits ? `others ${run} ${names.join()} ${shown![0]}` : undefined, async () => {
+    const all = await Promise.all(names.map(async (branch) => [branch, await call("GET /v1/runs/{run}", { run, branch })] as const));
+    return new Map(all);
+  });
+  return loaded.data ?? NONE;
+}
+
+/** The shown branch, then the branches that it was cut from. */
+function lineage(found: Detail): string[] {
+  const parents = new Map(found.branches.map((one) => [one.branch, one.parent]));
+  const names: string[] = [];
+  for (let name: string | null | undefined = `b${found.branch}`; name; name = parents.get(name)) names.push(name);
+  return names;
+}
+
 /** Follows the log of the run. Returns the last position that is known. */
 function useFollowed(run: string, detail: Loaded<Detail>, others: Array<Loaded<unknown>>): number {
   const [head, setHead] = useState(0);
   const known = detail.data?.as_of;
-  const after = useRef(0);
   const all = useRef([detail, ...others]);
   all.current = [detail, ...others];
   const isKnown = known !== undefined;
   useEffect(() => {
     if (!isKnown) return;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    let busyUntil = 0;
+    let last = 0;
+    // A long log takes long to read: the page then reads it less often.
     const soon = () => {
+      const pause = Math.max(250, 5 * (all.current[0]?.cost() ?? 0));
       timer ??= setTimeout(() => {
         timer = undefined;
-        const began = performance.now();
+        last = performance.now();
         all.current.forEach((one) => one.again());
-        busyUntil = began + 250;
-      }, Math.max(60, busyUntil - performance.now()));
+      }, Math.max(60, last + pause - performance.now()));
     };
     const start = detail.data?.as_of ?? 0;
-    after.current = start;
-    return follow(`${address("GET /v1/runs/{run}/events", { run })}?after=${start}`, {
+    const stop = follow(`${address("GET /v1/runs/{run}/events", { run })}?after=${start}`, {
       message: ({ id }) => {
         if (id) setHead((old) => Math.max(old, Number(id)));
         soon();
       },
       again: soon,
     });
+    // The stream of a run ends with it; a retry or a jump can still continue the run.
+    const stopFeed = onEvent((event) => {
+      if (event !== undefined && event.run !== run) return;
+      if (event) setHead((old) => Math.max(old, event.seq));
+      soon();
+    });
+    return () => {
+      clearTimeout(timer);
+      stop();
+      stopFeed();
+    };
   }, [run, isKnown]);
   return head;
 }
@@ -146,7 +187,7 @@ function Why({ found, why }: { found: Detail; why: Explanation | undefined }) {
                 <CodeLink code={one.code} name={one.rule_name} /> {one.automatic ? <span class="pill">automatic</span> : <span class="pill">needs a person</span>} <a href={runHref(found.run, { tab: "events", event: String(one.event) })}>event #{one.event}</a>
                 <p><Text value={one.evidence} /></p>
                 <p class="dim"><Text value={one.remedy} /></p>
-                {may("operate") && <Remedy run={found.run} code={one.code} />}
+                <Remedy run={found.run} code={one.code} />
               </li>
             ))}
           </ul>
@@ -163,19 +204,6 @@ function Why({ found, why }: { found: Detail; why: Explanation | undefined }) {
   );
 }
 
-/** The dry run of one remedy. */
-function Remedy({ run, code }: { run: string; code: string }) {
-  const [said, set] = useState<string>();
-  return (
-    <>
-      <button type="button" class="small" onClick={() => call("POST /v1/runs/{run}/recover", { run }, { body: { dry_run: true, rule: code as any } }).then((found) => set(found.needed ? `${found.remedy ?? ""}${found.branch ? ` (branch ${found.branch})` : ""}` : "The rule no longer applies."), (error) => set(error.message))}>
-        Dry run
-      </button>{" "}
-      {said && <span role="status"><Text value={said} /></span>}
-    </>
-  );
-}
-
 function Facts({ detail, run, tab }: { detail: Detail; run: string; tab: string }) {
   const tags = Object.entries(detail.tags ?? {});
   const attributes = detail.attributes as unknown as Raw | undefined;
@@ -188,7 +216,7 @@ function Facts({ detail, run, tab }: { detail: Detail; run: string; tab: string 
       <Fact name="steps">{detail.steps_done}</Fact>
       <Fact name="branch">
         <label class="unseen" for="branch">Branch</label>
-        <select id="branch" value={new URLSearchParams(location.hash.split("?")[1]).get("branch") ?? `b${detail.branch}`} onChange={(event) => setQuery({ branch: event.currentTarget.value === `b${detail.branch}` ? undefined : event.currentTarget.value, tab: tab === "timeline" ? undefined : tab })}>
+        <select id="branch" value={new URLSearchParams(location.search).get("branch") ?? `b${detail.branch}`} onChange={(event) => setQuery({ branch: event.currentTarget.value === `b${detail.branch}` ? undefined : event.currentTarget.value, tab: tab === "timeline" ? undefined : tab })}>
           {detail.branches.map((one) => <option key={one.branch} value={one.branch}>{one.branch}{one.active ? " (active)" : ""}</option>)}
         </select>
       </Fact>

@@ -1,6 +1,6 @@
 // All runs: filters in the address, live, with operations on some or all.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Status, Summary } from "../api-types";
 import { address, call, Refusal } from "../lib/api";
 import { useLoad } from "../lib/load";
@@ -53,11 +53,18 @@ export default function Runs({ query }: { query: URLSearchParams }) {
   useEffect(() => setChosen(new Set()), [where]);
   const selected = [...chosen];
   const target = selected.length ? `id in (${selected.map(literal).join(", ")})` : where;
-  const toggle = (run: string) => {
+  const last = useRef<string | undefined>(undefined);
+  // With the shift key, everything between the last choice and this one.
+  const toggle = (run: string, isRange: boolean) => {
     const all = new Set(chosen);
-    if (!all.delete(run)) all.add(run);
+    const names = rows?.map((row) => row.run) ?? [];
+    const [from, to] = [names.indexOf(last.current ?? ""), names.indexOf(run)].sort((a, b) => a - b);
+    if (isRange && from! >= 0) names.slice(from, to! + 1).forEach((name) => all.add(name));
+    else if (!all.delete(run)) all.add(run);
+    last.current = run;
     setChosen(all);
   };
+  const toggleAll = () => setChosen(new Set(chosen.size > 0 ? [] : rows?.map((row) => row.run)));
   return (
     <Page
       title="Runs"
@@ -65,7 +72,7 @@ export default function Runs({ query }: { query: URLSearchParams }) {
       json={address("GET /v1/runs", { where })}
       actions={<a class="button" href={href(["start"])}><Icon name="start" /> Start a run</a>}
     >
-      <Filters filter={filter} />
+      <Filters filter={filter} rows={rows} />
       <div class="list-head">
         <p role="status" class="num">
           {rows === undefined ? "…" : total === undefined ? "" : selected.length ? `${count(selected.length)} selected` : `${count(total)} match`}
@@ -84,9 +91,18 @@ export default function Runs({ query }: { query: URLSearchParams }) {
           <Empty title="No runs yet" command="goldseam start WORKFLOW --input '{}'">Start a worker with a workflow, then a run of it. To see everything at once: goldseam demo</Empty>
         )
       )}
-      {rows && rows.length > 0 && <RunTable rows={rows} chosen={chosen} toggle={toggle} wanted={next ? more : undefined} total={total} />}
+      {rows && rows.length > 0 && <RunTable rows={rows} chosen={chosen} toggle={toggle} toggleAll={toggleAll} wanted={next ? more : undefined} total={total} />}
     </Page>
   );
+}
+
+/** A page with at least one row, unless there are no more: the server may send short or empty pages before the last. */
+async function pageOf(where: string, after?: string, abort?: AbortSignal) {
+  for (;;) {
+    const page = await call("GET /v1/runs", { where, limit: PAGE, ...(after ? { after } : {}) }, abort ? { abort } : {});
+    if (page.items.length > 0 || page.next == null) return page;
+    after = page.next;
+  }
 }
 
 /** The rows of a condition: the first page, further pages on demand, and changes as they happen. */
@@ -97,7 +113,7 @@ function useRuns(where: string) {
   const state = useRef({ where, loaded: 0, isLoading: false });
   state.current.where = where;
   const total = useLoad(`total ${where}`, () => call("GET /v1/groups", where ? { where } : {}), { live: (event) => event.type.startsWith("run.") });
-  const first = useLoad(`runs ${where}`, () => call("GET /v1/runs", { where, limit: PAGE }), { live: () => true });
+  const first = useLoad(`runs ${where}`, (abort) => pageOf(where, undefined, abort), { live: () => true });
   useEffect(() => {
     setRows(undefined);
     setNext(undefined);
@@ -115,7 +131,7 @@ function useRuns(where: string) {
   const more = () => {
     if (!next || state.current.isLoading) return;
     state.current.isLoading = true;
-    call("GET /v1/runs", { where, limit: PAGE, after: next })
+    pageOf(where, next)
       .then((page) => {
         if (state.current.where !== where) return;
         setRows((old) => {
@@ -130,7 +146,7 @@ function useRuns(where: string) {
   return { rows, next, error, more, total: total.data?.total };
 }
 
-function RunTable({ rows, chosen, toggle, wanted, total }: { rows: Summary[]; chosen: ReadonlySet<string>; toggle(run: string): void; wanted: (() => void) | undefined; total: number | undefined }) {
+function RunTable({ rows, chosen, toggle, toggleAll, wanted, total }: { rows: Summary[]; chosen: ReadonlySet<string>; toggle(run: string, isRange: boolean): void; toggleAll(): void; wanted: (() => void) | undefined; total: number | undefined }) {
   const height = Math.max(320, innerHeight - 360);
   return (
     <div class="table runs-table" role="table" aria-label="Runs" aria-rowcount={total ?? rows.length}>
@@ -143,7 +159,7 @@ function RunTable({ rows, chosen, toggle, wanted, total }: { rows: Summary[]; ch
         headHeight={34}
         head={
           <div class="tr head" role="row">
-            <span role="columnheader" class="c-check"><span class="unseen">selected</span></span>
+            <span role="columnheader" class="c-check"><input type="checkbox" aria-label="select all shown rows" checked={chosen.size > 0} onChange={toggleAll} /></span>
             <span role="columnheader">status</span>
             <span role="columnheader">run</span>
             <span role="columnheader">workflow</span>
@@ -158,9 +174,9 @@ function RunTable({ rows, chosen, toggle, wanted, total }: { rows: Summary[]; ch
         row={(at) => {
           const row = rows[at]!;
           return (
-            <div key={row.run} class="tr" role="row" aria-rowindex={at + 1}>
+            <div key={row.run} class={chosen.has(row.run) ? "tr chosen" : "tr"} role="row" aria-rowindex={at + 1}>
               <span role="cell" class="c-check">
-                <input type="checkbox" aria-label={`select ${row.run}`} checked={chosen.has(row.run)} onChange={() => toggle(row.run)} />
+                <input type="checkbox" aria-label={`select ${row.run}`} checked={chosen.has(row.run)} onClick={(event) => toggle(row.run, event.shiftKey)} />
               </span>
               <span role="cell"><StatusMark status={row.status} /></span>
               <span role="cell" class="ellipsis"><RunLink run={row.run} /></span>
@@ -178,14 +194,26 @@ function RunTable({ rows, chosen, toggle, wanted, total }: { rows: Summary[]; ch
   );
 }
 
-function Filters({ filter }: { filter: Filter }) {
+function Filters({ filter, rows }: { filter: Filter; rows: Summary[] | undefined }) {
+  const names = useMemo(() => [...new Set((rows ?? []).slice(0, PAGE).flatMap((row) => Object.keys(row.tags ?? {})))].map((name) => `${name}=`), [rows]);
   const workflows = useLoad("workflows", () => call("GET /v1/groups", { by: "workflow", limit: 200 }));
   const statuses = filter.status.split(",").filter(Boolean);
   const [views, setViews] = useState<Record<string, string>>(() => JSON.parse(localStorage.getItem(VIEWS) ?? "{}"));
   const keep = (all: Record<string, string>) => (localStorage.setItem(VIEWS, JSON.stringify(all)), setViews(all));
-  const present = location.hash.split("?")[1] ?? "";
+  const present = location.search.slice(1);
   const [name, setName] = useState("");
   const [causes, setCauses] = useState<string[]>([]);
+  const [tags, setTags] = useState<string[]>([]);
+  const asked = useRef("");
+  // Known values of a tag, as soon as its name is complete.
+  const completeTags = async (typed: string) => {
+    const name = typed.split("=")[0]!;
+    if (!typed.includes("=") || name === asked.current) return;
+    asked.current = name;
+    const found = await call("GET /v1/groups", { by: `tag.${name}`, limit: 100 }).catch(() => undefined);
+    if (asked.current === name) setTags((found?.groups ?? []).flatMap((one) => (one.key == null ? [] : [`${name}=${one.key}`])));
+  };
+  const offered = [...new Set([...names, ...tags])];
   const field = (id: keyof Filter, label: string, props: Record<string, unknown> = {}) => (
     <div class="field">
       <label for={`f-${id}`}>{label}</label>
@@ -209,7 +237,7 @@ function Filters({ filter }: { filter: Filter }) {
       </fieldset>
       <div class="row">
         {field("workflow", "Workflow", { list: "workflows" })}
-        {field("tag", "Tag", { placeholder: "key=value" })}
+        {field("tag", "Tag", { placeholder: "key=value", list: "tags", onInput: (event: Event) => void completeTags((event.currentTarget as HTMLInputElement).value) })}
         <div class="field">
           <label for="f-since">Since</label>
           <select id="f-since" value={filter.since} onChange={(event) => setQuery({ since: event.currentTarget.value })}>
@@ -221,12 +249,13 @@ function Filters({ filter }: { filter: Filter }) {
         {field("text", "Text", { placeholder: "in id or error" })}
         {field("where", "Condition", { placeholder: "amount > 100 and region = \"eu\"", class: "grow" })}
         <datalist id="workflows">{workflows.data?.groups.map((one) => <option key={one.key} value={one.key ?? ""} />)}</datalist>
+        <datalist id="tags">{offered.map((one) => <option key={one} value={one} />)}</datalist>
         <datalist id="causes">{causes.map((one) => <option key={one} value={one} />)}</datalist>
       </div>
       <div class="row views">
         {Object.entries(views).map(([label, saved]) => (
           <span key={label} class="view">
-            <a href={`#/runs?${saved}`} aria-current={saved === present ? "page" : undefined}><Text value={label} /></a>
+            <a href={`/runs?${saved}`} aria-current={saved === present ? "page" : undefined}><Text value={label} /></a>
             <button type="button" class="quiet small" aria-label={`Delete the view ${label}`} onClick={() => keep(Object.fromEntries(Object.entries(views).filter(([one]) => one !== label)))}>
               <Icon name="close" />
             </button>

@@ -1,7 +1,7 @@
 // Small pieces that every page uses.
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Status } from "../api-types";
 import { address, fetchText, type Refusal } from "../lib/api";
 import { pretty, Raw } from "../lib/json";
@@ -218,14 +218,18 @@ const SHOWN_BYTES = 64 * 1024;
 export function Json({ raw, name, label }: { raw: Raw; name: string; label?: string }) {
   const [all, set] = useState(false);
   const whole = raw.text.length <= SHOWN_BYTES || all;
-  const lines = pretty(whole ? raw.text : raw.text.slice(0, SHOWN_BYTES)).split("\n");
-  const chunks: string[] = [];
-  for (let at = 0; at < lines.length; at += CHUNK) chunks.push(lines.slice(at, at + CHUNK).join("\n"));
+  const chunks = useMemo(() => {
+    const lines = pretty(whole ? raw.text : raw.text.slice(0, SHOWN_BYTES)).split("\n");
+    const parts: string[] = [];
+    for (let at = 0; at < lines.length; at += CHUNK) parts.push(lines.slice(at, at + CHUNK).join("\n"));
+    return parts;
+  }, [raw.text, whole]);
+  const size = useMemo(() => bytes(new Blob([raw.text]).size), [raw.text]);
   return (
     <figure class="json">
       <figcaption>
         {label && <strong>{label}</strong>}
-        <span class="dim num">{bytes(new Blob([raw.text]).size)}</span>
+        <span class="dim num">{size}</span>
         <Copy text={raw.text} label={`Copy ${label ?? "JSON"}`} />
         <button type="button" class="quiet small" onClick={() => save(raw.text, name)}>
           Save
@@ -239,7 +243,7 @@ export function Json({ raw, name, label }: { raw: Raw; name: string; label?: str
         ))}
         {!whole && (
           <button type="button" onClick={() => set(true)}>
-            Show all {bytes(raw.text.length)}
+            Show all {size}
           </button>
         )}
       </div>
@@ -339,6 +343,13 @@ export function Field(props: { label: string; hint?: string; children: (id: stri
       {props.hint && <p class="dim small-text">{props.hint}</p>}
     </div>
   );
+}
+
+/** Brings an element into view when it appears, or when it shows something else. */
+export function useShown(of: unknown) {
+  const ref = useRef<HTMLElement>(null);
+  useEffect(() => ref.current?.scrollIntoView({ block: "nearest" }), [of]);
+  return ref;
 }
 
 export const Back = ({ path, label }: { path: string[]; label: string }) => (

@@ -12,7 +12,7 @@ export const VERBS: Verb[] = ["retry", "resume", "pause", "cancel", "recover"];
 /** Writes a text as a value of a condition. */
 export const literal = (text: string) => `"${text.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n").replaceAll("\t", "\\t")}"`;
 
-export function Bulk({ where, count: shown, verbs = VERBS }: { where: string; count?: string; verbs?: Verb[] }) {
+export function Bulk({ where, count: shown, verbs = VERBS, suffix = "" }: { where: string; count?: string; verbs?: Verb[]; suffix?: string }) {
   const [verb, setVerb] = useState<Verb>();
   if (!may("operate")) return null;
   return (
@@ -21,6 +21,7 @@ export function Bulk({ where, count: shown, verbs = VERBS }: { where: string; co
       {verbs.map((one) => (
         <button key={one} type="button" onClick={() => setVerb(one)}>
           {one[0]!.toUpperCase() + one.slice(1)}
+          {suffix}
         </button>
       ))}
       {verb && <BulkDialog verb={verb} where={where} close={() => setVerb(undefined)} />}

@@ -1,6 +1,6 @@
 // Counts per minute as lines. The plot library is loaded when the first chart appears.
 
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { useSignal } from "../lib/signal";
 import { theme } from "../lib/theme";
 import { count } from "../lib/time";
@@ -14,6 +14,8 @@ export interface Series {
   color: string;
   dash?: number[];
 }
+
+const HEIGHT = 170;
 
 interface Props {
   /** Times in milliseconds. */
@@ -38,9 +40,10 @@ export function Chart({ times, series, label }: Props) {
       plot.current = new Plot(
         {
           width: Math.max(200, element.clientWidth),
-          height: 180,
+          height: HEIGHT,
           legend: { show: false },
-          cursor: { show: false },
+          cursor: { y: false, points: { show: false }, drag: { setScale: false } },
+          hooks: { setCursor: [(it: any) => setAt(it.cursor.idx ?? undefined)] },
           padding: [8, 8, 0, 0],
           axes: [{ ...axis, space: 70, values: (_: unknown, all: number[]) => all.map((at) => CLOCK.format(at * 1000)) }, { ...axis, size: 36, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }],
           scales: { y: { range: (_: unknown, __: number, max: number) => [0, Math.max(4, max * 1.1)] } },
@@ -49,8 +52,9 @@ export function Chart({ times, series, label }: Props) {
             ...series.map((one) => ({
               label: one.label,
               stroke: token(one.color),
-              width: 1.75,
+              width: 1.5,
               points: { show: false },
+              ...(Plot.paths.stepped ? { paths: Plot.paths.stepped({ align: 1 }) } : {}),
               ...(one.dash ? { dash: one.dash } : {}),
             })),
           ],
@@ -58,7 +62,7 @@ export function Chart({ times, series, label }: Props) {
         data as any,
         element,
       );
-      watcher = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(200, element.clientWidth), height: 180 }));
+      watcher = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(200, element.clientWidth), height: HEIGHT }));
       watcher.observe(element);
     });
     return () => {
@@ -69,6 +73,7 @@ export function Chart({ times, series, label }: Props) {
     };
   }, [look, series.length]);
   useEffect(() => plot.current?.setData(data), [JSON.stringify(data)]);
+  const [at, setAt] = useState<number>();
   const sum = (values: number[]) => values.reduce((all, one) => all + one, 0);
   return (
     <figure class="chart">
@@ -78,11 +83,25 @@ export function Chart({ times, series, label }: Props) {
             <svg width="18" height="8" aria-hidden="true">
               <line x1="0" y1="4" x2="18" y2="4" class={`stroke-${one.color}`} stroke-dasharray={one.dash?.join(" ")} />
             </svg>
-            {one.label} <span class="num dim">{count(sum(one.values))}</span>
+            {one.label} <span class="num dim">{count(at === undefined ? sum(one.values) : (one.values[at] ?? 0))}</span>
           </span>
         ))}
+        {at !== undefined && times[at] !== undefined && <span class="num dim end">{CLOCK.format(times[at])}</span>}
       </figcaption>
       <div ref={box} class="plot" role="img" aria-label={`${label}: ${series.map((one) => `${one.label} ${sum(one.values)}`).join(", ")}`} />
+      <details class="as-table">
+        <summary>As a table</summary>
+        <div class="scroll-x" tabIndex={0} role="group" aria-label={label}>
+          <table class="slim">
+            <thead><tr><th>time</th>{series.map((one) => <th key={one.label} class="right">{one.label}</th>)}</tr></thead>
+            <tbody>
+              {times.map((time, n) => [time, n] as const).filter(([, n]) => series.some((one) => one.values[n])).reverse().map(([time, n]) => (
+                <tr key={time}><td class="num">{CLOCK.format(time)}</td>{series.map((one) => <td key={one.label} class="right num">{count(one.values[n] ?? 0)}</td>)}</tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      </details>
     </figure>
   );
 }

@@ -7,7 +7,8 @@ import { Raw } from "../lib/json";
 import { place, runHref, setQuery } from "../lib/router";
 import { useSignal } from "../lib/signal";
 import { count, iso } from "../lib/time";
-import { Ago, At, Busy, Fact, Json, Problem, StatusMark, Text } from "./basics";
+import { Ago, At, Busy, Fact, Json, Problem, StatusMark, Text, useShown } from "./basics";
+import { Icon } from "./icons";
 import { useLoad } from "../lib/load";
 import { Virtual } from "./virtual";
 
@@ -78,12 +79,14 @@ export function Events({ run, end, at }: { run: string; end: number; at: number 
         <StateAt run={run} at={scrub} end={end} />
       </div>
       {error && <Problem error={error} />}
+      <div class={open ? "split has-open" : "split"}>
       <div class="table events-table" role="table" aria-label="Events" aria-rowcount={end}>
         <Virtual
           count={end}
           rowHeight={32}
           height={Math.max(300, innerHeight - 380)}
           fromEnd={open === undefined && end > 200}
+          fromRow={open === undefined ? undefined : open - 1}
           label="Rows"
           role="rowgroup"
           headHeight={34}
@@ -116,20 +119,38 @@ export function Events({ run, end, at }: { run: string; end: number; at: number 
           }}
         />
       </div>
-      {open && (
-        <section class="card" aria-label={`Event ${open}`}>
-          {chosen ? (
-            <>
-              <h3>#{chosen.seq} {chosen.type} <span class="dim"><At at={chosen.at_ms} /></span></h3>
-              {chosen.data ? <Json raw={chosen.data as unknown as Raw} name={`${run}-${chosen.seq}.json`} label="Data" /> : <p class="dim">This type has no data.</p>}
-              <p><a href={runHref(run, { at: String(chosen.seq), tab: "events" })}>The state at this event</a></p>
-            </>
-          ) : (
-            <p class="dim">The log has no event #{open} yet.</p>
-          )}
-        </section>
-      )}
+      {open && <Opened run={run} seq={open} event={chosen} isKnown={open <= end} close={() => setOpen(undefined)} />}
+      </div>
     </div>
+  );
+}
+
+/** One event, with everything that it records. */
+function Opened({ run, seq, event, isKnown, close }: { run: string; seq: number; event: EventDoc | undefined; isKnown: boolean; close(): void }) {
+  const ref = useShown(seq);
+  return (
+    <section ref={ref} class="card" aria-label={`Event ${seq}`}>
+      <header class="card-head">
+        <h3><span class="num dim">#{seq}</span> {event?.type}</h3>
+        <button type="button" class="quiet small" aria-label="Close the event" onClick={close}><Icon name="close" /></button>
+      </header>
+      {event ? (
+        <>
+          <dl class="facts">
+            <Fact name="at"><At at={event.at_ms} /></Fact>
+            <Fact name="branch"><span class="mono">{event.branch}</span></Fact>
+            <Fact name="actor"><Text value={actor(event)} /></Fact>
+            {event.epoch != null && <Fact name="epoch"><span class="num">{event.epoch}</span></Fact>}
+          </dl>
+          {event.data ? <Json raw={event.data as unknown as Raw} name={`${run}-${seq}.json`} label="Data" /> : <p class="dim">Events of this type have no data.</p>}
+          <p><a href={runHref(run, { at: String(seq), tab: "events" })}>The state at this event</a></p>
+        </>
+      ) : isKnown ? (
+        <Busy />
+      ) : (
+        <p class="dim">The log has no event #{seq} yet.</p>
+      )}
+    </section>
   );
 }
 
@@ -151,7 +172,7 @@ function StateAt({ run, at, end }: { run: string; at: number; end: number }) {
     const timer = setTimeout(() => setAsked(at), 150);
     return () => clearTimeout(timer);
   }, [at]);
-  const state = useLoad(`at ${run} ${asked}`, () => call("GET /v1/runs/{run}", { run, ...(asked < end ? { at: asked } : {}) }));
+  const state = useLoad(`at ${run} ${asked}`, () => call("GET /v1/runs/{run}", { run, ...(asked < end ? { at: asked } : {}) }), { group: run });
   if (state.error) return <Problem error={state.error} />;
   if (!state.data) return <Busy />;
   const found = state.data;

@@ -1,48 +1,57 @@
 // The timeline of a run: a row for each step, a bar for each attempt, and the seam in gold.
 
+import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import type { Detail, Seam, Step, StepSpan, Task } from "../api-types";
+import type { Detail, Node, Seam, Step, StepSpan, Task } from "../api-types";
 import { axis, type Axis } from "../lib/axis";
+import { runHref } from "../lib/router";
+import { type DrawnSpan, type Row, rowsOf } from "../lib/rows";
 import { plural, span, useNow } from "../lib/time";
-import { Ago, At, CodeLink, Fact, Text } from "./basics";
+import { Ago, At, CodeLink, Fact, Text, useShown } from "./basics";
 import { Icon, type IconName } from "./icons";
 import { Virtual } from "./virtual";
 
 const ROW = 30;
 const KIND_ICON: Record<Step["kind"], IconName> = { step: "running", remote: "api", group: "operation", wait: "waiting", question: "inbox", sleep: "sleeping", undo: "undo" };
 const STATE_ICON: Record<Step["state"], IconName> = { open: "queued", done: "done", failed: "failed" };
+const STATE_WORD: Record<Step["state"], string> = { open: "under way", done: "done", failed: "failed" };
 
 export interface TimelineProps {
   detail: Detail;
+  /** Other branches of the run: what they did is drawn pale. */
+  others: ReadonlyMap<string, Detail>;
   tasks: Task[];
-  /** The last seam, with its controls. */
-  seamActions(seam: Seam): preact.ComponentChildren;
+  nodes: Node[];
+  /** Controls of a seam. */
+  seamActions(seam: Seam): ComponentChildren;
 }
 
 /** Whether a seam is drawn in gold: a branch was cut, or a rule healed the run. */
 export const isGold = (seam: Seam) => seam.cut != null || seam.kind === "recovered" || seam.kind === "taken over";
 
-export function Timeline({ detail, tasks, seamActions }: TimelineProps) {
+export function Timeline({ detail, others, tasks, nodes, seamActions }: TimelineProps) {
   const isOver = detail.finished_at != null;
   const now = useNow(isOver ? 60_000 : 1000);
   const end = detail.finished_at ?? now;
   const [open, setOpen] = useState<string>();
   const [seamAt, setSeamAt] = useState<number>();
   const seams = detail.seams.filter(isGold);
+  const rows = useMemo(() => rowsOf(detail, others), [detail, others]);
   const time = useMemo(() => {
-    const until = (one: StepSpan) => one.to ?? end;
     const busy: Array<[number, number]> = [];
-    for (const step of detail.steps) for (const one of step.spans ?? []) if (one.kind === "work" || one.kind === "failure") busy.push([one.from, until(one)]);
+    const until = (one: StepSpan) => one.to ?? end;
+    for (const row of rows) for (const one of row.spans) if (one.kind === "work" || one.kind === "failure") busy.push([one.from, until(one)]);
     for (const one of detail.spans ?? []) if (one.kind === "queue") busy.push([one.from, until(one)]);
     for (const seam of detail.seams) busy.push([seam.at, seam.at + 1]);
     return axis(busy, detail.created_at, end);
-  }, [detail, end]);
+  }, [rows, detail, end]);
   const chosen = seamAt === undefined ? undefined : seams[seamAt];
-  const rows = detail.steps;
-  const openRow = rows.find((row) => row.path === open);
+  const openRow = rows.find((row) => row.step.path === open);
+  const taskOf = (step: Step) => tasks.find((task) => task.id === step.task);
+  const owner = nodes.find((node) => node.id === detail.owner);
   return (
     <div class="timeline">
-      <Legend />
+      <Legend hasLost={rows.some((row) => row.spans.some((one) => one.lost))} />
       <div class="timeline-box">
         <div class="timeline-axis" aria-hidden="true">
           <span class="name" />
@@ -50,9 +59,15 @@ export function Timeline({ detail, tasks, seamActions }: TimelineProps) {
             {time.ticks.map(({ label, x }) => (
               <span key={x} class="tick num" style={{ left: `${x * 100}%` }}>{label}</span>
             ))}
+            {time.segments.filter((one) => one.hasLabel).map((one) => (
+              <span key={one.left} class="idle-label num" style={{ left: `${((one.left + one.right) / 2) * 100}%` }}>{span(one.to - one.from)} idle</span>
+            ))}
           </span>
         </div>
-        <RunRow detail={detail} time={time} end={end} />
+        <div class="timeline-row run-row">
+          <span class="name"><Icon name="bowl" /> run</span>
+          <Bars spans={detail.spans ?? []} time={time} end={end} beat={owner && !isOver ? owner.beat_at : undefined} />
+        </div>
         <Virtual
           count={rows.length}
           rowHeight={ROW}
@@ -60,13 +75,15 @@ export function Timeline({ detail, tasks, seamActions }: TimelineProps) {
           fromEnd={rows.length > 200}
           label="Steps"
           role="list"
-          row={(at) => <StepRow key={rows[at]!.path} row={rows[at]!} time={time} end={end} isOpen={open === rows[at]!.path} toggle={() => setOpen(open === rows[at]!.path ? undefined : rows[at]!.path)} />}
+          row={(at) => {
+            const row = rows[at]!;
+            const { path } = row.step;
+            return <StepRow key={path} row={row} time={time} end={end} beat={taskOf(row.step)?.heartbeat_at ?? undefined} isOpen={open === path} toggle={() => setOpen(open === path ? undefined : path)} />;
+          }}
         />
         <div class="seams">
           {time.segments.filter((one) => one.isIdle).map((one) => (
-            <span key={one.left} class="idle" style={{ left: `${one.left * 100}%`, width: `${(one.right - one.left) * 100}%` }} title={`${span(one.to - one.from)} idle`}>
-              <span class="num">{span(one.to - one.from)} idle</span>
-            </span>
+            <span key={one.left} class="idle" style={{ left: `${one.left * 100}%`, width: `${(one.right - one.left) * 100}%` }} />
           ))}
           {seams.map((seam, at) => (
             <button
@@ -85,15 +102,17 @@ export function Timeline({ detail, tasks, seamActions }: TimelineProps) {
         </div>
       </div>
       {rows.length === 0 && <p class="dim">No step has begun.</p>}
-      {openRow && <StepDetail row={openRow} task={tasks.find((task) => task.id === openRow.task)} now={now} />}
-      {chosen && <SeamDetail seam={chosen} actions={seamActions(chosen)} />}
+      {openRow && <StepDetail row={openRow} task={taskOf(openRow.step)} nodes={nodes} now={now} close={() => setOpen(undefined)} />}
+      {chosen && <SeamDetail detail={detail} seam={chosen} actions={seamActions(chosen)} close={() => setSeamAt(undefined)} />}
       {!chosen && seams.length > 0 && (
         <ul class="seam-list" aria-label="Seams">
           {seams.map((seam, at) => (
             <li key={at}>
               <button type="button" class="quiet seam-button" onClick={() => setSeamAt(at)}>
-                <span class="gold-mark"><Icon name="recover" /></span> {seam.kind} {seam.rule && <strong>{seam.rule}</strong>} <At at={seam.at} />
-                {seam.cut && <span class="dim"> cut {seam.cut.from ?? "–"} → {seam.cut.to} after #{seam.cut.after}</span>}
+                <span class="gold-mark"><Icon name="recover" /></span>
+                <strong>{seam.kind}{seam.rule && ` ${seam.rule}`}</strong>
+                <At at={seam.at} />
+                {seam.cut && <span class="dim">{seam.cut.from ?? "–"} → {seam.cut.to} after #{seam.cut.after}</span>}
               </button>
             </li>
           ))}
@@ -107,88 +126,94 @@ export function Timeline({ detail, tasks, seamActions }: TimelineProps) {
 export function SeamLine() {
   return (
     <svg class="seam-line" viewBox="0 0 12 200" preserveAspectRatio="none" aria-hidden="true">
-      <path d="M6 0 L4 18 L8 34 L5 55 L7.5 80 L3.500 98 L6.500 120 L4.500 142 L8 160 L5 182 L6 200" />
+      <path d="M6 0 L4 18 L8 34 L5 55 L7.5 80 L3.5 98 L6.5 120 L4.5 142 L8 160 L5 182 L6 200" />
     </svg>
   );
 }
 
-function Legend() {
-  const items: Array<[string, string]> = [["queue", "waits for a node"], ["work", "attempt"], ["failure", "failed attempt"], ["pause", "pause before a retry"], ["wait", "wait or sleep"]];
+const LEGEND: Array<[string, string]> = [["queue", "waits for a node"], ["work", "attempt"], ["failure", "failed attempt"], ["pause", "pause before a retry"], ["wait", "wait or sleep"]];
+
+function Legend({ hasLost }: { hasLost: boolean }) {
   return (
     <p class="legend-row dim small-text">
-      {items.map(([kind, label]) => <span key={kind}><span class={`bar-sample is-${kind}`} /> {label}</span>)}
-      <span><span class="bar-sample is-seam" /> seam</span>
+      {LEGEND.map(([kind, label]) => <span key={kind}><span class={`bar-sample is-${kind}`} />{label}</span>)}
+      {hasLost && <span><span class="bar-sample is-lost" />cut off with its branch</span>}
+      <span><span class="bar-sample is-beat" />heartbeat</span>
+      <span><span class="bar-sample is-seam" />seam</span>
     </p>
   );
 }
 
-function Bars({ spans, time, end }: { spans: StepSpan[]; time: Axis; end: number }) {
+function Bars({ spans, time, end, beat }: { spans: DrawnSpan[]; time: Axis; end: number; beat?: number | undefined }) {
   return (
     <span class="bars">
       {spans.map((one, at) => {
         const left = time.x(one.from);
         const right = time.x(one.to ?? end);
-        const label = `${one.attempt ? `attempt ${one.attempt}, ` : ""}${one.kind} ${span((one.to ?? end) - one.from)}${one.error ? `: ${one.error}` : ""}`;
-        return <span key={at} class={`bar is-${one.kind}${one.to == null ? " is-open" : ""}`} style={{ left: `${left * 100}%`, width: `max(3px, ${(right - left) * 100}%)` }} title={label} />;
+        const label = [one.attempt && `attempt ${one.attempt}`, `${one.kind} ${span((one.to ?? end) - one.from)}`, one.lost && `cut off with ${one.lost}`, one.error].filter(Boolean).join(", ");
+        return <span key={at} class={`bar is-${one.kind}${one.to == null ? " is-open" : ""}${one.lost ? " is-lost" : ""}`} style={{ left: `${left * 100}%`, width: `max(3px, ${(right - left) * 100}%)` }} title={label} />;
       })}
+      {beat !== undefined && beat <= end && <span class="beat" style={{ left: `${time.x(beat) * 100}%` }} title="last heartbeat" />}
     </span>
   );
 }
 
-function RunRow({ detail, time, end }: { detail: Detail; time: Axis; end: number }) {
+function StepRow({ row, time, end, beat, isOpen, toggle }: { row: Row; time: Axis; end: number; beat: number | undefined; isOpen: boolean; toggle(): void }) {
+  const { step } = row;
+  const depth = Math.min(4, step.path.split("/").length - 1);
   return (
-    <div class="timeline-row run-row">
-      <span class="name"><Icon name="bowl" /> run</span>
-      <Bars spans={detail.spans ?? []} time={time} end={end} />
-    </div>
-  );
-}
-
-function StepRow({ row, time, end, isOpen, toggle }: { row: Step; time: Axis; end: number; isOpen: boolean; toggle(): void }) {
-  const depth = Math.min(4, row.path.split("/").length - 1);
-  return (
-    <div role="listitem" class={`timeline-row is-${row.state}`}>
-      <button type="button" class="name" aria-expanded={isOpen} onClick={toggle} title={row.path}>
+    <div role="listitem" class={`timeline-row is-${row.lost ? "cut" : step.state}${isOpen ? " chosen" : ""}`}>
+      <button type="button" class="name" aria-expanded={isOpen} onClick={toggle} title={step.path}>
         <span class="indent" style={{ width: `${depth * 10}px` }} />
-        <Icon name={STATE_ICON[row.state]} />
-        <span class="ellipsis"><Text value={row.path.split("/").pop() ?? row.path} /></span>
-        {row.attempts > 1 && <span class="pill num">{row.attempts}×</span>}
+        <Icon name={row.lost ? "cancelled" : STATE_ICON[step.state]} />
+        <span class="ellipsis"><Text value={step.path.split("/").pop() ?? step.path} /></span>
+        <span class="unseen">{row.lost ? `cut off with ${row.lost}` : STATE_WORD[step.state]}</span>
+        {step.attempts > 1 && <span class="pill num">{step.attempts}×</span>}
       </button>
-      <Bars spans={row.spans ?? []} time={time} end={end} />
+      <Bars spans={row.spans} time={time} end={end} beat={step.state === "open" ? beat : undefined} />
     </div>
   );
 }
 
-function StepDetail({ row, task, now }: { row: Step; task: Task | undefined; now: number }) {
-  const spans = row.spans ?? [];
-  const pause = spans[spans.length - 1];
-  const attempts = spans.filter((one) => one.attempt != null);
+const OUTCOME = (one: DrawnSpan) => (one.kind === "failure" ? "failed" : one.lost ? `cut off with ${one.lost}` : one.to == null ? "under way" : "done");
+
+function StepDetail({ row, task, nodes, now, close }: { row: Row; task: Task | undefined; nodes: Node[]; now: number; close(): void }) {
+  const { step, spans } = row;
+  const ref = useShown(step.path);
+  const attempts = spans.filter((one) => one.attempt != null).sort((a, b) => a.from - b.from);
+  const pause = [...spans].reverse().find((one) => one.kind === "pause" && !one.lost);
+  const named = (id: string) => nodes.find((node) => node.id === id)?.name;
   return (
-    <section class="card" aria-label={`Step ${row.path}`}>
-      <h3><Icon name={KIND_ICON[row.kind]} /> <Text value={row.path} /></h3>
+    <section ref={ref} class="card" aria-label={`Step ${step.path}`}>
+      <header class="card-head">
+        <h3><Icon name={KIND_ICON[step.kind]} /> <span class="mono"><Text value={step.path} /></span></h3>
+        <button type="button" class="quiet small" aria-label="Close the step" onClick={close}><Icon name="close" /></button>
+      </header>
       <dl class="facts">
-        <Fact name="kind">{row.kind}</Fact>
-        <Fact name="state"><span class={`step-state is-${row.state}`}><Icon name={STATE_ICON[row.state]} /> {row.state}</span></Fact>
-        <Fact name="began"><At at={row.began} /></Fact>
-        <Fact name="took">{span((row.ended ?? now) - row.began)}</Fact>
-        {row.queue && <Fact name="queue"><code><Text value={row.queue} /></code></Fact>}
+        <Fact name="kind">{step.kind}</Fact>
+        <Fact name="state">{row.lost ? `cut off with ${row.lost}` : <span class={`step-state is-${step.state}`}><Icon name={STATE_ICON[step.state]} /> {STATE_WORD[step.state]}</span>}</Fact>
+        <Fact name="began"><At at={step.began} /></Fact>
+        <Fact name={step.ended == null ? "for" : "took"}><span class="num">{span((step.ended ?? now) - step.began)}</span></Fact>
+        {step.queue && <Fact name="queue"><code><Text value={step.queue} /></code></Fact>}
         {task && <Fact name="task"><code>{task.id}</code> {task.state}{task.owner && <> by <Text value={task.owner} /></>}</Fact>}
+        {task && (task.attempts_max ?? 0) > 0 && <Fact name="retry policy"><span class="num">up to {plural(task.attempts_max!, "attempt")}</span></Fact>}
         {task?.heartbeat_at != null && <Fact name="heartbeat"><Ago at={task.heartbeat_at} /></Fact>}
-        {pause?.kind === "pause" && pause.to != null && pause.to > now && <Fact name="next attempt">in <span class="num">{span(pause.to - now)}</span></Fact>}
+        {pause?.to != null && pause.to > now && <Fact name="next attempt">in <span class="num">{span(pause.to - now)}</span></Fact>}
+        {step.note && <Fact name="latest error"><Text value={step.note} /></Fact>}
       </dl>
       {attempts.length > 0 && (
         <div class="scroll-x" tabIndex={0} role="group" aria-label="Attempts">
           <table class="slim">
             <caption>{plural(attempts.length, "attempt")} in the log</caption>
-            <thead><tr><th class="right">#</th><th>outcome</th><th>began</th><th class="right">took</th><th>node</th><th>error</th></tr></thead>
+            <thead><tr><th class="right">#</th><th>outcome</th><th>began</th><th class="right">took</th><th>worker</th><th>error</th></tr></thead>
             <tbody>
               {attempts.map((one, at) => (
                 <tr key={at}>
                   <td class="right num">{one.attempt}</td>
-                  <td>{one.kind === "failure" ? "failed" : one.to == null ? "under way" : "done"}</td>
+                  <td class="nowrap">{OUTCOME(one)}</td>
                   <td><At at={one.from} /></td>
                   <td class="right num">{span((one.to ?? now) - one.from)}</td>
-                  <td class="mono dim">{one.node ?? ""}</td>
+                  <td class="mono dim nowrap">{one.node ? (named(one.node) ?? one.node) : ""}</td>
                   <td><Text value={one.error ?? ""} /></td>
                 </tr>
               ))}
@@ -200,14 +225,21 @@ function StepDetail({ row, task, now }: { row: Step; task: Task | undefined; now
   );
 }
 
-function SeamDetail({ seam, actions }: { seam: Seam; actions: preact.ComponentChildren }) {
+function SeamDetail({ detail, seam, actions, close }: { detail: Detail; seam: Seam; actions: ComponentChildren; close(): void }) {
+  const ref = useShown(seam);
+  const opened = detail.branches.find((one) => one.branch === seam.cut?.to)?.opened;
+  const event = (seq: number) => <a class="num" href={runHref(detail.run, { tab: "events", event: String(seq) })}>#{seq}</a>;
   return (
-    <section class="card seam-card" aria-label="Seam">
-      <h3><span class="gold-mark"><Icon name="recover" /></span> {seam.kind} <At at={seam.at} /> {seam.rule && <CodeLink code={seam.rule} />}</h3>
+    <section ref={ref} class="card seam-card" aria-label="Seam">
+      <header class="card-head">
+        <h3><span class="gold-mark"><Icon name="recover" /></span> {seam.kind} {seam.rule && <CodeLink code={seam.rule} />} <span class="dim"><At at={seam.at} /></span></h3>
+        <button type="button" class="quiet small" aria-label="Close the seam" onClick={close}><Icon name="close" /></button>
+      </header>
       <p><Text value={seam.what} /></p>
       <dl class="facts">
         {seam.evidence && <Fact name="evidence"><Text value={seam.evidence} /></Fact>}
-        {seam.cut && <Fact name="cut">{seam.cut.from ?? "–"} → {seam.cut.to}, after event #{seam.cut.after}</Fact>}
+        {seam.cut && <Fact name="cut">{seam.cut.from ?? "–"} → {seam.cut.to}, after event {event(seam.cut.after)}</Fact>}
+        {opened != null && <Fact name="recorded as">event {event(opened)}</Fact>}
       </dl>
       <div class="actions">{actions}</div>
     </section>

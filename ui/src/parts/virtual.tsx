@@ -16,6 +16,8 @@ interface Props {
   headHeight?: number;
   /** Begin at the last row. */
   fromEnd?: boolean;
+  /** Begin at this row. */
+  fromRow?: number | undefined;
   label: string;
   class?: string;
   role?: "group" | "list" | "rowgroup";
@@ -34,6 +36,12 @@ export function Virtual(props: Props) {
   const atEnd = useRef(props.fromEnd ?? false);
   useEffect(() => {
     if (atEnd.current && ref.current) ref.current.scrollTop = ref.current.scrollHeight;
+  }, [count]);
+  const start = useRef(props.fromRow);
+  useEffect(() => {
+    if (start.current === undefined || count <= start.current || !ref.current) return;
+    ref.current.scrollTop = Math.max(0, start.current * rowHeight - height / 3);
+    start.current = undefined;
   }, [count]);
   const rows = [];
   for (let at = from; at < to; at++) rows.push(props.row(at));
