@@ -77,6 +77,77 @@ export function actions({ server, context, alpha }) {
       const third = page.locator(".question", { hasText: "ask-3" });
       await third.getByRole("button", { name: "Create a pass" }).click();
       await sees(page, "Its holder may answer this question once", "dialog");
+      // The holder of the link answers without a key, once.
+      const link = await page.locator("dialog a.breaks").getAttribute("href");
+      const holder = await context.newPage();
+      await holder.goto(link.replace(/^https?:\/\/[^/]+/, server.page));
+      await holder.getByLabel("no", { exact: true }).check();
+      await holder.getByLabel(/^Your name/).fill("ada");
+      equal(await holder.evaluate(() => location.href.includes("#")), false, "the pass has left the address");
+      await holder.getByRole("button", { name: "Answer" }).click();
+      await sees(holder, "Your answer is recorded");
+      await server.reaches("ask-3", "completed");
+      await holder.goto(link.replace(/^https?:\/\/[^/]+/, server.page));
+      await holder.locator(".problem .code").waitFor();
+      await holder.close();
+      await clean(page);
+    },
+
+    async nested_schemas_become_forms() {
+      await server.start("survey", "ask-4");
+      await server.reaches("ask-4", "waiting");
+      const page = await visit("inbox?run=ask-4");
+      const form = page.locator(".question");
+      await form.getByLabel("Kind").selectOption({ label: "gift" });
+      const answer = form.getByRole("button", { name: "Answer" });
+      ok(await answer.isDisabled(), "a required part is missing");
+      await form.getByLabel("city").fill("Kyōto");
+      await form.getByLabel("zip").fill("123456");
+      await sees(page, "at most 99999", ".question");
+      ok(await answer.isDisabled(), "a number out of range cannot be sent");
+      await form.getByLabel("zip").fill("600");
+      for (const size of ["1.50", "9007199254740993"]) {
+        await form.getByRole("button", { name: "Add to sizes" }).click();
+        await form.locator(".array-item input").last().fill(size);
+      }
+      await form.getByLabel("free").fill("null");
+      await answer.click();
+      await server.reaches("ask-4", "completed");
+      const log = await server.call("GET", "/v1/runs/ask-4/history", undefined, true);
+      ok(log.includes('"answer":{"kind":"gift","address":{"city":"Kyōto","zip":600},"sizes":[1.50,9007199254740993],"free":null}'), log);
+      await clean(page);
+    },
+
+    async a_failed_run_is_retried_and_a_cancel_withdrawn() {
+      await server.start("doomed", "ret-1", { card: 5 });
+      await server.reaches("ret-1", "failed");
+      const page = await visit("runs/ret-1");
+      await act(page, "Retry", { reason: "once more" });
+      await until("the second branch", async () => (await server.get("/v1/runs/ret-1/branches")).items.length === 2);
+      await server.reaches("ret-1", "failed");
+      const idle = await server.worker("slow-worker", { GOLDSEAM_QUEUES: "slow" });
+      await server.start("order", "wit-1", { fast: true, charge_ms: 600_000 }, { queue: "slow" });
+      await until("charge began", async () => (await server.get("/v1/runs/wit-1")).steps.some((step) => step.path === "charge"));
+      await go(page, "runs/wit-1");
+      await sees(page, "charge", ".timeline");
+      await act(page, "Cancel", { reason: "too slow" });
+      await done(page);
+      await act(page, "Withdraw the cancel", { reason: "it is fine" });
+      await until("the request is gone", async () => ((await server.get("/v1/runs/wit-1")).pending ?? []).length === 0);
+      idle.kill("SIGKILL");
+      await clean(page);
+    },
+
+    async the_doctor_heals_from_the_health_page() {
+      await server.start("listen", "doc-1", null, { queue: "unserved" });
+      await server.tamper("doc-1", "completed");
+      const page = await visit("");
+      await sees(page, "doc-1", "#findings");
+      await page.locator("#findings").getByRole("button", { name: "Heal" }).click();
+      await sees(page, "goldseam doctor --fix", "dialog");
+      await page.locator("dialog").getByRole("button", { name: "Heal" }).click();
+      await sees(page, "healed.", "dialog .said");
+      await server.reaches("doc-1", "queued");
       await clean(page);
     },
 
@@ -234,6 +305,10 @@ export function actions({ server, context, alpha }) {
       await page.locator("dialog").getByLabel("Rate (optional)").fill("1/m");
       await page.locator("dialog").getByRole("button", { name: "Count first" }).click();
       await page.locator("dialog").getByRole("button", { name: "Cancel 18 runs" }).click();
+      await act(page, "Pause", { reason: "wait" });
+      await sees(page, "paused", ".card .status");
+      await act(page, "Resume");
+      await page.locator(".actions").getByRole("button", { name: "Pause" }).waitFor();
       await act(page, "Stop", { reason: "enough" });
       await sees(page, "cancelled", ".card .status");
       ok((await server.get("/v1/runs?tag=load%3Dslow&status=waiting")).items.length > 10, "the rest is untouched");

@@ -11,6 +11,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { chromium } from "playwright-core";
+import { equal } from "./checks.mjs";
+
+export { equal, ok, runAll } from "./checks.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 export const binary = process.env.GOLDSEAM_BINARY ?? "goldseam";
@@ -161,31 +164,11 @@ export const go = (page, path) =>
 /** Shows a text within a part of the page. */
 export const sees = (page, text, selector = "main") => page.locator(selector).filter({ hasText: text }).first().waitFor();
 
-export function equal(left, right, what = "") {
-  const [a, b] = [JSON.stringify(left), JSON.stringify(right)];
-  if (a !== b) throw new Error(`${what}: ${a?.slice(0, 500)} is not ${b?.slice(0, 500)}`);
-}
+/** Addresses of all pages, with the runs that run.mjs starts. */
+export const PAGES = ["", "runs", "runs/ord-1", "runs/bank-1", "runs/exp-1", "runs/ord-1?tab=events", "runs/ord-1?tab=branches", "runs/ord-1?tab=mail", "runs/ord-1?tab=children", "runs/ord-1?tab=effects", "failures", "recoveries", "inbox", "queues", "queues?queue=images", "operations", "start", "api", "nowhere", "runs/no-such-run"];
 
-export function ok(value, what) {
-  if (!value) throw new Error(what);
-}
-
-/** Runs tests in order. Names can be selected by the first argument. */
-export async function runAll(tests) {
-  const wanted = process.argv[2];
-  let failed = 0;
-  const begin = Date.now();
-  for (const [name, test] of Object.entries(tests)) {
-    if (wanted && !name.includes(wanted)) continue;
-    const from = Date.now();
-    try {
-      await test();
-      console.log(`      ok  ${name} (${((Date.now() - from) / 1000).toFixed(1)} s)`);
-    } catch (error) {
-      failed++;
-      console.log(`  FAILED  ${name} (${((Date.now() - from) / 1000).toFixed(1)} s)\n${error.stack}\n`);
-    }
-  }
-  console.log(`${failed ? `${failed} failed` : "all passed"} in ${((Date.now() - begin) / 1000).toFixed(1)} s`);
-  process.exit(failed ? 1 : 0);
+/** Closes a page, and fails if its browser reported an error. */
+export async function clean(page) {
+  equal(page.faults, [], "faults of the page");
+  await page.close();
 }

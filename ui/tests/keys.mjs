@@ -69,5 +69,37 @@ export function keys({ chrome }) {
       await context.close();
       await server.stop();
     },
+
+    async a_server_that_hangs_is_said_within_three_seconds() {
+      const server = await Server.start();
+      const context = await chrome.newContext();
+      const page = await open(context, server, "runs");
+      await sees(page, "No runs yet");
+      server.process.kill("SIGSTOP");
+      await go(page, "failures");
+      const began = Date.now();
+      await page.locator(".banner", { hasText: "has not answered" }).waitFor();
+      ok(Date.now() - began < 3_000, `said after ${Date.now() - began} ms`);
+      server.process.kill("SIGCONT");
+      await sees(page, "No failed or parked runs");
+      await page.locator(".banner").waitFor({ state: "detached" });
+      await context.close();
+      await server.stop();
+    },
+
+    async a_page_opened_without_a_server_waits_for_it() {
+      const server = await Server.start();
+      const context = await chrome.newContext();
+      const page = await open(context, server, "runs");
+      await sees(page, "No runs yet");
+      await server.stop();
+      await go(page, "queues");
+      await page.locator(".banner", { hasText: "does not answer" }).waitFor();
+      await server.boot();
+      await sees(page, "No locks", ".card");
+      await page.locator(".banner").waitFor({ state: "detached" });
+      await context.close();
+      await server.stop();
+    },
   };
 }

@@ -78,7 +78,10 @@ class Context {
       const failed = op["step.failed"];
       const again = op["step.retry_scheduled"];
       if (failed && !(again && again.seq > failed.seq)) throw new Failed(failed.failure);
-      if (again) await sleep(Math.max(0, again.due - Date.now()));
+      if (again) {
+        if (again.due - Date.now() > 60_000) await execution.append({ release: { reason: "unload" } });
+        await sleep(Math.max(0, again.due - Date.now()));
+      }
       const attempt = Math.max(0, op["step.started"]?.attempt ?? 0, failed?.attempt ?? 0) + (op["step.started"] && !failed ? 0 : 1);
       const began = Date.now();
       if (options.long && !op["step.started"]) await execution.append({ step_started: { path, ord, attempt } });
@@ -103,6 +106,29 @@ class Context {
     const by = resolved()?.by;
     const mail = by?.mail ? execution.ops.get(by.mail) : undefined;
     return mail?.answer ?? mail?.payload ?? null;
+  }
+  /** Starts a child, and waits for its end. */
+  async child(called, workflow, input) {
+    const { path, ord } = this.place(called);
+    const { execution } = this;
+    const op = () => execution.ops.get(path) ?? {};
+    if (!op()["child.started"]) await execution.append({ child: { path, ord, workflow, input } });
+    if (!op()["wait.resolved"]) {
+      const { run } = op()["child.started"];
+      await execution.append(op()["wait.started"] ? { check: { path } } : { wait: { path, ord, children: [run] } }, { release: { reason: "unload" } });
+    }
+    const mail = execution.ops.get(op()["wait.resolved"].by.mail);
+    return mail.output ?? null;
+  }
+  /** A step that a worker of a queue executes as a task. */
+  async remote(called, queue, payload) {
+    const { path, ord } = this.place(called);
+    const { execution } = this;
+    const op = () => execution.ops.get(path) ?? {};
+    if (!op()["step.started"]) await execution.append({ step_handed_out: { path, ord, attempt: 1, payload, queue, silence_ms: 60_000, retry: { attempts_max: 3, initial_ms: 1000, factor_permille: 2000, pause_max_ms: 60_000, jitter_permille: 0 } } });
+    if (op()["step.completed"]) return op()["step.completed"].output;
+    await execution.append({ release: { reason: "unload" } });
+    return null;
   }
   ask(called, prompt, form) {
     return this.wait(called, { ask: { prompt, form } });
@@ -134,6 +160,10 @@ const WORKFLOWS = {
       return { paid: true };
     }, { retry });
   },
+  "patient@1": async (ctx) =>
+    ctx.step("call", () => {
+      throw new Error("line is busy");
+    }, { retry: { attempts_max: 5, initial_ms: 600_000, factor_permille: 2000, pause_max_ms: 3_600_000, jitter_permille: 0 } }),
   "doomed@1": async (ctx, input) => {
     await ctx.step("prepare", () => null);
     return ctx.step("pay", () => {
@@ -151,6 +181,21 @@ const WORKFLOWS = {
     const form = { schema: { type: "object", required: ["amount", "note"], properties: { amount: { type: "integer" }, note: { type: "string" }, urgent: { type: "boolean" } } } };
     const details = await ctx.ask("details", "How much, and why?", form);
     return { text, details };
+  },
+  "family@1": async (ctx, input) => {
+    await ctx.step("pack", () => work(20));
+    const first = await ctx.child("first", "echo", { n: 1 });
+    const second = await ctx.child("second", input?.waits ? "listen" : "echo", { n: 2 });
+    return { first, second };
+  },
+  "render@1": async (ctx, input) => {
+    await ctx.step("prepare", () => work(30));
+    return ctx.remote("encode", "gpu", { file: input?.file ?? "a.mov" });
+  },
+  "survey@1": async (ctx) => {
+    const address = { type: "object", title: "Address", required: ["city"], properties: { city: { type: "string" }, zip: { type: "integer", minimum: 1, maximum: 99999 } } };
+    const form = { schema: { type: "object", required: ["kind", "address"], $defs: { address }, properties: { kind: { enum: ["gift", "order"], title: "Kind" }, address: { $ref: "#/$defs/address" }, sizes: { type: "array", items: { type: "number" } }, free: { oneOf: [{ type: "string" }, { type: "null" }] } } } };
+    return ctx.ask("shape", "Where to, and what?", form);
   },
   "listen@1": async (ctx) => ctx.wait("go", { signals: ["go"] }),
   "nap@1": async (ctx, input) => {
