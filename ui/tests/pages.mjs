@@ -183,6 +183,15 @@ export function pages({ server, context, chrome, alpha }) {
       await clean(page);
     },
 
+    async ages_are_right_if_the_clock_of_the_browser_is_wrong() {
+      const page = await context.newPage();
+      await page.clock.install({ time: Date.now() + 7_200_000 });
+      await page.goto(`${server.page}/runs?status=failed`);
+      await sees(page, "pay-1", ".runs-table");
+      await until("the age", async () => !/\b[12] h\b/.test(await page.locator(".runs-table").innerText()));
+      await page.close();
+    },
+
     async api_page_renders_the_description() {
       const page = await visit("api");
       await page.locator(".route summary", { hasText: "/v1/runs/{run}/jump" }).click();

@@ -3,6 +3,7 @@
 import type { CurrentKey, Problem as ProblemDoc, Routes, Scope } from "../api-types";
 import { PAYLOADS, parse, write } from "./json";
 import { signal } from "./signal";
+import { noteServerTime } from "./time";
 
 /** A refusal of the server, or a server that does not answer. */
 export class Refusal extends Error {
@@ -143,6 +144,7 @@ export async function fetchText(route: string, url: string, options: CallOptions
   const answered = options.isHeld ? undefined : expectSoon();
   try {
     response = await fetch(url, sent);
+    noteServerTime(response.headers.get("date"));
     text = await response.text();
   } catch (error) {
     if (options.abort?.aborted) throw error;

@@ -43,17 +43,31 @@ export function local(ms: number): string {
   return at.toDateString() === new Date().toDateString() ? clock : `${DAY.format(at)} ${clock}`;
 }
 
+/** Milliseconds that the clock of the server is ahead of the browser's. */
+let ahead = 0;
+/** A response tells the time in whole seconds, and took a moment: less than this is no difference. */
+const CLOSE_MS = 2_500;
+
+/** Notes the time of a response, so that ages are right even if the clock of the browser is wrong. */
+export function noteServerTime(date: string | null): void {
+  const difference = Date.parse(date ?? "") - Date.now();
+  if (Number.isFinite(difference)) ahead = Math.abs(difference) < CLOSE_MS ? 0 : difference;
+}
+
+/** The present time of the server. */
+export const serverNow = () => Date.now() + ahead;
+
 /** One clock for each interval, which all components share. */
 const clocks = new Map<number, { followers: Set<(now: number) => void>; timer: ReturnType<typeof setInterval> }>();
 
 /** The present time, again every `every` milliseconds. */
 export function useNow(every = 1000): number {
-  const [now, set] = useState(Date.now());
+  const [now, set] = useState(serverNow);
   useEffect(() => {
     let clock = clocks.get(every);
     if (!clock) {
       const followers = new Set<(now: number) => void>();
-      const tick = () => document.hidden || followers.forEach((follower) => follower(Date.now()));
+      const tick = () => document.hidden || followers.forEach((follower) => follower(serverNow()));
       clock = { followers, timer: setInterval(tick, every) };
       clocks.set(every, clock);
     }

@@ -1,4 +1,4 @@
-// Queues, tasks, locks and nodes: depth and age, who holds what, and what no live node serves.
+// Queues, tasks, locks and nodes: depth and age, holders, and what no live node serves.
 
 import { useEffect, useState } from "preact/hooks";
 import type { Node, Task } from "../api-types";
@@ -118,7 +118,7 @@ function Tasks({ queue, state }: { queue: string; state: string }) {
       <Command line={`goldseam tasks --queue ${queue}${state ? ` --state ${state}` : ""}`} json={address("GET /v1/tasks", { queue, state })} />
       <label for="state">State</label> <select id="state" value={state} onChange={(event) => setQuery({ state: event.currentTarget.value })}>{STATES.map((one) => <option key={one} value={one}>{one || "all"}</option>)}</select>
       {page.error && <Problem error={page.error} back={<p><a href={href(["queues"])}>All queues</a></p>} />}
-      {page.data?.items.length === 0 && <p class="dim">No such tasks.</p>}
+      {page.data?.items.length === 0 && <p class="dim">No such tasks. <a href={href(["queues"])}>All queues</a></p>}
       {page.data && page.data.items.length > 0 && (
         <div class="scroll-x" tabIndex={0} role="group" aria-label="Tasks">
           <table>

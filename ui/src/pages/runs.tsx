@@ -9,7 +9,7 @@ import { count, span } from "../lib/time";
 import { Ago, Back, Busy, Empty, Page, Problem, quote, RunLink, StatusMark, Text } from "../parts/basics";
 import { Bulk, literal } from "../parts/bulk";
 import { Icon } from "../parts/icons";
-import { Virtual } from "../parts/virtual";
+import { useRoom, Virtual } from "../parts/virtual";
 
 const STATUSES: Status[] = ["queued", "running", "waiting", "sleeping", "paused", "compensating", "parked", "completed", "failed", "cancelled"];
 const SPANS: Array<[string, string]> = [["", "any time"], ["15m", "15 minutes"], ["1h", "1 hour"], ["24h", "24 hours"], ["7d", "7 days"]];
@@ -147,7 +147,7 @@ function useRuns(where: string) {
 }
 
 function RunTable({ rows, chosen, toggle, toggleAll, wanted, total }: { rows: Summary[]; chosen: ReadonlySet<string>; toggle(run: string, isRange: boolean): void; toggleAll(): void; wanted: (() => void) | undefined; total: number | undefined }) {
-  const height = Math.max(320, innerHeight - 360);
+  const height = useRoom(330, 320);
   return (
     <div class="table runs-table" role="table" aria-label="Runs" aria-rowcount={total ?? rows.length}>
       <Virtual

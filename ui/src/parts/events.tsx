@@ -10,7 +10,7 @@ import { count, iso } from "../lib/time";
 import { Ago, At, Busy, Fact, Json, Problem, StatusMark, Text, useShown } from "./basics";
 import { Icon } from "./icons";
 import { useLoad } from "../lib/load";
-import { Virtual } from "./virtual";
+import { useRoom, Virtual } from "./virtual";
 
 const PAGE = 200;
 
@@ -71,6 +71,7 @@ export function Events({ run, end, at }: { run: string; end: number; at: number 
     if (open) want(open, open);
   }, [open]);
   const chosen = open ? get(open) : undefined;
+  const room = useRoom(380, 300);
   return (
     <div class="events">
       <div class="scrubber">
@@ -84,7 +85,7 @@ export function Events({ run, end, at }: { run: string; end: number; at: number 
         <Virtual
           count={end}
           rowHeight={32}
-          height={Math.max(300, innerHeight - 380)}
+          height={room}
           fromEnd={open === undefined && end > 200}
           fromRow={open === undefined ? undefined : open - 1}
           label="Rows"

@@ -9,7 +9,7 @@ import { type DrawnSpan, type Row, rowsOf } from "../lib/rows";
 import { plural, span, useNow } from "../lib/time";
 import { Ago, At, CodeLink, Fact, Text, useShown } from "./basics";
 import { Icon, type IconName } from "./icons";
-import { Virtual } from "./virtual";
+import { useRoom, Virtual } from "./virtual";
 
 const ROW = 30;
 const KIND_ICON: Record<Step["kind"], IconName> = { step: "running", remote: "api", group: "operation", wait: "waiting", question: "inbox", sleep: "sleeping", undo: "undo" };
@@ -33,6 +33,7 @@ export function Timeline({ detail, others, tasks, nodes, seamActions }: Timeline
   const isOver = detail.finished_at != null;
   const now = useNow(isOver ? 60_000 : 1000);
   const end = detail.finished_at ?? now;
+  const room = useRoom(420, 240);
   const [open, setOpen] = useState<string>();
   const [seamAt, setSeamAt] = useState<number>();
   const seams = detail.seams.filter(isGold);
@@ -71,7 +72,7 @@ export function Timeline({ detail, others, tasks, nodes, seamActions }: Timeline
         <Virtual
           count={rows.length}
           rowHeight={ROW}
-          height={Math.max(240, innerHeight - 420)}
+          height={room}
           fromEnd={rows.length > 200}
           label="Steps"
           role="list"

@@ -25,6 +25,17 @@ interface Props {
 
 const MARGIN = 12;
 
+/** The height of the window, less what stands above and below. */
+export function useRoom(besides: number, least: number): number {
+  const [room, set] = useState(() => Math.max(least, innerHeight - besides));
+  useEffect(() => {
+    const measure = () => set(Math.max(least, innerHeight - besides));
+    addEventListener("resize", measure);
+    return () => removeEventListener("resize", measure);
+  }, []);
+  return room;
+}
+
 export function Virtual(props: Props) {
   const { count, rowHeight } = props;
   const ref = useRef<HTMLDivElement>(null);
