@@ -41,7 +41,7 @@ export default function Api({ query }: { query: URLSearchParams }) {
           <section key={tag.name} class="card">
             <h2>{tag.name}</h2>
             <p class="dim">{tag.description}</p>
-            {own.map((one) => <Route key={one.method + one.path} one={one} schemas={document.components.schemas} />)}
+            <div>{own.map((one) => <Route key={one.method + one.path} one={one} schemas={document.components.schemas} />)}</div>
           </section>
         );
       })}
@@ -54,7 +54,7 @@ function Route({ one, schemas }: { one: Operation; schemas: Record<string, any> 
   const body = one.body?.content?.["application/json"]?.schema;
   return (
     <details class="route" onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary><span class={`method is-${one.method.toLowerCase()}`}>{one.method}</span> <code>{one.path}</code> {one.scope && <span class="pill">{one.scope}</span>}</summary>
+      <summary><span class={`method is-${one.method.toLowerCase()}`}>{one.method}</span> <code>{one.path}</code> {one.scope && <span class="pill">{one.scope}</span>} <span class="dim summary-text">{one.description.split(/\n\n|(?<=\.) /)[0]}</span></summary>
       {open && (
         <div class="route-body">
           {one.description.split("\n\n").map((part, at) => <p key={at}><Text value={part} /></p>)}

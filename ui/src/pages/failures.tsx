@@ -55,13 +55,15 @@ export default function Failures({ query }: { query: URLSearchParams }) {
                           setChosen(all);
                         }}
                       />
-                      <span class="unseen">select cause</span> <code>{group.cause}</code>
+                      <span class="unseen">select the cause</span>
+                      <span class="message"><Text value={group.message} /></span>
                     </label>
                   )}
                   <a class="big num" href={href(["runs"], { cause: group.cause ?? "", status: "failed,parked" })}>{count(group.count)} <span class="dim">{group.count === 1 ? "run" : "runs"}</span></a>
                 </header>
-                <p class="message"><Text value={group.message} /></p>
+                {!group.cause && <p class="message"><Text value={group.message} /></p>}
                 <p class="dim">
+                  {group.cause && <>cause <code>{group.cause}</code> · </>}
                   {group.code && <><CodeLink code={group.code} /> </>}
                   {group.step && <>step <code><Text value={group.step} /></code> · </>}
                   {group.workflows.join(", ")} · first <At at={group.first} /> · last <Ago at={group.last} /> · as <RunLink run={group.example} />

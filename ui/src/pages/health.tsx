@@ -201,6 +201,9 @@ function useActivity(): Activity | undefined {
     const interval = at > now ? intervals[Math.floor((at - intervals[0]!.at) / length)] : undefined;
     if (interval) interval[field]++;
   }
+  // A minute that has just begun says nothing yet.
+  const last = intervals[intervals.length - 1];
+  if (last && last.at >= minute * 60_000 && !last.started && !last.completed && !last.failed && !last.recovered) intervals.pop();
   return { ...loaded.data, intervals: intervals.slice(-61) };
 }
 

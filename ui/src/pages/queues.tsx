@@ -116,7 +116,7 @@ function Tasks({ queue, state }: { queue: string; state: string }) {
     <section class="card">
       <h2>Tasks of <span class="mono"><Text value={queue} /></span></h2>
       <Command line={`goldseam tasks --queue ${queue}${state ? ` --state ${state}` : ""}`} json={address("GET /v1/tasks", { queue, state })} />
-      <label for="state">State</label> <select id="state" value={state} onChange={(event) => setQuery({ state: event.currentTarget.value })}>{STATES.map((one) => <option key={one} value={one}>{one || "all"}</option>)}</select>
+      <p class="inline-field"><label for="state">State</label> <select id="state" value={state} onChange={(event) => setQuery({ state: event.currentTarget.value })}>{STATES.map((one) => <option key={one} value={one}>{one || "all"}</option>)}</select></p>
       {page.error && <Problem error={page.error} back={<p><a href={href(["queues"])}>All queues</a></p>} />}
       {page.data?.items.length === 0 && <p class="dim">No such tasks. <a href={href(["queues"])}>All queues</a></p>}
       {page.data && page.data.items.length > 0 && (

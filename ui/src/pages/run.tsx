@@ -193,13 +193,11 @@ function Why({ found, why }: { found: Detail; why: Explanation | undefined }) {
           </ul>
         </div>
       )}
-      {steps.length > 0 && (
-        <>
-          <button type="button" class="quiet small" aria-expanded={open} onClick={() => setOpen(!open)}>What you can do</button>
-          {open && <ul class="plain">{steps.map((step, at) => <li key={at}><Text value={step} /></li>)}</ul>}
-        </>
-      )}
-      <Command line={`goldseam why ${found.run}`} json={address("GET /v1/runs/{run}/why", { run: found.run })} />
+      <div class="why-foot">
+        <Command line={`goldseam why ${found.run}`} json={address("GET /v1/runs/{run}/why", { run: found.run })} />
+        {steps.length > 0 && <button type="button" class="quiet small" aria-expanded={open} onClick={() => setOpen(!open)}>What you can do</button>}
+      </div>
+      {open && <ul class="plain you-can">{steps.map((step, at) => <li key={at}><Text value={step} /></li>)}</ul>}
     </section>
   );
 }

@@ -152,7 +152,7 @@ function RunTable({ rows, chosen, toggle, toggleAll, wanted, total }: { rows: Su
     <div class="table runs-table" role="table" aria-label="Runs" aria-rowcount={total ?? rows.length}>
       <Virtual
         count={rows.length}
-        rowHeight={40}
+        rowHeight={36}
         height={height}
         label="Rows"
         role="rowgroup"
@@ -213,6 +213,7 @@ function Filters({ filter, rows }: { filter: Filter; rows: Summary[] | undefined
     const found = await call("GET /v1/groups", { by: `tag.${name}`, limit: 100 }).catch(() => undefined);
     if (asked.current === name) setTags((found?.groups ?? []).flatMap((one) => (one.key == null ? [] : [`${name}=${one.key}`])));
   };
+  const [isOpen, setOpen] = useState(false);
   const offered = [...new Set([...names, ...tags])];
   const field = (id: keyof Filter, label: string, props: Record<string, unknown> = {}) => (
     <div class="field">
@@ -235,7 +236,8 @@ function Filters({ filter, rows }: { filter: Filter; rows: Summary[] | undefined
           </label>
         ))}
       </fieldset>
-      <div class="row">
+      <button type="button" class="narrow-only small" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>{isOpen ? "Fewer filters" : "More filters"}</button>
+      <div class={isOpen ? "row fields open" : "row fields"}>
         {field("workflow", "Workflow", { list: "workflows" })}
         {field("tag", "Tag", { placeholder: "key=value", list: "tags", onInput: (event: Event) => void completeTags((event.currentTarget as HTMLInputElement).value) })}
         <div class="field">

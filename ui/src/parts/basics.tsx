@@ -93,7 +93,7 @@ export function Copy({ text, label = "Copy" }: { text: string; label?: string })
       }}
     >
       <Icon name={done ? "done" : "copy"} />
-      <span aria-live="polite">{done ? "Copied" : ""}</span>
+      <span class="copied" aria-live="polite">{done ? "Copied" : ""}</span>
     </button>
   );
 }
@@ -235,7 +235,7 @@ export function Json({ raw, name, label }: { raw: Raw; name: string; label?: str
           Save
         </button>
       </figcaption>
-      <div class="lines" tabIndex={0} role="group" aria-label={label ?? "JSON"}>
+      <div class={chunks.length > 1 ? "lines many" : "lines"} tabIndex={0} role="group" aria-label={label ?? "JSON"}>
         {chunks.map((chunk, at) => (
           <pre key={at}>
             <Text value={chunk} />

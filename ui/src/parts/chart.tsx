@@ -15,7 +15,7 @@ export interface Series {
   dash?: number[];
 }
 
-const HEIGHT = 170;
+const HEIGHT = 200;
 
 interface Props {
   /** Times in milliseconds. */
@@ -36,7 +36,7 @@ export function Chart({ times, series, label }: Props) {
       const element = box.current;
       if (gone || !element) return;
       const token = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-      const axis = { stroke: token("ink-dim"), grid: { stroke: token("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+      const axis = { stroke: token("ink-dim"), grid: { stroke: token("line"), width: 1 }, ticks: { show: false }, font: "12px Inter, system-ui, sans-serif" };
       plot.current = new Plot(
         {
           width: Math.max(200, element.clientWidth),
@@ -45,7 +45,7 @@ export function Chart({ times, series, label }: Props) {
           cursor: { y: false, points: { show: false }, drag: { setScale: false } },
           hooks: { setCursor: [(it: any) => setAt(it.cursor.idx ?? undefined)] },
           padding: [8, 8, 0, 0],
-          axes: [{ ...axis, space: 70, values: (_: unknown, all: number[]) => all.map((at) => CLOCK.format(at * 1000)) }, { ...axis, size: 36, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }],
+          axes: [{ ...axis, size: 26, space: 70, values: (_: unknown, all: number[]) => all.map((at) => CLOCK.format(at * 1000)) }, { ...axis, size: 36, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }],
           scales: { y: { range: (_: unknown, __: number, max: number) => [0, Math.max(4, max * 1.1)] } },
           series: [
             {},
