@@ -753,6 +753,7 @@ export type Node = {
   state: string;
   why?: string | null;
   workflows: Array<string>;
+  release?: string | null;
 };
 
 export type Note = {
@@ -1125,6 +1126,9 @@ export type Step = {
   spans?: Array<StepSpan>;
   state: StepState;
   task?: string | null;
+  event?: number | null;
+  retry_at?: number | null;
+  retry?: RetryPolicy | null;
 };
 
 export type StepKind = "step" | "remote" | "group" | "wait" | "question" | "sleep" | "undo";
@@ -1522,6 +1526,21 @@ export type Wrong = {
   evidence: string;
   remedy: string;
   rule_name?: string | null;
+};
+
+export type StatusCount = {
+  count: number;
+  status: Status;
+};
+
+export type Statuses = {
+  items: Array<StatusCount>;
+  total: number;
+};
+
+export type Suggestion = {
+  count: number;
+  value: string;
 };
 
 export interface Routes {
@@ -2411,5 +2430,41 @@ export interface Routes {
     };
     body: undefined;
     reply: Items_Workflow;
+  };
+  "GET /v1/statuses": {
+    path: {
+    
+    };
+    query: {
+    
+    };
+    body: undefined;
+    reply: Statuses;
+  };
+  "GET /v1/suggestions": {
+    path: {
+    
+    };
+    query: {
+      of: "workflow" | "tag" | "attribute" | "queue" | "cause";
+      text?: string;
+      limit?: number;
+    };
+    body: undefined;
+    reply: {
+  items: Array<Suggestion>;
+};
+  };
+  "GET /v1/runs/{run}/remedies": {
+    path: {
+      run: string;
+    };
+    query: {
+    
+    };
+    body: undefined;
+    reply: {
+  items: Array<Recovery>;
+};
   };
 }

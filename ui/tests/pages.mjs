@@ -40,7 +40,10 @@ export function pages({ server, context, chrome, alpha }) {
       await go(page, "runs");
       await page.getByRole("link", { name: "orders of ada" }).click();
       await sees(page, "1 match");
-      equal(await page.locator("datalist#workflows option").count() > 4, true, "completion of workflows");
+      await page.getByLabel("Workflow").focus();
+      await until("suggested workflows", async () => (await page.locator("#l-workflow option").count()) > 4);
+      await page.getByLabel("Tag").fill("custo");
+      await until("suggested tags", async () => (await page.locator("#l-tag option[value='customer=ada']").count()) === 1);
       await go(page, "runs?workflow=echo");
       await sees(page, "No run matches");
       await server.start("echo", "ech-1", 1);

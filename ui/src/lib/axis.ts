@@ -9,6 +9,8 @@ export interface Segment {
   left: number;
   right: number;
   isIdle: boolean;
+  /** Whether work that takes almost all of the time is drawn shorter than it is. */
+  isShort: boolean;
   /** Whether there is room for the length of a collapsed time. */
   hasLabel: boolean;
 }
@@ -27,6 +29,38 @@ const TICKS = 6;
 /** Least distance of two labels. */
 const GAP = Math.max(0.09, 90 / innerWidth);
 
+interface Piece {
+  from: number;
+  to: number;
+  isIdle: boolean;
+  /** Width per millisecond, in proportion to that of other pieces. */
+  weight: number;
+}
+
+/** A stretch without a change is drawn shorter if it takes more than this share of the time. */
+const LONG_SHARE = 0.75;
+/** The share of the width that it then gets. */
+const SHORT_SHARE = 0.4;
+
+/** Splits off the one stretch of work that would leave no room for everything else. */
+function shorten(pieces: Piece[], spans: Array<[number, number]>, end: number): void {
+  const busy = pieces.filter((piece) => !piece.isIdle);
+  const real = busy.reduce((sum, piece) => sum + piece.to - piece.from, 0);
+  const bounds = [...new Set(spans.flat())].filter((time) => time <= end).sort((a, b) => a - b);
+  if (bounds.length < 6) return;
+  for (let n = 1; n < bounds.length; n++) {
+    const [a, b] = [bounds[n - 1]!, bounds[n]!];
+    const length = b - a;
+    const place = pieces.findIndex((piece) => !piece.isIdle && piece.from <= a && b <= piece.to);
+    if (length < real * LONG_SHARE || length < 2_000 || place < 0) continue;
+    const { from, to } = pieces[place]!;
+    const weight = ((SHORT_SHARE / (1 - SHORT_SHARE)) * Math.max(1, real - length)) / length;
+    const parts = [{ from, to: a, isIdle: false, weight: 1 }, { from: a, to: b, isIdle: false, weight: Math.min(1, weight) }, { from: b, to, isIdle: false, weight: 1 }];
+    pieces.splice(place, 1, ...parts.filter((part) => part.to > part.from));
+    return;
+  }
+}
+
 /** Builds the axis from the spans in which something happened. */
 export function axis(spans: Array<[number, number]>, from: number, to: number): Axis {
   const end = Math.max(to, from + 1);
@@ -41,12 +75,12 @@ export function axis(spans: Array<[number, number]>, from: number, to: number): 
   const busy = merged.reduce((sum, [a, b]) => sum + (b - a), 0);
   // A gap is collapsed if it is long compared with everything that happened.
   const limit = Math.max(2_000, busy * 0.5, (end - from) * 0.12);
-  const pieces: Array<{ from: number; to: number; isIdle: boolean }> = [];
+  const pieces: Piece[] = [];
   let at = from;
   const push = (until: number, isIdle: boolean) => {
     const last = pieces[pieces.length - 1];
     if (last && last.isIdle === isIdle) last.to = until;
-    else if (until > at || pieces.length === 0) pieces.push({ from: at, to: until, isIdle });
+    else if (until > at || pieces.length === 0) pieces.push({ from: at, to: until, isIdle, weight: 1 });
     at = until;
   };
   for (const [a, b] of merged) {
@@ -54,18 +88,20 @@ export function axis(spans: Array<[number, number]>, from: number, to: number): 
     if (b > at) push(b, false);
   }
   if (end > at) push(end, end - at > limit);
+  shorten(pieces, spans, end);
   const idle = pieces.filter((piece) => piece.isIdle).length;
-  const real = pieces.reduce((sum, piece) => sum + (piece.isIdle ? 0 : piece.to - piece.from), 0);
+  const real = pieces.reduce((sum, piece) => sum + (piece.isIdle ? 0 : (piece.to - piece.from) * piece.weight), 0);
   const rest = Math.max(0.2, 1 - idle * IDLE_SHARE);
   const idleWidth = idle ? (1 - (real > 0 ? rest : 0)) / idle : 0;
   let left = 0;
   let labelled = -1;
   const segments = pieces.map((piece) => {
-    const width = piece.isIdle ? idleWidth : real > 0 ? ((piece.to - piece.from) / real) * (idle ? rest : 1) : 1;
+    const width = piece.isIdle ? idleWidth : real > 0 ? (((piece.to - piece.from) * piece.weight) / real) * (idle ? rest : 1) : 1;
     const centre = left + width / 2;
-    const hasLabel = piece.isIdle && centre - labelled > GAP;
+    const isShort = piece.weight < 1;
+    const hasLabel = (piece.isIdle || isShort) && centre - labelled > GAP;
     if (hasLabel) labelled = centre;
-    const segment = { ...piece, left, right: left + width, hasLabel };
+    const segment = { from: piece.from, to: piece.to, isIdle: piece.isIdle, isShort, left, right: left + width, hasLabel };
     left += width;
     return segment;
   });

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { online, Refusal } from "./api";
-import { onEvent, type RunEvent } from "./feed";
+import { onChange, onEvent, type RunEvent } from "./feed";
 
 export interface Loaded<T> {
   data: T | undefined;
@@ -16,6 +16,8 @@ export interface Loaded<T> {
 interface Options {
   /** Whether an event of the feed changes the data; by default none does. */
   live?: (event: RunEvent) => boolean;
+  /** Whether a change of tasks, locks or nodes changes the data. */
+  changes?: boolean;
   /** Keys of the same group show the data of each other until their own is loaded. */
   group?: string;
 }
@@ -71,6 +73,7 @@ export function useLoad<T>(key: string | undefined, load: (abort: AbortSignal) =
     const stops = [online.follow((state) => state === "yes" && soon())];
     const { live } = options;
     if (live) stops.push(onEvent((event) => (event === undefined || live(event)) && soon()));
+    if (options.changes) stops.push(onChange(soon));
     return () => {
       abort.abort();
       clearTimeout(timer);

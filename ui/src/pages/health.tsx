@@ -16,20 +16,20 @@ const ACTIVE: Status[] = ["running", "queued", "waiting", "sleeping", "paused", 
 const ENDED: Status[] = ["completed", "failed", "cancelled"];
 
 export default function Health() {
-  const groups = useLoad("groups", () => call("GET /v1/groups", { by: "status" }), { live: (event) => /^(run|wait)\.|^timer\.set$/.test(event.type) });
+  const statuses = useLoad("statuses", () => call("GET /v1/statuses"), { live: (event) => /^(run|wait)\.|^timer\.set$/.test(event.type) });
   const questions = useLoad("questions", () => call("GET /v1/questions", { limit: 500 }), { live: (event) => /^(input|run)\./.test(event.type) });
   const latest = useLoad("latest", () => call("GET /v1/recoveries", { limit: 5 }), { live: (event) => event.type === "run.recovered" || event.type === "run.claimed" });
   const checkup = useLoad("doctor", examine, { live: (event) => /^run\.(recovered|parked|failed|completed|released)$/.test(event.type) });
   const nodes = useLoad("nodes", () => call("GET /v1/nodes"), { live: (event) => event.type === "run.claimed" || event.type === "run.recovered" });
   const queues = useLoad("queues", () => call("GET /v1/queues"), { live: (event) => /^(run|step)\./.test(event.type) });
   const activity = useActivity();
-  const error = groups.error ?? questions.error ?? latest.error ?? checkup.error ?? nodes.error ?? queues.error;
-  const counts = new Map(groups.data?.groups.map((group) => [group.key, group.count]));
+  const error = statuses.error ?? questions.error ?? latest.error ?? checkup.error ?? nodes.error ?? queues.error;
+  const counts = new Map(statuses.data?.items.map((one) => [one.status, one.count]));
   return (
     <Page title="Health" command="goldseam doctor" json={address("GET /v1/doctor")}>
       {error && !error.isOffline && <Problem error={error} />}
       <Sentence
-        counts={groups.data && counts}
+        counts={statuses.data && counts}
         asking={questions.data && new Set(questions.data.items.map((one) => one.run)).size}
         isMore={questions.data?.next != null}
         latest={latest.data?.items[0]}
@@ -41,7 +41,7 @@ export default function Health() {
           <li key={status} class={counts.get(status) ? "" : "zero"}>
             <a href={href(["runs"], { status })}>
               <StatusMark status={status} />
-              <strong class="num">{groups.data ? count(counts.get(status) ?? 0) : "·"}</strong>
+              <strong class="num">{statuses.data ? count(counts.get(status) ?? 0) : "·"}</strong>
             </a>
           </li>
         ))}
@@ -216,7 +216,7 @@ const FIELDS: Record<string, Exclude<keyof Interval, "at">> = {
 };
 
 interface SentenceProps {
-  counts: Map<string | null | undefined, number> | undefined;
+  counts: Map<Status, number> | undefined;
   /** Number of runs with an open question. */
   asking: number | undefined;
   isMore: boolean;

@@ -1,22 +1,22 @@
 // Queues, tasks, locks and nodes: depth and age, holders, and what no live node serves.
 
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { Node, Task } from "../api-types";
 import { address, call } from "../lib/api";
-import { useLoad, type Loaded } from "../lib/load";
-import { href, place, setQuery } from "../lib/router";
+import { useLoad } from "../lib/load";
+import { href, setQuery } from "../lib/router";
 import { count, plural, span, useNow } from "../lib/time";
 import { Action } from "../parts/actions";
 import { Ago, At, Busy, Command, Page, Problem, RunLink, Text } from "../parts/basics";
 import { Icon } from "../parts/icons";
 
 export default function Queues({ query }: { query: URLSearchParams }) {
-  const queues = useLoad("queues", () => call("GET /v1/queues"));
-  const nodes = useLoad("nodes", () => call("GET /v1/nodes"));
-  const locks = useLoad("locks", () => call("GET /v1/locks", { limit: 500 }));
-  const stale = useLoad("stale", () => call("GET /v1/locks/stale"));
-  const waiting = useLoad("waiting", () => call("GET /v1/groups", { by: "workflow", where: "status = queued", limit: 200 }));
-  useChanges([queues, nodes, locks, stale, waiting]);
+  const changes = { changes: true };
+  const queues = useLoad("queues", () => call("GET /v1/queues"), changes);
+  const nodes = useLoad("nodes", () => call("GET /v1/nodes"), changes);
+  const locks = useLoad("locks", () => call("GET /v1/locks", { limit: 500 }), changes);
+  const stale = useLoad("stale", () => call("GET /v1/locks/stale"), changes);
+  const waiting = useLoad("waiting", () => call("GET /v1/groups", { by: "workflow", where: "status = queued", limit: 200 }), { live: (event) => event.type.startsWith("run.") });
   const served = new Set(nodes.data?.items.filter((node) => node.alive).flatMap((node) => node.workflows.map((one) => one.split("@")[0])));
   const unserved = waiting.data?.groups.filter((group) => group.key && !served.has(group.key)) ?? [];
   const queue = query.get("queue") ?? undefined;
@@ -99,7 +99,7 @@ function NodeCard({ node }: { node: Node }) {
     <li class={`card node ${node.alive ? "" : "gone"}`}>
       <p><Icon name={node.alive ? "done" : "failed"} /> <strong><Text value={node.name} /></strong> <span class="pill">{node.state}</span></p>
       <p class="dim mono small-text">{node.id}</p>
-      <p class="num">{node.running ?? "?"} of {plural(node.slots, "slot")} · last beat {span(now - node.beat_at)} ago · pulse {node.pulse}</p>
+      <p class="num">{node.running ?? "?"} of {plural(node.slots, "slot")} · last beat {span(now - node.beat_at)} ago · pulse {node.pulse}{node.release && ` · release ${node.release}`}</p>
       <p class="small-text">{node.workflows.length ? <Text value={node.workflows.join(", ")} /> : <span class="dim">no workflows</span>}</p>
       {node.why && <p class="warn-text"><Icon name="warn" /> <Text value={node.why} /></p>}
       <p><a href={href(["runs"], { where: `owner = "${node.id}"` })}>Its runs</a></p>
@@ -110,8 +110,7 @@ function NodeCard({ node }: { node: Node }) {
 const STATES = ["", "ready", "claimed", "dead", "failed", "completed", "cancelled"];
 
 function Tasks({ queue, state }: { queue: string; state: string }) {
-  const page = useLoad(`tasks ${queue} ${state}`, () => call("GET /v1/tasks", { queue, state: (state || undefined) as any, limit: 200 }));
-  useChanges([page]);
+  const page = useLoad(`tasks ${queue} ${state}`, () => call("GET /v1/tasks", { queue, state: (state || undefined) as any, limit: 200 }), { changes: true });
   return (
     <section class="card">
       <h2>Tasks of <span class="mono"><Text value={queue} /></span></h2>
@@ -143,38 +142,4 @@ function TaskRow({ task, again }: { task: Task; again(): void }) {
       <td>{open && !task.run && <Action scope="operate" label="Cancel" title={`Cancel task ${task.id}`} danger reason="none" command={() => `goldseam queue cancel ${task.id}`} act={async () => void (await call("POST /v1/tasks/{task}/cancel", { task: task.id }))} done={again} />}</td>
     </tr>
   );
-}
-
-/** Longest wait of a request for a change. */
-const WAIT_MS = 50_000;
-
-/** Loads again whenever the store reports a change: one request that waits, no polling. */
-function useChanges(all: Array<Loaded<unknown>>): void {
-  useEffect(() => {
-    const abort = new AbortController();
-    const run = async () => {
-      let mark: number | undefined;
-      let last = 0;
-      while (!abort.signal.aborted) {
-        if (document.hidden) {
-          await new Promise<void>((done) => document.addEventListener("visibilitychange", () => done(), { once: true }));
-          continue;
-        }
-        try {
-          const found = await call("GET /v1/changes", mark === undefined ? {} : { after: mark, wait_ms: WAIT_MS }, { abort: abort.signal, isHeld: mark !== undefined });
-          if (mark !== undefined && found.mark !== mark) {
-            const early = 1000 - (performance.now() - last);
-            if (early > 0) await new Promise((done) => setTimeout(done, early));
-            last = performance.now();
-            if (!abort.signal.aborted) all.forEach((one) => one.again());
-          }
-          mark = found.mark;
-        } catch {
-          await new Promise((done) => setTimeout(done, 2000));
-        }
-      }
-    };
-    void run();
-    return () => abort.abort();
-  }, [place.value.path.join("/")]);
 }

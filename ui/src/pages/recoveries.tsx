@@ -6,6 +6,7 @@ import { address, call, type Refusal } from "../lib/api";
 import { useLoad } from "../lib/load";
 import { href, runHref, setQuery } from "../lib/router";
 import { count, span } from "../lib/time";
+import { Action, withReason } from "../parts/actions";
 import { Ago, At, Busy, CodeLink, Empty, Page, Problem, RunLink, Text } from "../parts/basics";
 import { Chart } from "../parts/chart";
 import { Icon } from "../parts/icons";
@@ -72,11 +73,11 @@ export default function Recoveries({ query }: { query: URLSearchParams }) {
         {items.map((one) => (
           <li key={keyOf(one)} class="card healing">
             <header class="card-head">
-              <h3>
+              <h2>
                 <span class="gold-mark"><Icon name="recover" /></span> <CodeLink code={one.rule} name={one.rule_name} />
                 {one.run ? <RunLink run={one.run} /> : <span class="mono"><Text value={one.task ?? one.lock ?? one.state ?? ""} /></span>}
                 {one.workflow && <span class="dim"><Text value={one.workflow} /></span>}
-              </h3>
+              </h2>
               <span class="dim"><Ago at={one.at_ms} /></span>
             </header>
             <ol class="chain">
@@ -109,7 +110,16 @@ function Open({ rule }: { rule: string }) {
             <p><CodeLink code={one.code!} name={one.rule_name} /> <RunLink run={one.run!} /> {one.since && <span class="dim">since <At at={Number(one.since)} /></span>}</p>
             <p><Text value={one.evidence} /></p>
             <p class="dim"><Text value={one.remedy} /></p>
-            <Remedy run={one.run!} code={one.code!} />
+            <div class="row">
+              <Remedy run={one.run!} code={one.code!} />
+              <Action label="Recover" class="small" title={`Recover ${one.run}`} scope="operate" done={found.again} command={(reason) => withReason(`goldseam recover ${one.run}`, reason)}
+                act={async (reason) => {
+                  const done = await call("POST /v1/runs/{run}/recover", { run: one.run! }, { body: { reason } });
+                  return done.healed ? `Healed by ${done.rule}.` : done.needed ? "Not healed: it needs a person." : "No rule applies: nothing to heal.";
+                }}>
+                <p>The rules examine the run, and the first automatic remedy is applied.</p>
+              </Action>
+            </div>
           </li>
         ))}
       </ul>

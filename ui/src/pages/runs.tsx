@@ -1,6 +1,6 @@
 // All runs: filters in the address, live, with operations on some or all.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Status, Summary } from "../api-types";
 import { address, call, Refusal } from "../lib/api";
 import { useLoad } from "../lib/load";
@@ -72,7 +72,7 @@ export default function Runs({ query }: { query: URLSearchParams }) {
       json={address("GET /v1/runs", { where })}
       actions={<a class="button" href={href(["start"])}><Icon name="start" /> Start a run</a>}
     >
-      <Filters filter={filter} rows={rows} />
+      <Filters filter={filter} />
       <div class="list-head">
         <p role="status" class="num">
           {rows === undefined ? "…" : total === undefined ? "" : selected.length ? `${count(selected.length)} selected` : `${count(total)} match`}
@@ -194,33 +194,51 @@ function RunTable({ rows, chosen, toggle, toggleAll, wanted, total }: { rows: Su
   );
 }
 
-function Filters({ filter, rows }: { filter: Filter; rows: Summary[] | undefined }) {
-  const names = useMemo(() => [...new Set((rows ?? []).slice(0, PAGE).flatMap((row) => Object.keys(row.tags ?? {})))].map((name) => `${name}=`), [rows]);
-  const workflows = useLoad("workflows", () => call("GET /v1/groups", { by: "workflow", limit: 200 }));
+type SuggestedFilter = "workflow" | "tag" | "cause";
+
+/** A filter that suggests the values that runs have. */
+function Suggested({ id, label, value, hint }: { id: SuggestedFilter; label: string; value: string; hint: string }) {
+  const [values, setValues] = useState<string[]>([]);
+  const asked = useRef<string | undefined>(undefined);
+  const suggest = (text: string) => {
+    if (asked.current === text) return;
+    asked.current = text;
+    call("GET /v1/suggestions", { of: id, limit: 50, ...(text ? { text } : {}) }).then(
+      ({ items }) => asked.current === text && setValues(items.map((one) => one.value)),
+      () => {},
+    );
+  };
+  return (
+    <div class="field">
+      <label for={`f-${id}`}>{label}</label>
+      <input
+        id={`f-${id}`}
+        list={`l-${id}`}
+        value={value}
+        placeholder={hint}
+        onFocus={(event) => suggest(event.currentTarget.value)}
+        onInput={(event) => suggest(event.currentTarget.value)}
+        onChange={(event) => setQuery({ [id]: event.currentTarget.value })}
+      />
+      <datalist id={`l-${id}`}>{values.map((one) => <option key={one} value={one} />)}</datalist>
+    </div>
+  );
+}
+
+function Filters({ filter }: { filter: Filter }) {
   const statuses = filter.status.split(",").filter(Boolean);
   const [views, setViews] = useState<Record<string, string>>(() => JSON.parse(localStorage.getItem(VIEWS) ?? "{}"));
   const keep = (all: Record<string, string>) => (localStorage.setItem(VIEWS, JSON.stringify(all)), setViews(all));
   const present = location.search.slice(1);
   const [name, setName] = useState("");
-  const [causes, setCauses] = useState<string[]>([]);
-  const [tags, setTags] = useState<string[]>([]);
-  const asked = useRef("");
-  // Known values of a tag, as soon as its name is complete.
-  const completeTags = async (typed: string) => {
-    const name = typed.split("=")[0]!;
-    if (!typed.includes("=") || name === asked.current) return;
-    asked.current = name;
-    const found = await call("GET /v1/groups", { by: `tag.${name}`, limit: 100 }).catch(() => undefined);
-    if (asked.current === name) setTags((found?.groups ?? []).flatMap((one) => (one.key == null ? [] : [`${name}=${one.key}`])));
-  };
   const [isOpen, setOpen] = useState(false);
-  const offered = [...new Set([...names, ...tags])];
   const field = (id: keyof Filter, label: string, props: Record<string, unknown> = {}) => (
     <div class="field">
       <label for={`f-${id}`}>{label}</label>
       <input id={`f-${id}`} value={filter[id]} onChange={(event) => setQuery({ [id]: event.currentTarget.value })} {...props} />
     </div>
   );
+  const suggested = (id: SuggestedFilter, label: string, hint = "") => <Suggested key={id} id={id} label={label} value={filter[id]} hint={hint} />;
   return (
     <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
       <fieldset class="chips">
@@ -238,8 +256,8 @@ function Filters({ filter, rows }: { filter: Filter; rows: Summary[] | undefined
       </fieldset>
       <button type="button" class="narrow-only small" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>{isOpen ? "Fewer filters" : "More filters"}</button>
       <div class={isOpen ? "row fields open" : "row fields"}>
-        {field("workflow", "Workflow", { list: "workflows" })}
-        {field("tag", "Tag", { placeholder: "key=value", list: "tags", onInput: (event: Event) => void completeTags((event.currentTarget as HTMLInputElement).value) })}
+        {suggested("workflow", "Workflow")}
+        {suggested("tag", "Tag", "key=value")}
         <div class="field">
           <label for="f-since">Since</label>
           <select id="f-since" value={filter.since} onChange={(event) => setQuery({ since: event.currentTarget.value })}>
@@ -247,12 +265,9 @@ function Filters({ filter, rows }: { filter: Filter; rows: Summary[] | undefined
             {filter.since && !SPANS.some(([value]) => value === filter.since) && <option value={filter.since}>{filter.since}</option>}
           </select>
         </div>
-        {field("cause", "Cause", { list: "causes", onFocus: () => call("GET /v1/failures").then(({ groups }) => setCauses(groups.flatMap((one) => one.cause ?? [])), () => {}) })}
+        {suggested("cause", "Cause")}
         {field("text", "Text", { placeholder: "in id or error" })}
         {field("where", "Condition", { placeholder: "amount > 100 and region = \"eu\"", class: "grow" })}
-        <datalist id="workflows">{workflows.data?.groups.map((one) => <option key={one.key} value={one.key ?? ""} />)}</datalist>
-        <datalist id="tags">{offered.map((one) => <option key={one} value={one} />)}</datalist>
-        <datalist id="causes">{causes.map((one) => <option key={one} value={one} />)}</datalist>
       </div>
       <div class="row views">
         {Object.entries(views).map(([label, saved]) => (

@@ -132,7 +132,7 @@ function Opened({ run, seq, event, isKnown, close }: { run: string; seq: number;
   return (
     <section ref={ref} class="card" aria-label={`Event ${seq}`}>
       <header class="card-head">
-        <h3><span class="num dim">#{seq}</span> {event?.type}</h3>
+        <h2><span class="num dim">#{seq}</span> {event?.type}</h2>
         <button type="button" class="quiet small" aria-label="Close the event" onClick={close}><Icon name="close" /></button>
       </header>
       {event ? (

@@ -61,7 +61,7 @@ export function Timeline({ detail, others, tasks, nodes, seamActions }: Timeline
               <span key={x} class="tick num" style={{ left: `${x * 100}%` }}>{label}</span>
             ))}
             {time.segments.filter((one) => one.hasLabel).map((one) => (
-              <span key={one.left} class="idle-label num" style={{ left: `${((one.left + one.right) / 2) * 100}%` }}>{span(one.to - one.from)} idle</span>
+              <span key={one.left} class="idle-label num" style={{ left: `${((one.left + one.right) / 2) * 100}%` }}>{span(one.to - one.from)}{one.isIdle ? " idle" : ", drawn shorter"}</span>
             ))}
           </span>
         </div>
@@ -83,8 +83,8 @@ export function Timeline({ detail, others, tasks, nodes, seamActions }: Timeline
           }}
         />
         <div class="seams">
-          {time.segments.filter((one) => one.isIdle).map((one) => (
-            <span key={one.left} class="idle" style={{ left: `${one.left * 100}%`, width: `${(one.right - one.left) * 100}%` }} />
+          {time.segments.filter((one) => one.isIdle || one.isShort).map((one) => (
+            <span key={one.left} class={one.isIdle ? "idle" : "shortened"} style={{ left: `${one.left * 100}%`, width: `${(one.right - one.left) * 100}%` }} />
           ))}
           {seams.map((seam, at) => (
             <button
@@ -103,7 +103,7 @@ export function Timeline({ detail, others, tasks, nodes, seamActions }: Timeline
         </div>
       </div>
       {rows.length === 0 && <p class="dim">No step has begun.</p>}
-      {openRow && <StepDetail row={openRow} task={taskOf(openRow.step)} nodes={nodes} now={now} close={() => setOpen(undefined)} />}
+      {openRow && <StepDetail run={detail.run} row={openRow} task={taskOf(openRow.step)} nodes={nodes} now={now} close={() => setOpen(undefined)} />}
       {chosen && <SeamDetail detail={detail} seam={chosen} actions={seamActions(chosen)} close={() => setSeamAt(undefined)} />}
       {!chosen && seams.length > 0 && (
         <ul class="seam-list" aria-label="Seams">
@@ -178,16 +178,15 @@ function StepRow({ row, time, end, beat, isOpen, toggle }: { row: Row; time: Axi
 
 const OUTCOME = (one: DrawnSpan) => (one.kind === "failure" ? "failed" : one.lost ? `cut off with ${one.lost}` : one.to == null ? "under way" : "done");
 
-function StepDetail({ row, task, nodes, now, close }: { row: Row; task: Task | undefined; nodes: Node[]; now: number; close(): void }) {
+function StepDetail({ run, row, task, nodes, now, close }: { run: string; row: Row; task: Task | undefined; nodes: Node[]; now: number; close(): void }) {
   const { step, spans } = row;
   const ref = useShown(step.path);
   const attempts = spans.filter((one) => one.attempt != null).sort((a, b) => a.from - b.from);
-  const pause = [...spans].reverse().find((one) => one.kind === "pause" && !one.lost);
   const named = (id: string) => nodes.find((node) => node.id === id)?.name;
   return (
     <section ref={ref} class="card" aria-label={`Step ${step.path}`}>
       <header class="card-head">
-        <h3><Icon name={KIND_ICON[step.kind]} /> <span class="mono"><Text value={step.path} /></span></h3>
+        <h2><Icon name={KIND_ICON[step.kind]} /> <span class="mono"><Text value={step.path} /></span></h2>
         <button type="button" class="quiet small" aria-label="Close the step" onClick={close}><Icon name="close" /></button>
       </header>
       <dl class="facts">
@@ -197,9 +196,10 @@ function StepDetail({ row, task, nodes, now, close }: { row: Row; task: Task | u
         <Fact name={step.ended == null ? "for" : "took"}><span class="num">{span((step.ended ?? now) - step.began)}</span></Fact>
         {step.queue && <Fact name="queue"><code><Text value={step.queue} /></code></Fact>}
         {task && <Fact name="task"><code>{task.id}</code> {task.state}{task.owner && <> by <Text value={task.owner} /></>}</Fact>}
-        {task && (task.attempts_max ?? 0) > 0 && <Fact name="retry policy"><span class="num">up to {plural(task.attempts_max!, "attempt")}</span></Fact>}
+        {step.retry && <Fact name="retry policy"><span class="num">up to {plural(step.retry.attempts_max, "attempt")}, pauses {span(step.retry.initial_ms)} to {span(step.retry.pause_max_ms)}</span></Fact>}
         {task?.heartbeat_at != null && <Fact name="heartbeat"><Ago at={task.heartbeat_at} /></Fact>}
-        {pause?.to != null && pause.to > now && <Fact name="next attempt">in <span class="num">{span(pause.to - now)}</span></Fact>}
+        {step.retry_at != null && step.retry_at > now && <Fact name="next attempt">in <span class="num">{span(step.retry_at - now)}</span></Fact>}
+        {step.event != null && <Fact name="latest event"><a class="num" href={runHref(run, { tab: "events", event: String(step.event) })}>#{step.event}</a></Fact>}
         {step.note && <Fact name="latest error"><Text value={step.note} /></Fact>}
       </dl>
       {attempts.length > 0 && (
@@ -233,7 +233,7 @@ function SeamDetail({ detail, seam, actions, close }: { detail: Detail; seam: Se
   return (
     <section ref={ref} class="card seam-card" aria-label="Seam">
       <header class="card-head">
-        <h3><span class="gold-mark"><Icon name="recover" /></span> {seam.kind} {seam.rule && <CodeLink code={seam.rule} />} <span class="dim"><At at={seam.at} /></span></h3>
+        <h2><span class="gold-mark"><Icon name="recover" /></span> {seam.kind} {seam.rule && <CodeLink code={seam.rule} />} <span class="dim"><At at={seam.at} /></span></h2>
         <button type="button" class="quiet small" aria-label="Close the seam" onClick={close}><Icon name="close" /></button>
       </header>
       <p><Text value={seam.what} /></p>
