@@ -9,8 +9,8 @@ export function ok(value, what) {
   if (!value) throw new Error(what);
 }
 
-/** Runs tests in order. Names can be selected by the first argument. */
-export async function runAll(tests) {
+/** Runs tests in order, each followed by `after`. Names can be selected by the first argument. */
+export async function runAll(tests, after = async () => {}) {
   const wanted = process.argv[2];
   let failed = 0;
   const begin = Date.now();
@@ -24,6 +24,7 @@ export async function runAll(tests) {
       failed++;
       console.log(`  FAILED  ${name} (${((Date.now() - from) / 1000).toFixed(1)} s)\n${error.stack}\n`);
     }
+    await after(name);
   }
   console.log(`${failed ? `${failed} failed` : "all passed"} in ${((Date.now() - begin) / 1000).toFixed(1)} s`);
   process.exit(failed ? 1 : 0);

@@ -37,4 +37,7 @@ async function seed() {
 }
 await seed();
 
-await runAll({ ...units, ...pages(world), ...looks(world), ...actions(world), ...keys(world) });
+await runAll({ ...units, ...pages(world), ...looks(world), ...actions(world), ...keys(world) }, async () => {
+  // Pages of a failed test would keep their connections, of which a browser allows few.
+  for (const page of context.pages()) await page.close();
+});

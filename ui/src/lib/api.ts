@@ -52,7 +52,8 @@ export async function identify(): Promise<void> {
 }
 
 export async function logIn(key: string, keep: boolean): Promise<void> {
-  session.value = { key, access: undefined, ended: undefined };
+  // `ended` stays until the key is accepted, and with it the form.
+  session.value = { ...session.value, key, access: undefined };
   if (keep) sessionStorage.setItem(KEPT, key);
   else sessionStorage.removeItem(KEPT);
   await identify();

@@ -9,6 +9,9 @@ export type RunEvent = EventDoc & { run: string };
 const listeners = new Set<(event: RunEvent | undefined) => void>();
 const changes = new Set<() => void>();
 let stop: (() => void) | undefined;
+/** When the stream was connected. Data that was read earlier may lack what happened since. */
+let connectedAt = 0;
+export const isOlderThanStream = (read: number) => read < connectedAt;
 
 function announce(event: RunEvent | undefined): void {
   for (const listener of [...listeners]) listener(event);
@@ -22,7 +25,10 @@ function changed(): void {
 function open(): void {
   stop ??= follow("/v1/events?from=now&changes=true", {
     message: ({ name, data }) => (name === "changed" ? changed() : announce(data)),
-    again: () => announce(undefined),
+    connected: () => {
+      connectedAt = performance.now();
+      announce(undefined);
+    },
     // Without a key there is nothing to follow; the next page begins again.
     refused: ({ status }) => (stop = status === 401 || status === 403 ? undefined : waitForChanges()),
   });

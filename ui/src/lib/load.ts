@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { online, Refusal } from "./api";
-import { onChange, onEvent, type RunEvent } from "./feed";
+import { isOlderThanStream, onChange, onEvent, type RunEvent } from "./feed";
 
 export interface Loaded<T> {
   data: T | undefined;
@@ -39,16 +39,20 @@ export function useLoad<T>(key: string | undefined, load: (abort: AbortSignal) =
     let isLoading = false;
     let isStale = false;
     let cost = 0;
+    let began = 0;
+    let hasFailed = false;
     const run = async () => {
       timer = undefined;
       isLoading = true;
       isStale = false;
-      const began = performance.now();
+      began = performance.now();
+      hasFailed = false;
       try {
         const data = await current.current.load(abort.signal);
         if (!abort.signal.aborted) set({ key, group, data });
       } catch (error) {
         if (abort.signal.aborted) return;
+        hasFailed = true;
         const refusal = error instanceof Refusal ? error : new Refusal({ detail: String(error), status: 1 });
         // Data that was read before stays on the page while the server is away.
         set((old) => (refusal.isOffline && old.key === key && old.data ? { ...old, error: refusal } : { key, error: refusal }));
@@ -72,7 +76,7 @@ export function useLoad<T>(key: string | undefined, load: (abort: AbortSignal) =
     void run();
     const stops = [online.follow((state) => state === "yes" && soon())];
     const { live } = options;
-    if (live) stops.push(onEvent((event) => (event === undefined || live(event)) && soon()));
+    if (live) stops.push(onEvent((event) => (event === undefined ? isOlderThanStream(began) || hasFailed : live(event)) && soon()));
     if (options.changes) stops.push(onChange(soon));
     return () => {
       abort.abort();

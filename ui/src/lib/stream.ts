@@ -12,8 +12,8 @@ export interface Message {
 export interface Follower {
   /** Called for each message. */
   message(message: Message): void;
-  /** Called after each connection but the first: something may have been missed. */
-  again?(): void;
+  /** Called when a connection is made: something may have been missed before. */
+  connected?(): void;
   /** Called if the server refuses the stream. It is not tried again. */
   refused?(refusal: Refusal): void;
 }
@@ -88,7 +88,8 @@ export function follow(url: string, follower: Follower): () => void {
         return false;
       }
       online.value = "yes";
-      if (connections++ > 0) follower.again?.();
+      connections++;
+      follower.connected?.();
       const reader = response.body.pipeThrough(new TextDecoderStream() as any).getReader() as ReadableStreamDefaultReader<string>;
       let buffer = "";
       for (;;) {

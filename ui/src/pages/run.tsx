@@ -3,11 +3,10 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Detail, Explanation } from "../api-types";
 import { address, call } from "../lib/api";
-import { onEvent } from "../lib/feed";
+import { onChange, onEvent } from "../lib/feed";
 import { Raw } from "../lib/json";
 import { useLoad, type Loaded } from "../lib/load";
 import { href, runHref, setQuery } from "../lib/router";
-import { follow } from "../lib/stream";
 import { plural, span, useNow } from "../lib/time";
 import { Ago, At, Back, Busy, CodeLink, Command, Fact, Json, Page, Problem, RunLink, StatusMark, Tabs, Text } from "../parts/basics";
 import { Icon } from "../parts/icons";
@@ -117,12 +116,9 @@ function lineage(found: Detail): string[] {
 /** Follows the log of the run. Returns the last position that is known. */
 function useFollowed(run: string, detail: Loaded<Detail>, others: Array<Loaded<unknown>>): number {
   const [head, setHead] = useState(0);
-  const known = detail.data?.as_of;
   const all = useRef([detail, ...others]);
   all.current = [detail, ...others];
-  const isKnown = known !== undefined;
   useEffect(() => {
-    if (!isKnown) return;
     let timer: ReturnType<typeof setTimeout> | undefined;
     let last = 0;
     // A long log takes long to read: the page then reads it less often.
@@ -134,26 +130,19 @@ function useFollowed(run: string, detail: Loaded<Detail>, others: Array<Loaded<u
         all.current.forEach((one) => one.again());
       }, Math.max(60, last + pause - performance.now()));
     };
-    const start = detail.data?.as_of ?? 0;
-    const stop = follow(`${address("GET /v1/runs/{run}/events", { run })}?after=${start}`, {
-      message: ({ id }) => {
-        if (id) setHead((old) => Math.max(old, Number(id)));
-        soon();
-      },
-      again: soon,
-    });
-    // The stream of a run ends with it; a retry or a jump can still continue the run.
     const stopFeed = onEvent((event) => {
       if (event !== undefined && event.run !== run) return;
       if (event) setHead((old) => Math.max(old, event.seq));
       soon();
     });
+    // A node that dies is no event of the run, but a reason why it does not move.
+    const stopChanges = onChange(() => all.current[1]?.again());
     return () => {
       clearTimeout(timer);
-      stop();
       stopFeed();
+      stopChanges();
     };
-  }, [run, isKnown]);
+  }, [run]);
   return head;
 }
 
