@@ -48,7 +48,7 @@ export const units = {
       equal(held === null ? "null" : held.text, text.trim(), "a payload keeps its text");
       equal(write({ again: new Raw(text.trim()) }), `{"again":${text.trim()}}`, "a payload is sent as it is");
     }
-    for (const wrong of ["", "{", "[1,]", '{"a"}', "01a", "nul", '"a', "[1 2]", "{} {}", '"\n"']) {
+    for (const wrong of ["", "{", "[1,]", '{"a"}', "01a", "nul", '"a', "[1 2]", "{} {}", "1.", "-", '"a\\"']) {
       let refused = false;
       try {
         parse(wrong);
@@ -61,7 +61,7 @@ export const units = {
   },
 
   async the_axis_is_monotone_and_collapses_long_idle_times() {
-    const { axis } = await load("lib/axis.ts");
+    const { axis, busyOf } = await load("lib/axis.ts");
     const roll = dice(11);
     for (let n = 0; n < 500; n++) {
       const from = 1_000_000;
@@ -72,7 +72,7 @@ export const units = {
         at += roll(2_000);
         return [begin, at];
       });
-      const { x, segments, ticks } = axis(spans, from, at + roll(100_000));
+      const { x, segments, ticks } = axis(busyOf([...spans]), from, at + roll(100_000));
       let last = 0;
       for (const [begin, end] of spans) {
         for (const time of [begin, end]) {
@@ -83,9 +83,12 @@ export const units = {
       ok(Math.abs(segments.at(-1).right - 1) < 1e-6, "the axis fills its width");
       ok(ticks.every((tick) => tick.x >= 0 && tick.x <= 1 + 1e-9), "labels are on the axis");
     }
-    const { segments } = axis([[0, 100], [7_200_000, 7_200_100]], 0, 7_200_100);
+    const { segments } = axis(busyOf([[0, 100], [7_200_000, 7_200_100]]), 0, 7_200_100);
     equal(segments.map((one) => one.isIdle), [false, true, false], "two hours are collapsed");
     ok(segments[1].right - segments[1].left < 0.2, "a collapsed time is narrow");
+    // Work under way for an hour leaves room for what happened in the seconds before it.
+    const long = axis(busyOf([[0, 900], [1_000, 1_500], [1_600, 2_000], [2_100, Infinity]]), 0, 3_600_000);
+    ok(long.x(2_000) > 0.4 && long.segments.some((one) => one.isShort), `the first steps end at ${long.x(2_000)}`);
   },
 
   async attempts_of_left_branches_are_kept_as_cut_off() {

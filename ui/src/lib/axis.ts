@@ -43,35 +43,58 @@ const LONG_SHARE = 0.75;
 const SHORT_SHARE = 0.4;
 
 /** Splits off the one stretch of work that would leave no room for everything else. */
-function shorten(pieces: Piece[], spans: Array<[number, number]>, end: number): void {
-  const busy = pieces.filter((piece) => !piece.isIdle);
-  const real = busy.reduce((sum, piece) => sum + piece.to - piece.from, 0);
-  const bounds = [...new Set(spans.flat())].filter((time) => time <= end).sort((a, b) => a - b);
-  if (bounds.length < 6) return;
-  for (let n = 1; n < bounds.length; n++) {
-    const [a, b] = [bounds[n - 1]!, bounds[n]!];
-    const length = b - a;
-    const place = pieces.findIndex((piece) => !piece.isIdle && piece.from <= a && b <= piece.to);
-    if (length < real * LONG_SHARE || length < 2_000 || place < 0) continue;
-    const { from, to } = pieces[place]!;
-    const weight = ((SHORT_SHARE / (1 - SHORT_SHARE)) * Math.max(1, real - length)) / length;
-    const parts = [{ from, to: a, isIdle: false, weight: 1 }, { from: a, to: b, isIdle: false, weight: Math.min(1, weight) }, { from: b, to, isIdle: false, weight: 1 }];
-    pieces.splice(place, 1, ...parts.filter((part) => part.to > part.from));
-    return;
+function shorten(pieces: Piece[], { bounds, longest }: Busy, end: number): void {
+  if (bounds < 6) return;
+  const [a, last] = longest;
+  const b = Math.min(last, end);
+  const real = pieces.reduce((sum, piece) => sum + (piece.isIdle ? 0 : piece.to - piece.from), 0);
+  const length = b - a;
+  const place = pieces.findIndex((piece) => !piece.isIdle && piece.from <= a && b <= piece.to);
+  if (length < real * LONG_SHARE || length < 2_000 || place < 0) return;
+  const { from, to } = pieces[place]!;
+  const weight = ((SHORT_SHARE / (1 - SHORT_SHARE)) * Math.max(1, real - length)) / length;
+  const parts = [{ from, to: a, isIdle: false, weight: 1 }, { from: a, to: b, isIdle: false, weight: Math.min(1, weight) }, { from: b, to, isIdle: false, weight: 1 }];
+  pieces.splice(place, 1, ...parts.filter((part) => part.to > part.from));
+}
+
+/** The spans in which something happened. */
+export interface Busy {
+  /** Without overlaps, in order. */
+  merged: Array<[number, number]>;
+  /** Number of different begins and ends. */
+  bounds: number;
+  /** The longest time without a begin or an end. */
+  longest: [number, number];
+}
+
+/** Orders the spans. An open one ends at infinity. */
+export function busyOf(spans: Array<[number, number]>): Busy {
+  spans.sort((a, b) => a[0] - b[0]);
+  const merged: Array<[number, number]> = [];
+  const times = new Float64Array(spans.length * 2);
+  let n = 0;
+  for (const [a, b] of spans) {
+    const stop = Math.max(a, b);
+    const last = merged[merged.length - 1];
+    if (last && a <= last[1]) last[1] = Math.max(last[1], stop);
+    else merged.push([a, stop]);
+    times[n++] = a;
+    times[n++] = stop;
   }
+  times.sort();
+  const busy: Busy = { merged, bounds: n ? 1 : 0, longest: [0, 0] };
+  for (let at = 1; at < n; at++) {
+    const gap = times[at]! - times[at - 1]!;
+    if (gap > 0) busy.bounds++;
+    if (gap > busy.longest[1] - busy.longest[0]) busy.longest = [times[at - 1]!, times[at]!];
+  }
+  return busy;
 }
 
 /** Builds the axis from the spans in which something happened. */
-export function axis(spans: Array<[number, number]>, from: number, to: number): Axis {
+export function axis(found: Busy, from: number, to: number): Axis {
   const end = Math.max(to, from + 1);
-  const merged: Array<[number, number]> = [];
-  for (const [a, b] of [...spans].sort((x, y) => x[0] - y[0])) {
-    const begin = Math.max(from, a);
-    const stop = Math.min(end, Math.max(a, b));
-    const last = merged[merged.length - 1];
-    if (last && begin <= last[1]) last[1] = Math.max(last[1], stop);
-    else merged.push([begin, stop]);
-  }
+  const merged = found.merged.map(([a, b]): [number, number] => [Math.min(end, Math.max(from, a)), Math.min(end, Math.max(from, b))]);
   const busy = merged.reduce((sum, [a, b]) => sum + (b - a), 0);
   // A gap is collapsed if it is long compared with everything that happened.
   const limit = Math.max(2_000, busy * 0.5, (end - from) * 0.12);
@@ -88,7 +111,7 @@ export function axis(spans: Array<[number, number]>, from: number, to: number): 
     if (b > at) push(b, false);
   }
   if (end > at) push(end, end - at > limit);
-  shorten(pieces, spans, end);
+  shorten(pieces, found, end);
   const idle = pieces.filter((piece) => piece.isIdle).length;
   const real = pieces.reduce((sum, piece) => sum + (piece.isIdle ? 0 : (piece.to - piece.from) * piece.weight), 0);
   const rest = Math.max(0.2, 1 - idle * IDLE_SHARE);

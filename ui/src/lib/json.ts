@@ -49,17 +49,30 @@ export function parse(text: string, raw: ReadonlySet<string> = NONE): any {
     }
   };
   const string = (): string => {
-    const from = at++;
-    for (;;) {
-      const code = text.charCodeAt(at);
-      if (code === 34) break;
-      if (code === 92) at++;
-      if (!(code >= 32)) fail();
-      at++;
-    }
-    at++;
-    const inside = text.slice(from + 1, at - 1);
+    const from = at;
+    let end = text.indexOf('"', at + 1);
+    // A quote behind an odd number of backslashes is part of the string.
+    while (end > 0 && text.charCodeAt(end - 1) === 92 && isEscaped(text, end, from)) end = text.indexOf('"', end + 1);
+    if (end < 0) fail();
+    at = end + 1;
+    const inside = text.slice(from + 1, end);
     return inside.includes("\\") ? JSON.parse(text.slice(from, at)) : inside;
+  };
+  const number = (): unknown => {
+    const from = at;
+    let code = text.charCodeAt(at);
+    if (code === 45) code = text.charCodeAt(++at);
+    const first = at;
+    while (code >= 48 && code <= 57) code = text.charCodeAt(++at);
+    // Whole numbers of up to 15 digits are exact.
+    const isWhole = code !== 46 && code !== 101 && code !== 69;
+    if (isWhole && at > first && at - first <= 15 && (at - first === 1 || text.charCodeAt(first) !== 48) && from === first) return Number(text.slice(from, at));
+    NUMBER.lastIndex = from;
+    const source = NUMBER.exec(text)?.[0];
+    if (source === undefined) return fail();
+    at = from + source.length;
+    const value = Number(source);
+    return String(value) === source ? value : new ExactNumber(source);
   };
   const skip = (): Raw => {
     const from = at;
@@ -76,24 +89,29 @@ export function parse(text: string, raw: ReadonlySet<string> = NONE): any {
     } while (depth > 0);
     return new Raw(text.slice(from, at));
   };
+  const word = (meaning: unknown, spelt: string): unknown => {
+    if (!text.startsWith(spelt, at)) fail();
+    at += spelt.length;
+    return meaning;
+  };
   const value = (): unknown => {
     space();
-    const letter = text[at];
-    if (letter === '"') return string();
-    if (letter === "{") return object();
-    if (letter === "[") return array();
-    for (const [word, meaning] of WORDS) {
-      if (text.startsWith(word, at)) {
-        at += word.length;
-        return meaning;
-      }
+    switch (text.charCodeAt(at)) {
+      case 34:
+        return string();
+      case 123:
+        return object();
+      case 91:
+        return array();
+      case 116:
+        return word(true, "true");
+      case 102:
+        return word(false, "false");
+      case 110:
+        return word(null, "null");
+      default:
+        return number();
     }
-    NUMBER.lastIndex = at;
-    const source = NUMBER.exec(text)?.[0];
-    if (source === undefined) return fail();
-    at += source.length;
-    const number = Number(source);
-    return String(number) === source ? number : new ExactNumber(source);
   };
   const object = (): Record<string, unknown> => {
     const made: Record<string, unknown> = {};
@@ -136,11 +154,11 @@ export function parse(text: string, raw: ReadonlySet<string> = NONE): any {
   return made;
 }
 
-const WORDS: Array<[string, unknown]> = [
-  ["true", true],
-  ["false", false],
-  ["null", null],
-];
+function isEscaped(text: string, quote: number, from: number): boolean {
+  let slashes = 0;
+  for (let at = quote - 1; at > from && text.charCodeAt(at) === 92; at--) slashes++;
+  return slashes % 2 === 1;
+}
 
 /** Indents JSON text. Every string and number stays as it is. */
 export function pretty(text: string): string {

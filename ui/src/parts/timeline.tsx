@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import type { Detail, Node, Seam, Step, StepSpan, Task } from "../api-types";
-import { axis, type Axis } from "../lib/axis";
+import { axis, busyOf, type Axis } from "../lib/axis";
 import { runHref } from "../lib/router";
 import { type DrawnSpan, type Row, rowsOf } from "../lib/rows";
 import { plural, span, useNow } from "../lib/time";
@@ -38,14 +38,16 @@ export function Timeline({ detail, others, tasks, nodes, seamActions }: Timeline
   const [seamAt, setSeamAt] = useState<number>();
   const seams = detail.seams.filter(isGold);
   const rows = useMemo(() => rowsOf(detail, others), [detail, others]);
-  const time = useMemo(() => {
-    const busy: Array<[number, number]> = [];
-    const until = (one: StepSpan) => one.to ?? end;
-    for (const row of rows) for (const one of row.spans) if (one.kind === "work" || one.kind === "failure") busy.push([one.from, until(one)]);
-    for (const one of detail.spans ?? []) if (one.kind === "queue") busy.push([one.from, until(one)]);
-    for (const seam of detail.seams) busy.push([seam.at, seam.at + 1]);
-    return axis(busy, detail.created_at, end);
-  }, [rows, detail, end]);
+  // Ordered once: a long log has many spans, and the present moves on every second.
+  const busy = useMemo(() => {
+    const spans: Array<[number, number]> = [];
+    const until = (one: StepSpan) => one.to ?? Infinity;
+    for (const row of rows) for (const one of row.spans) if (one.kind === "work" || one.kind === "failure") spans.push([one.from, until(one)]);
+    for (const one of detail.spans ?? []) if (one.kind === "queue") spans.push([one.from, until(one)]);
+    for (const seam of detail.seams) spans.push([seam.at, seam.at + 1]);
+    return busyOf(spans);
+  }, [rows, detail]);
+  const time = useMemo(() => axis(busy, detail.created_at, end), [busy, end]);
   const chosen = seamAt === undefined ? undefined : seams[seamAt];
   const openRow = rows.find((row) => row.step.path === open);
   const taskOf = (step: Step) => tasks.find((task) => task.id === step.task);
