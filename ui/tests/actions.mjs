@@ -71,7 +71,7 @@ export function actions({ server, context, alpha }) {
       await page.locator(".question", { hasText: "How much, and why?" }).waitFor();
       const details = page.locator(".question", { hasText: "ask-2" });
       await details.getByLabel("amount").fill("9007199254740993");
-      ok(await details.getByRole("button", { name: "Answer" }).isDisabled(), "an incomplete form cannot be sent");
+      await until("an incomplete form cannot be sent", () => details.getByRole("button", { name: "Answer" }).isDisabled());
       await details.getByLabel("note").fill("\"quoted\" <b>");
       await details.getByLabel("urgent").check();
       await details.getByRole("button", { name: "Answer" }).click();
@@ -105,11 +105,11 @@ export function actions({ server, context, alpha }) {
       const form = page.locator(".question");
       await form.getByLabel("Kind").selectOption({ label: "gift" });
       const answer = form.getByRole("button", { name: "Answer" });
-      ok(await answer.isDisabled(), "a required part is missing");
+      await until("a required part is missing", () => answer.isDisabled());
       await form.getByLabel("city").fill("Kyōto");
       await form.getByLabel("zip").fill("123456");
       await sees(page, "at most 99999", ".question");
-      ok(await answer.isDisabled(), "a number out of range cannot be sent");
+      await until("a number out of range cannot be sent", () => answer.isDisabled());
       await form.getByLabel("zip").fill("600");
       for (const size of ["1.50", "9007199254740993"]) {
         await form.getByRole("button", { name: "Add to sizes" }).click();
