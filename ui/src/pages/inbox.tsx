@@ -82,9 +82,9 @@ function PassButton({ question }: { question: Question }) {
         <Dialog title="A pass for this question" close={() => setMade(undefined)}>
           <p>Its holder may answer this question once, without a key. It is shown only now.</p>
           <dl class="facts stacked">
-            <Fact name="link for a person"><a class="breaks" href={linkOf(made)}>{linkOf(made)}</a> <Copy text={linkOf(made)} label="Copy the link" /></Fact>
-            <Fact name="pass for a program"><code class="breaks">{made.pass}</code> <Copy text={made.pass} label="Copy the pass" /></Fact>
-            <Fact name="callback"><code class="breaks">{made.callback}</code> <Copy text={made.callback} label="Copy the callback" /></Fact>
+            <Fact name="link for a person"><a class="token" href={linkOf(made)}>{linkOf(made)}</a> <Copy text={linkOf(made)} label="Copy the link" /></Fact>
+            <Fact name="pass for a program"><code class="token">{made.pass}</code> <Copy text={made.pass} label="Copy the pass" /></Fact>
+            <Fact name="callback"><code class="token">{made.callback}</code> <Copy text={made.callback} label="Copy the callback" /></Fact>
             <Fact name="expires"><At at={made.expires_at} /></Fact>
           </dl>
           <Command line={`goldseam pass create ${question.run} --answer ${question.path}`} />

@@ -48,7 +48,7 @@ function BulkDialog({ verb, where, close }: { verb: Verb; where: string; close()
   const begin = () => attempt(async () => go(["operations", (await call("POST /v1/operations", {}, { body })).id]));
   const input = (set: (text: string) => void) => (event: { currentTarget: HTMLInputElement }) => (set(event.currentTarget.value), setPreview(undefined));
   return (
-    <Dialog title={`${verb} many runs`} close={close}>
+    <Dialog title={`${verb[0]!.toUpperCase()}${verb.slice(1)} many runs`} close={close}>
       <p>
         Which runs: <code><Text value={where} /></code>
       </p>
