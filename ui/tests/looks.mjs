@@ -21,6 +21,17 @@ export function looks({ server, context, chrome, alpha }) {
       await sees(page, "There is no tab nothing");
       await go(page, "runs?where=statsu%20%3D%20failed");
       await sees(page, "GS0140", ".problem");
+      for (const [other, title] of [["health", "Health"], ["nodes", "Queues, locks, nodes"], ["locks", "Queues, locks, nodes"]]) {
+        await go(page, other);
+        await sees(page, title, "h1");
+      }
+      await go(page, "failures/of/nothing");
+      await sees(page, "There is no page failures/of/nothing");
+      await go(page, "recoveries?rule=NONE");
+      await page.getByRole("link", { name: "All recoveries" }).click();
+      await sees(page, "Recoveries", "h1");
+      await go(page, "queues?queue=none");
+      await page.getByRole("link", { name: "All queues" }).waitFor();
       await go(page, "operations/none");
       await page.getByRole("link", { name: "All operations" }).waitFor();
       await go(page, "inbox?run=no-such-run");

@@ -164,6 +164,18 @@ const WORKFLOWS = {
     ctx.step("call", () => {
       throw new Error("line is busy");
     }, { retry: { attempts_max: 5, initial_ms: 600_000, factor_permille: 2000, pause_max_ms: 3_600_000, jitter_permille: 0 } }),
+  "delivery@1": async (ctx, input) => {
+    await ctx.step("reserve", () => work(260));
+    await ctx.step("charge", () => work(input?.charge_ms ?? 1_400), { long: true });
+    const retry = { attempts_max: 5, initial_ms: 500, factor_permille: 1500, pause_max_ms: 5_000, jitter_permille: 0 };
+    await ctx.step("invoice", async (attempt) => {
+      await work(320);
+      if (attempt < 3) throw new Error(`the printer answered 503 on attempt ${attempt}`);
+    }, { retry });
+    await ctx.ask("approve", `Ship order ${input?.order ?? 1} to Kyōto?`, { choice: ["ship it", "hold it"] });
+    await ctx.step("label", () => work(420));
+    return ctx.remote("courier", "couriers", { order: input?.order ?? 1 });
+  },
   "doomed@1": async (ctx, input) => {
     await ctx.step("prepare", () => null);
     return ctx.step("pay", () => {
