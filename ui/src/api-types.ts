@@ -15,6 +15,11 @@ export type Answered = {
   run: Id;
 };
 
+export type AnsweredAt = {
+  request: string;
+  seq: Seq;
+};
+
 export type Asked = {
   at: Millis;
   by?: string | null;
@@ -26,6 +31,7 @@ export type Audit = {
   at: Millis;
   details?: Payload;
   heal?: AuditHeal | null;
+  state?: Id | null;
   what: string;
 };
 
@@ -79,6 +85,15 @@ export type Checkup = {
   total?: number;
 };
 
+export type ChildStart = {
+  attributes?: Record<string, unknown>;
+  id?: Id | null;
+  priority?: number | null;
+  queue?: Id | null;
+  tags?: Record<string, string>;
+  version?: number | null;
+};
+
 export type ClaimExecutions = {
   holding?: Array<string>;
   limit: number;
@@ -123,6 +138,7 @@ export type Damage = {
 
 export type Detail = {
   alone?: boolean;
+  answered?: Array<AnsweredAt>;
   as_of: Seq;
   attempt?: number;
   attributes?: Record<string, unknown>;
@@ -138,6 +154,7 @@ export type Detail = {
   created_at: Millis;
   cut_off?: Array<OpenInput>;
   damage?: Array<Damage>;
+  deadline?: Millis | null;
   epoch: Seq;
   failed_step?: Path | null;
   failure?: Failure | null;
@@ -148,6 +165,7 @@ export type Detail = {
   input_hash: Hash;
   inputs?: Array<OpenInput>;
   jump?: PendingJump | null;
+  lane?: Id | null;
   last_event_at: Millis;
   left_standing?: Terminated | null;
   lived_ms?: number | null;
@@ -163,6 +181,7 @@ export type Detail = {
   plan: Array<Planned>;
   priority?: number;
   pruned?: Pruned | null;
+  published?: Record<string, PublishedAt>;
   questions: Array<OpenQuestion>;
   queue: Id;
   recovered_at?: Millis | null;
@@ -171,6 +190,7 @@ export type Detail = {
   run: Id;
   seams: Array<Seam>;
   spans?: Array<StepSpan>;
+  start_at?: Millis | null;
   started?: boolean;
   status: Status;
   step?: Path | null;
@@ -178,6 +198,7 @@ export type Detail = {
   steps_done: number;
   tags?: Record<string, string>;
   terminated?: boolean;
+  timed_out?: boolean;
   trouble?: Trouble | null;
   under_way?: Array<Path>;
   version: number;
@@ -241,6 +262,7 @@ export type Execution = {
   branch: BranchId;
   cancel_requested: boolean;
   created_at: Millis;
+  deadline?: Millis | null;
   end: Seq;
   epoch: Seq;
   events: Array<ExecutionEvent>;
@@ -468,6 +490,11 @@ export type Items_Node = {
   items: Array<Node>;
 };
 
+export type Items_PublishedValue = {
+  damage?: Array<Damage>;
+  items: Array<PublishedValue>;
+};
+
 export type Items_Question = {
   damage?: Array<Damage>;
   items: Array<(OpenQuestion) & ({
@@ -476,9 +503,19 @@ export type Items_Question = {
   })>;
 };
 
+export type Items_Recovery = {
+  damage?: Array<Damage>;
+  items: Array<Recovery>;
+};
+
 export type Items_StaleLock = {
   damage?: Array<Damage>;
   items: Array<StaleLock>;
+};
+
+export type Items_Suggestion = {
+  damage?: Array<Damage>;
+  items: Array<Suggestion>;
 };
 
 export type Items_Workflow = {
@@ -590,6 +627,7 @@ export type NewFailure = {
 export type NewHeartbeat = {
   details?: Payload;
   fence?: number | null;
+  state?: string | null;
   token?: string | null;
 };
 
@@ -668,6 +706,12 @@ export type NewRelease = {
   holder: string;
 };
 
+export type NewRequest = {
+  id?: string | null;
+  payload?: Payload;
+  wait_ms?: number | null;
+};
+
 export type NewResult = {
   fence?: number | null;
   result?: Payload;
@@ -682,11 +726,16 @@ export type NewRetry = {
 
 export type NewRun = {
   attributes?: Record<string, unknown>;
+  deadline_ms?: number | null;
+  delay_ms?: number | null;
   id?: string | null;
   input?: Payload;
+  lane?: string | null;
   priority?: number;
   queue?: string | null;
+  start_at_ms?: number | null;
   tags?: Record<string, string>;
+  timeout_ms?: number | null;
   version?: number | null;
   workflow: string;
 };
@@ -747,13 +796,13 @@ export type Node = {
   id: Id;
   name: string;
   pulse: string;
+  release?: string | null;
   running?: number | null;
   slots: number;
   started_at: Millis;
   state: string;
   why?: string | null;
   workflows: Array<string>;
-  release?: string | null;
 };
 
 export type Note = {
@@ -955,6 +1004,19 @@ export type PrunedRun = {
   workflow: Id;
 };
 
+export type PublishedAt = {
+  hash: Hash;
+  seq: Seq;
+};
+
+export type PublishedValue = {
+  at: Moment;
+  event: Seq;
+  name: string;
+  run: Id;
+  value: Payload;
+};
+
 export type Quarantine = {
   place: string;
   since: Moment;
@@ -1038,6 +1100,19 @@ export type Released = {
 
 export type Request = "jump" | "cancel";
 
+export type RequestReply = "answered" | "refused" | "unanswered" | "pending";
+
+export type Requested = {
+  answer?: Payload;
+  event: Seq;
+  id: string;
+  name: string;
+  refused?: string | null;
+  reply: RequestReply;
+  run: Id;
+  status?: Status | null;
+};
+
 export type Resumed = {
   event: Seq;
   recovery: Recovery;
@@ -1115,20 +1190,31 @@ export type Stats = {
 
 export type Status = "queued" | "running" | "waiting" | "sleeping" | "paused" | "compensating" | "parked" | "completed" | "failed" | "cancelled";
 
+export type StatusCount = {
+  count: number;
+  status: Status;
+};
+
+export type Statuses = {
+  items: Array<StatusCount>;
+  total: number;
+};
+
 export type Step = {
   attempts: number;
   began: Millis;
+  child?: string | null;
   ended?: Millis | null;
+  event?: Seq;
   kind: StepKind;
   note?: string | null;
   path: string;
   queue?: string | null;
+  retry?: RetryPolicy | null;
+  retry_at?: Millis | null;
   spans?: Array<StepSpan>;
   state: StepState;
   task?: string | null;
-  event?: number | null;
-  retry_at?: number | null;
-  retry?: RetryPolicy | null;
 };
 
 export type StepKind = "step" | "remote" | "group" | "wait" | "question" | "sleep" | "undo";
@@ -1144,8 +1230,14 @@ export type StepSpan = {
 
 export type StepState = "open" | "done" | "failed";
 
+export type Suggestion = {
+  count: number;
+  value: string;
+};
+
 export type Summary = {
   alone?: boolean;
+  answered?: Array<AnsweredAt>;
   as_of: Seq;
   attempt?: number;
   attributes?: Record<string, unknown>;
@@ -1159,6 +1251,7 @@ export type Summary = {
   compensating?: boolean;
   created_at: Millis;
   cut_off?: Array<OpenInput>;
+  deadline?: Millis | null;
   epoch: Seq;
   failed_step?: Path | null;
   finished_at?: Millis | null;
@@ -1167,6 +1260,7 @@ export type Summary = {
   input_hash: Hash;
   inputs?: Array<OpenInput>;
   jump?: PendingJump | null;
+  lane?: Id | null;
   last_event_at: Millis;
   lived_ms?: number | null;
   mail_count?: number;
@@ -1178,17 +1272,20 @@ export type Summary = {
   paused?: boolean;
   priority?: number;
   pruned?: Pruned | null;
+  published?: Record<string, PublishedAt>;
   queue: Id;
   recovered_at?: Millis | null;
   recoveries?: number;
   recovery?: RecoveryPolicy | null;
   run: Id;
+  start_at?: Millis | null;
   started?: boolean;
   status: Status;
   step?: Path | null;
   steps?: number;
   tags?: Record<string, string>;
   terminated?: boolean;
+  timed_out?: boolean;
   trouble?: Trouble | null;
   under_way?: Array<Path>;
   version: number;
@@ -1316,7 +1413,17 @@ export type WorkerAppended = {
   why?: string | null;
 };
 
-export type WorkerDoing = WorkerDoingStepStarted | WorkerDoingStepCompleted | WorkerDoingStepFailed | WorkerDoingStepHandedOut | WorkerDoingWait | WorkerDoingSleep | WorkerDoingCheck | WorkerDoingChild | WorkerDoingProgress | WorkerDoingAttributes | WorkerDoingChange | WorkerDoingUndoStarted | WorkerDoingUndoCompleted | WorkerDoingUndoFailed | WorkerDoingFinishJump | WorkerDoingContinueAsNew | WorkerDoingComplete | WorkerDoingFail | WorkerDoingCancelled | WorkerDoingPark | WorkerDoingRelease;
+export type WorkerDoing = WorkerDoingStepStarted | WorkerDoingStepCompleted | WorkerDoingStepFailed | WorkerDoingStepHandedOut | WorkerDoingWait | WorkerDoingSleep | WorkerDoingCheck | WorkerDoingChild | WorkerDoingPublish | WorkerDoingAnswerRequest | WorkerDoingProgress | WorkerDoingAttributes | WorkerDoingChange | WorkerDoingUndoStarted | WorkerDoingUndoCompleted | WorkerDoingUndoFailed | WorkerDoingFinishJump | WorkerDoingContinueAsNew | WorkerDoingComplete | WorkerDoingFail | WorkerDoingCancelled | WorkerDoingPark | WorkerDoingRelease;
+
+export type WorkerDoingAnswerRequest = {
+  answer_request: {
+    answer?: Payload;
+    ord: number;
+    path: Path;
+    refused?: string | null;
+    request: string;
+  };
+};
 
 export type WorkerDoingAttributes = {
   attributes: {
@@ -1346,9 +1453,12 @@ export type WorkerDoingCheck = {
 
 export type WorkerDoingChild = {
   child: {
+    detached?: boolean;
     input: Payload;
     ord: number;
     path: Path;
+    start?: ChildStart | null;
+    undo?: boolean;
     workflow: Id;
   };
 };
@@ -1387,6 +1497,15 @@ export type WorkerDoingProgress = {
     message: string;
     ord: number;
     path: Path;
+  };
+};
+
+export type WorkerDoingPublish = {
+  publish: {
+    name: Id;
+    ord: number;
+    path: Path;
+    value: Payload;
   };
 };
 
@@ -1435,6 +1554,7 @@ export type WorkerDoingStepFailed = {
 export type WorkerDoingStepHandedOut = {
   step_handed_out: {
     attempt: number;
+    lane?: Id | null;
     ord: number;
     path: Path;
     payload: Payload;
@@ -1526,21 +1646,6 @@ export type Wrong = {
   evidence: string;
   remedy: string;
   rule_name?: string | null;
-};
-
-export type StatusCount = {
-  count: number;
-  status: Status;
-};
-
-export type Statuses = {
-  items: Array<StatusCount>;
-  total: number;
-};
-
-export type Suggestion = {
-  count: number;
-  value: string;
 };
 
 export interface Routes {
@@ -1643,6 +1748,7 @@ export interface Routes {
     };
     query: {
       from?: "start" | "now";
+      changes?: boolean;
     };
     body: undefined;
     reply: unknown;
@@ -2124,6 +2230,27 @@ export interface Routes {
     body: Reason;
     reply: Done;
   };
+  "GET /v1/runs/{run}/published": {
+    path: {
+      run: string;
+    };
+    query: {
+    
+    };
+    body: undefined;
+    reply: Items_PublishedValue;
+  };
+  "GET /v1/runs/{run}/published/{name}": {
+    path: {
+      run: string;
+      name: string;
+    };
+    query: {
+    
+    };
+    body: undefined;
+    reply: PublishedValue;
+  };
   "GET /v1/runs/{run}/questions": {
     path: {
       run: string;
@@ -2165,6 +2292,40 @@ export interface Routes {
     };
     body: NewRecovery;
     reply: Recovery;
+  };
+  "GET /v1/runs/{run}/remedies": {
+    path: {
+      run: string;
+    };
+    query: {
+    
+    };
+    body: undefined;
+    reply: Items_Recovery;
+  };
+  "GET /v1/runs/{run}/requests/{name}": {
+    path: {
+      run: string;
+      name: string;
+    };
+    query: {
+      id: string;
+      event?: number;
+      wait_ms?: number;
+    };
+    body: undefined;
+    reply: Requested;
+  };
+  "POST /v1/runs/{run}/requests/{name}": {
+    path: {
+      run: string;
+      name: string;
+    };
+    query: {
+    
+    };
+    body: NewRequest;
+    reply: Requested;
   };
   "POST /v1/runs/{run}/requeue": {
     path: {
@@ -2265,6 +2426,28 @@ export interface Routes {
     };
     body: NewWithdrawal;
     reply: Withdrawn;
+  };
+  "GET /v1/statuses": {
+    path: {
+    
+    };
+    query: {
+    
+    };
+    body: undefined;
+    reply: Statuses;
+  };
+  "GET /v1/suggestions": {
+    path: {
+    
+    };
+    query: {
+      of: "workflow" | "tag" | "attribute" | "queue" | "cause";
+      text?: string;
+      limit?: number;
+    };
+    body: undefined;
+    reply: Items_Suggestion;
   };
   "POST /v1/sweep": {
     path: {
@@ -2430,41 +2613,5 @@ export interface Routes {
     };
     body: undefined;
     reply: Items_Workflow;
-  };
-  "GET /v1/statuses": {
-    path: {
-    
-    };
-    query: {
-    
-    };
-    body: undefined;
-    reply: Statuses;
-  };
-  "GET /v1/suggestions": {
-    path: {
-    
-    };
-    query: {
-      of: "workflow" | "tag" | "attribute" | "queue" | "cause";
-      text?: string;
-      limit?: number;
-    };
-    body: undefined;
-    reply: {
-  items: Array<Suggestion>;
-};
-  };
-  "GET /v1/runs/{run}/remedies": {
-    path: {
-      run: string;
-    };
-    query: {
-    
-    };
-    body: undefined;
-    reply: {
-  items: Array<Recovery>;
-};
   };
 }

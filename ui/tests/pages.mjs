@@ -170,7 +170,7 @@ export function pages({ server, context, chrome, alpha }) {
       await lost.first().waitFor();
       await page.getByRole("button", { name: /charge/ }).click();
       await sees(page, "cut off with b1", ".card table");
-      await sees(page, "cut off with its branch", ".legend-row");
+      await sees(page, "lost with its worker or branch", ".legend-row");
       await clean(page);
     },
 

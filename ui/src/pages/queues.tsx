@@ -27,7 +27,7 @@ export default function Queues({ query }: { query: URLSearchParams }) {
     <Page title="Queues, locks, nodes" command="goldseam queue stats" json={address("GET /v1/queues")}>
       {queues.error && !queues.data && <Problem error={queues.error} />}
       {unserved.map((group) => (
-        <p key={group.key} class="banner"><Icon name="warn" /> {plural(group.count, "run")} of workflow <a href={href(["runs"], { workflow: group.key ?? "", status: "queued" })}><Text value={group.key ?? ""} /></a> {group.count === 1 ? "waits" : "wait"}, and no live node has it.</p>
+        <p key={group.key} class="banner"><Icon name="warn" /> <span>{plural(group.count, "run")} of workflow <a href={href(["runs"], { workflow: group.key ?? "", status: "queued" })}><Text value={group.key ?? ""} /></a> {group.count === 1 ? "waits" : "wait"}, and no live node has it.</span></p>
       ))}
       <section class="card">
         <h2>Queues</h2>

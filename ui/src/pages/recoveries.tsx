@@ -110,7 +110,7 @@ function Open({ rule }: { rule: string }) {
             <p><CodeLink code={one.code!} name={one.rule_name} /> <RunLink run={one.run!} /> {one.since && <span class="dim">since <At at={Number(one.since)} /></span>}</p>
             <p><Text value={one.evidence} /></p>
             <p class="dim"><Text value={one.remedy} /></p>
-            <div class="row">
+            <div class="actions">
               <Remedy run={one.run!} code={one.code!} />
               <Action label="Recover" class="small" title={`Recover ${one.run}`} scope="operate" done={found.again} command={(reason) => withReason(`goldseam recover ${one.run}`, reason)}
                 act={async (reason) => {

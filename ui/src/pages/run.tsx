@@ -157,7 +157,7 @@ function Why({ found, why }: { found: Detail; why: Explanation | undefined }) {
         <span>{why ? <Text value={why.verdict ?? ""} /> : found.failure ? <Text value={found.failure.message} /> : found.status}</span>
       </p>
       {why?.moves_at != null && why.moves_at > now && why.moves_at < 8e15 && <p class="dim">It moves in <span class="num">{span(why.moves_at - now)}</span>.</p>}
-      {why && why.links.length > 0 && (
+      {why && why.links.some((link) => link.what !== why.verdict) && (
         <ul class="links">
           {why.links.map((link, at) => (
             <li key={at} style={{ marginInlineStart: `${link.depth * 16}px` }}>
@@ -176,7 +176,7 @@ function Why({ found, why }: { found: Detail; why: Explanation | undefined }) {
                 <CodeLink code={one.code} name={one.rule_name} /> {one.automatic ? <span class="pill">automatic</span> : <span class="pill">needs a person</span>} <a href={runHref(found.run, { tab: "events", event: String(one.event) })}>event #{one.event}</a>
                 <p><Text value={one.evidence} /></p>
                 <p class="dim"><Text value={one.remedy} /></p>
-                <Remedy run={found.run} code={one.code} />
+                <div class="actions"><Remedy run={found.run} code={one.code} /></div>
               </li>
             ))}
           </ul>

@@ -216,7 +216,7 @@ function Suggested({ id, label, value, hint }: { id: SuggestedFilter; label: str
         list={`l-${id}`}
         value={value}
         placeholder={hint}
-        onFocus={(event) => suggest(event.currentTarget.value)}
+        onFocus={() => suggest("")}
         onInput={(event) => suggest(event.currentTarget.value)}
         onChange={(event) => setQuery({ [id]: event.currentTarget.value })}
       />

@@ -28,7 +28,10 @@ export function Chart({ times, series, label }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<any>(undefined);
   const look = useSignal(theme);
-  const data = [times.map((at) => at / 1000), ...series.map((one) => one.values)];
+  // A count belongs to the whole interval, also the last one.
+  const step = (times[1] ?? 0) - (times[0] ?? 0);
+  const ends = times.length ? [times[times.length - 1]! + step] : [];
+  const data = [[...times, ...ends].map((at) => at / 1000), ...series.map((one) => [...one.values, ...one.values.slice(-1)])];
   useEffect(() => {
     let gone = false;
     let watcher: ResizeObserver | undefined;
@@ -44,7 +47,7 @@ export function Chart({ times, series, label }: Props) {
           legend: { show: false },
           cursor: { y: false, points: { show: false }, drag: { setScale: false } },
           hooks: { setCursor: [(it: any) => setAt(it.cursor.idx ?? undefined)] },
-          padding: [8, 8, 0, 0],
+          padding: [8, 18, 0, 0],
           axes: [{ ...axis, size: 26, space: 70, values: (_: unknown, all: number[]) => all.map((at) => CLOCK.format(at * 1000)) }, { ...axis, size: 36, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }],
           scales: { y: { range: (_: unknown, __: number, max: number) => [0, Math.max(4, max * 1.1)] } },
           series: [

@@ -56,10 +56,14 @@ export function usePages(run: string, end: number) {
   return { get, want, error };
 }
 
-const actor = (event: EventDoc): string => {
-  const data = (event.data as unknown as Raw | undefined)?.value;
-  return data?.by && typeof data.by === "string" ? data.by : (data?.note?.by ?? data?.node ?? (event.epoch == null ? "outside" : `epoch ${event.epoch}`));
-};
+const dataOf = (event: EventDoc | undefined) => (event?.data as unknown as Raw | undefined)?.value;
+
+/** The author of an event: a person, a node, or the owner of its epoch. `claim` is the event that began the epoch. */
+function actor(event: EventDoc, claim: EventDoc | undefined): string {
+  const data = dataOf(event);
+  if (typeof data?.by === "string") return data.by;
+  return data?.note?.by ?? data?.node ?? dataOf(claim)?.node ?? (event.epoch == null ? "outside" : `epoch ${event.epoch}`);
+}
 
 export function Events({ run, end, at }: { run: string; end: number; at: number | undefined }) {
   const { query } = useSignal(place);
@@ -71,6 +75,7 @@ export function Events({ run, end, at }: { run: string; end: number; at: number 
     if (open) want(open, open);
   }, [open]);
   const chosen = open ? get(open) : undefined;
+  const claimOf = (event: EventDoc) => (event.epoch == null ? undefined : get(Number(event.epoch)));
   const room = useRoom(380, 300);
   return (
     <div class="events">
@@ -113,21 +118,21 @@ export function Events({ run, end, at }: { run: string; end: number; at: number 
                 </span>
                 <span role="cell" class="ellipsis dim c-what"><Text value={event ? summary(event) : ""} /></span>
                 <span role="cell" class="mono">{event?.branch}</span>
-                <span role="cell" class="ellipsis dim c-actor"><Text value={event ? actor(event) : ""} /></span>
+                <span role="cell" class="ellipsis dim c-actor"><Text value={event ? actor(event, claimOf(event)) : ""} /></span>
                 <span role="cell" class="right num dim" title={event && iso(event.at_ms)}>{event && <Ago at={event.at_ms} suffix="" />}</span>
               </div>
             );
           }}
         />
       </div>
-      {open && <Opened run={run} seq={open} event={chosen} isKnown={open <= end} close={() => setOpen(undefined)} />}
+      {open && <Opened run={run} seq={open} event={chosen} claim={chosen && claimOf(chosen)} isKnown={open <= end} close={() => setOpen(undefined)} />}
       </div>
     </div>
   );
 }
 
 /** One event, with everything that it records. */
-function Opened({ run, seq, event, isKnown, close }: { run: string; seq: number; event: EventDoc | undefined; isKnown: boolean; close(): void }) {
+function Opened({ run, seq, event, claim, isKnown, close }: { run: string; seq: number; event: EventDoc | undefined; claim: EventDoc | undefined; isKnown: boolean; close(): void }) {
   const ref = useShown(seq);
   return (
     <section ref={ref} class="card" aria-label={`Event ${seq}`}>
@@ -140,7 +145,7 @@ function Opened({ run, seq, event, isKnown, close }: { run: string; seq: number;
           <dl class="facts">
             <Fact name="at"><At at={event.at_ms} /></Fact>
             <Fact name="branch"><span class="mono">{event.branch}</span></Fact>
-            <Fact name="actor"><Text value={actor(event)} /></Fact>
+            <Fact name="actor"><Text value={actor(event, claim)} /></Fact>
             {event.epoch != null && <Fact name="epoch"><span class="num">{event.epoch}</span></Fact>}
           </dl>
           {event.data ? <Json raw={event.data as unknown as Raw} name={`${run}-${seq}.json`} label="Data" /> : <p class="dim">Events of this type have no data.</p>}

@@ -163,8 +163,10 @@ export function Effects({ detail }: { detail: Detail }) {
   const undone = new Set(detail.steps.filter((step) => step.kind === "undo" && step.state === "done").map((step) => step.path));
   const isUndone = (step: Step) => [...undone].some((path) => path.endsWith(step.path) && path !== step.path);
   const leaf = detail.steps.filter((step) => step.kind === "step" || step.kind === "remote");
+  const isUnderWay = (step: Step) => detail.finished_at == null && (step.kind === "remote" || (detail.under_way ?? []).includes(step.path));
   const groups: Array<[string, string, Step[]]> = [
-    ["Outcome unknown", "Begun, and no result in the log: the effect may have happened.", leaf.filter((step) => step.state === "open")],
+    ["Under way", "A worker executes it now.", leaf.filter((step) => step.state === "open" && isUnderWay(step))],
+    ["Outcome unknown", "Begun, and no result in the log: the effect may have happened.", leaf.filter((step) => step.state === "open" && !isUnderWay(step))],
     ["Standing", "Completed. The result is in the log, and the step never runs again on this lineage.", leaf.filter((step) => step.state === "done" && !isUndone(step))],
     ["Undone", "Compensated.", leaf.filter((step) => step.state === "done" && isUndone(step))],
     ["Failed", "The last attempt failed.", leaf.filter((step) => step.state === "failed")],

@@ -140,7 +140,7 @@ function Legend({ hasLost }: { hasLost: boolean }) {
   return (
     <p class="legend-row dim small-text">
       {LEGEND.map(([kind, label]) => <span key={kind}><span class={`bar-sample is-${kind}`} />{label}</span>)}
-      {hasLost && <span><span class="bar-sample is-lost" />cut off with its branch</span>}
+      {hasLost && <span><span class="bar-sample is-lost" />lost with its worker or branch</span>}
       <span><span class="bar-sample is-beat" />heartbeat</span>
       <span><span class="bar-sample is-seam" />seam</span>
     </p>
@@ -153,7 +153,7 @@ function Bars({ spans, time, end, beat }: { spans: DrawnSpan[]; time: Axis; end:
       {spans.map((one, at) => {
         const left = time.x(one.from);
         const right = time.x(one.to ?? end);
-        const label = [one.attempt && `attempt ${one.attempt}`, `${one.kind} ${span((one.to ?? end) - one.from)}`, one.lost && `cut off with ${one.lost}`, one.error].filter(Boolean).join(", ");
+        const label = [one.attempt && `attempt ${one.attempt}`, `${one.kind} ${span((one.to ?? end) - one.from)}`, one.lost, one.error].filter(Boolean).join(", ");
         return <span key={at} class={`bar is-${one.kind}${one.to == null ? " is-open" : ""}${one.lost ? " is-lost" : ""}`} style={{ left: `${left * 100}%`, width: `max(3px, ${(right - left) * 100}%)` }} title={label} />;
       })}
       {beat !== undefined && beat <= end && <span class="beat" style={{ left: `${time.x(beat) * 100}%` }} title="last heartbeat" />}
@@ -170,7 +170,7 @@ function StepRow({ row, time, end, beat, isOpen, toggle }: { row: Row; time: Axi
         <span class="indent" style={{ width: `${depth * 10}px` }} />
         <Icon name={row.lost ? "cancelled" : STATE_ICON[step.state]} />
         <span class="ellipsis"><Text value={step.path.split("/").pop() ?? step.path} /></span>
-        <span class="unseen">{row.lost ? `cut off with ${row.lost}` : STATE_WORD[step.state]}</span>
+        <span class="unseen">{row.lost ?? STATE_WORD[step.state]}</span>
         {step.attempts > 1 && <span class="pill num">{step.attempts}×</span>}
       </button>
       <Bars spans={row.spans} time={time} end={end} beat={step.state === "open" ? beat : undefined} />
@@ -178,7 +178,7 @@ function StepRow({ row, time, end, beat, isOpen, toggle }: { row: Row; time: Axi
   );
 }
 
-const OUTCOME = (one: DrawnSpan) => (one.kind === "failure" ? "failed" : one.lost ? `cut off with ${one.lost}` : one.to == null ? "under way" : "done");
+const OUTCOME = (one: DrawnSpan) => (one.kind === "failure" ? "failed" : one.lost ? one.lost : one.to == null ? "under way" : "done");
 
 function StepDetail({ run, row, task, nodes, now, close }: { run: string; row: Row; task: Task | undefined; nodes: Node[]; now: number; close(): void }) {
   const { step, spans } = row;
@@ -193,7 +193,7 @@ function StepDetail({ run, row, task, nodes, now, close }: { run: string; row: R
       </header>
       <dl class="facts">
         <Fact name="kind">{step.kind}</Fact>
-        <Fact name="state">{row.lost ? `cut off with ${row.lost}` : <span class={`step-state is-${step.state}`}><Icon name={STATE_ICON[step.state]} /> {STATE_WORD[step.state]}</span>}</Fact>
+        <Fact name="state">{row.lost ? row.lost : <span class={`step-state is-${step.state}`}><Icon name={STATE_ICON[step.state]} /> {STATE_WORD[step.state]}</span>}</Fact>
         <Fact name="began"><At at={step.began} /></Fact>
         <Fact name={step.ended == null ? "for" : "took"}><span class="num">{span((step.ended ?? now) - step.began)}</span></Fact>
         {step.queue && <Fact name="queue"><code><Text value={step.queue} /></code></Fact>}
