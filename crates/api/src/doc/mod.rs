@@ -12,6 +12,7 @@ pub mod key;
 pub mod lock;
 pub mod node;
 pub mod operation;
+pub mod overview;
 pub mod pass;
 pub mod retention;
 pub mod run;
