@@ -25,6 +25,7 @@ use crate::doc::change::{
     NewSignal, RecoveryDoc, ResumedDoc, SignalledDoc,
 };
 use crate::doc::dialogue::{NewRequest, PublishedDoc, ReplyQuery, RequestedDoc};
+use crate::doc::diff::{DiffDoc, DiffQuery};
 use crate::doc::ending::{CancelledDoc, NewRetry, NewWithdrawal, TerminatedDoc, WithdrawnDoc};
 use crate::doc::event::{HistoryDoc, HistoryQuery, NewsDoc};
 use crate::doc::heal::{
@@ -41,8 +42,8 @@ use crate::doc::overview::{StatusesDoc, SuggestionDoc, SuggestionsQuery};
 use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
 use crate::doc::retention::{NewPrune, PrunePlanDoc, PruneQuery, PrunedDoc};
 use crate::doc::run::{
-    BranchDoc, ChangesQuery, DetailQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc,
-    GroupsQuery, MarkDoc, NewRun, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
+    BranchDoc, ChangesQuery, DetailQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, MarkDoc, NewRun,
+    QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
 };
 use crate::doc::task::{
     ClaimedTaskDoc, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewUserTask,

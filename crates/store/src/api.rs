@@ -168,8 +168,7 @@ async fn status_counts_by_pages<S: Store + ?Sized>(
     workflow: Option<&WorkflowName>,
 ) -> Result<Vec<(Status, u64)>, StoreError> {
     let filter = RunFilter { workflow: workflow.cloned(), ..RunFilter::default() };
-    let by = GroupBy::Status;
-    let found = store.groups(GroupQuery::by(filter, by, Status::ALL.len() as u32)).await?;
+    let found = store.groups(GroupQuery::by(filter, GroupBy::Status, u32::MAX)).await?;
     let count = |group: &Group| Some((group.key.as_deref()?.parse().ok()?, group.count));
     Ok(found.groups.iter().filter_map(count).collect())
 }

@@ -5,6 +5,7 @@
 pub mod activity;
 pub mod change;
 pub mod dialogue;
+pub mod diff;
 pub mod ending;
 pub mod event;
 pub mod heal;

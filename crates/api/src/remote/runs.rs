@@ -9,11 +9,12 @@ use super::RemoteApi;
 use super::http::{HttpRequest, NO_QUERY, run_path, segment};
 use crate::api::{ApiResult, Following, RunsApi};
 use crate::doc::activity::{ActivityDoc, ActivityQuery};
+use crate::doc::diff::{DiffDoc, DiffQuery};
 use crate::doc::event::{HistoryDoc, HistoryQuery};
 use crate::doc::overview::{StatusesDoc, SuggestionDoc, SuggestionsQuery};
 use crate::doc::run::{
-    BranchDoc, DetailQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery,
-    QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
+    BranchDoc, DetailQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, QuestionDoc, QuestionsQuery,
+    RunDoc, RunsQuery, WaitQuery,
 };
 use crate::doc::{ItemsDoc, PageDoc};
 

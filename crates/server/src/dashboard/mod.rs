@@ -35,7 +35,7 @@ const ONE_YEAR: &str = "public, max-age=31536000, immutable";
 /// The folder of the files with a hash in their name.
 const ASSETS: &str = "assets";
 /// Sections of the dashboard: each address below one of them is a page.
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 12] = [
     "api",
     "failures",
     "health",
@@ -43,6 +43,7 @@ const SECTIONS: [&str; 11] = [
     "locks",
     "nodes",
     "operations",
+    "pass",
     "queues",
     "recoveries",
     "runs",

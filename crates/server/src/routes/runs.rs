@@ -10,11 +10,12 @@ use goldseam_api::doc::change::{
     BranchedDoc, DoneDoc, JumpedDoc, NewJump, NewMigration, NewNote, NewRecovery, NewSignal, RecoveryDoc,
     ResumedDoc, SignalledDoc,
 };
+use goldseam_api::doc::diff::{DiffDoc, DiffQuery};
 use goldseam_api::doc::event::{HistoryDoc, HistoryQuery};
 use goldseam_api::doc::overview::{StatusesDoc, SuggestionDoc, SuggestionsQuery};
 use goldseam_api::doc::run::{
-    BranchDoc, DetailQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, NewRun,
-    RunDoc, RunsQuery, StartedDoc, WaitQuery,
+    BranchDoc, DetailQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, NewRun, RunDoc, RunsQuery,
+    StartedDoc, WaitQuery,
 };
 use goldseam_api::doc::{ItemsDoc, PageDoc};
 use goldseam_api::{CommandsApi, HealingApi, Problem, RunsApi};
