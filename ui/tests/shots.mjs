@@ -1,4 +1,4 @@
-// Screenshots of every page in both themes, into ui/shots; two of them stand in the README.
+// Screenshots of every page in both themes, into ui/shots; two of them are in the README.
 import { copyFileSync, mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { browser, go, open, Server, until } from "./harness.mjs";
