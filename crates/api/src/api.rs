@@ -25,6 +25,7 @@ use crate::doc::change::{
     NewSignal, RecoveryDoc, ResumedDoc, SignalledDoc,
 };
 use crate::doc::dialogue::{NewRequest, PublishedDoc, ReplyQuery, RequestedDoc};
+use crate::doc::diff::{DiffDoc, DiffQuery};
 use crate::doc::ending::{CancelledDoc, NewRetry, NewWithdrawal, TerminatedDoc, WithdrawnDoc};
 use crate::doc::event::{HistoryDoc, HistoryQuery, NewsDoc};
 use crate::doc::heal::{
@@ -37,11 +38,12 @@ use crate::doc::node::{NodeDoc, WorkflowDoc};
 use crate::doc::operation::{
     BulkOperationDoc, FailuresDoc, FailuresQuery, NewOperation, OperationsQuery, PreviewDoc,
 };
+use crate::doc::overview::{StatusesDoc, SuggestionDoc, SuggestionsQuery};
 use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
 use crate::doc::retention::{NewPrune, PrunePlanDoc, PruneQuery, PrunedDoc};
 use crate::doc::run::{
-    BranchDoc, ChangesQuery, DetailQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc,
-    GroupsQuery, MarkDoc, NewRun, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
+    BranchDoc, ChangesQuery, DetailQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, MarkDoc, NewRun,
+    QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
 };
 use crate::doc::task::{
     ClaimedTaskDoc, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewUserTask,
@@ -115,6 +117,10 @@ pub trait RunsApi: Send + Sync {
     async fn runs(&self, query: RunsQuery) -> ApiResult<PageDoc<Summary>>;
     /// Counts runs, and groups them.
     async fn groups(&self, query: GroupsQuery) -> ApiResult<GroupsDoc>;
+    /// Counts all runs by status, without reading them.
+    async fn statuses(&self) -> ApiResult<StatusesDoc>;
+    /// Suggests values for a filter, from the latest runs.
+    async fn suggestions(&self, query: SuggestionsQuery) -> ApiResult<ItemsDoc<SuggestionDoc>>;
     /// Returns everything about one run.
     async fn detail(&self, run: &RunId) -> ApiResult<RunDoc> {
         self.detail_at(run, DetailQuery::default()).await
@@ -214,6 +220,8 @@ pub trait DialogueApi: Send + Sync {
 pub trait HealingApi: Send + Sync {
     /// Diagnoses one run and applies the remedy.
     async fn recover(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> ApiResult<RecoveryDoc>;
+    /// Returns what each rule that applies to a run would do, the most urgent first. Changes nothing.
+    async fn remedies(&self, run: &RunId) -> ApiResult<ItemsDoc<RecoveryDoc>>;
     /// Returns to the other side of the latest seam, on a new branch.
     async fn undo_recovery(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<BranchedDoc>;
     /// Lists recoveries, newest first.

@@ -251,6 +251,7 @@ macro_rules! conformance {
             search::conditions_select_what_they_define,
             search::attributes_follow_the_row,
             search::runs_are_counted_and_grouped,
+            search::statuses_are_counted,
             runs::both_orders_are_complete_without_duplicates,
             runs::runs_of_the_same_moment_are_all_listed,
             runs::the_last_page_has_no_next,

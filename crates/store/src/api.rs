@@ -4,9 +4,9 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
-use goldseam_core::search::Grouping;
+use goldseam_core::search::{Group, GroupBy, Grouping};
 use goldseam_core::task::Task;
-use goldseam_core::{Millis, NodeId, RunId, Seq};
+use goldseam_core::{Millis, NodeId, RunId, Seq, Status, WorkflowName};
 
 use crate::audit::AuditLog;
 use crate::error::StoreError;
@@ -78,6 +78,11 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Counts runs by their cached rows, and groups them. By default, by reading every row that matches.
     async fn groups(&self, query: GroupQuery) -> Result<Groups, StoreError> {
         groups_by_pages(self, query).await
+    }
+
+    /// Counts runs by the status of their cached rows: of one workflow, or all. By default, by reading every row.
+    async fn status_counts(&self, workflow: Option<&WorkflowName>) -> Result<Vec<(Status, u64)>, StoreError> {
+        status_counts_by_pages(self, workflow).await
     }
 
     /// Reads the next records of one kind, after the cursor `after`, and returns the unreadable ones. Reads about
@@ -156,6 +161,17 @@ pub trait Store: Debug + Send + Sync + 'static {
 
 /// Rows read at a time.
 const PAGE: u32 = 1_000;
+
+/// Counts the runs of a workflow, or all, by status.
+async fn status_counts_by_pages<S: Store + ?Sized>(
+    store: &S,
+    workflow: Option<&WorkflowName>,
+) -> Result<Vec<(Status, u64)>, StoreError> {
+    let filter = RunFilter { workflow: workflow.cloned(), ..RunFilter::default() };
+    let found = store.groups(GroupQuery::by(filter, GroupBy::Status, u32::MAX)).await?;
+    let count = |group: &Group| Some((group.key.as_deref()?.parse().ok()?, group.count));
+    Ok(found.groups.iter().filter_map(count).collect())
+}
 
 /// Reads all runs that match, page by page, the latest first.
 async fn groups_by_pages<S: Store + ?Sized>(store: &S, query: GroupQuery) -> Result<Groups, StoreError> {

@@ -5,6 +5,7 @@
 pub mod activity;
 pub mod change;
 pub mod dialogue;
+pub mod diff;
 pub mod ending;
 pub mod event;
 pub mod heal;
@@ -12,6 +13,7 @@ pub mod key;
 pub mod lock;
 pub mod node;
 pub mod operation;
+pub mod overview;
 pub mod pass;
 pub mod retention;
 pub mod run;

@@ -1,12 +1,9 @@
 //! Counts starts, ends and recoveries of a recent time.
 
-use std::sync::Arc;
-
-use goldseam::search::Condition;
 use goldseam::unstable::store::RunFilter;
 use goldseam::{Millis, Status, Summary};
 
-use super::LocalApi;
+use super::{LocalApi, search};
 use crate::api::{ApiResult, HealingApi};
 use crate::doc::PAGE_MAX;
 use crate::doc::activity::{
@@ -17,8 +14,8 @@ use crate::problem::Problem;
 use crate::timestamp::iso;
 use crate::view::percentiles::Percentiles;
 
-/// Maximum number of runs that one request reads.
-const RUNS_MAX: usize = 50_000;
+/// Maximum number of pages of runs that one request reads for starts, and again for ends of runs that began before.
+const PAGES_MAX: usize = 40;
 /// Maximum number of recoveries that one request reads.
 const RECOVERIES_MAX: usize = 5_000;
 
@@ -60,10 +57,13 @@ impl Intervals {
         self.counts.get_mut(place)
     }
 
-    fn count_run(&mut self, run: &Summary) {
+    fn count_start(&mut self, run: &Summary) {
         if let Some(interval) = self.at(run.created_at) {
             interval.started += 1;
         }
+    }
+
+    fn count_end(&mut self, run: &Summary) {
         let Some(interval) = run.finished_at.and_then(|at| self.at(at)) else { return };
         match run.status {
             Status::Completed => interval.completed += 1,
@@ -98,18 +98,31 @@ impl LocalApi {
     }
 
     /// Counts runs that were queued or ended in the time. Returns whether all were read.
+    ///
+    /// Two walks: runs that were queued in the time are neighbours in an index. Those that were queued before and ended
+    /// in it are found from the latest on.
     async fn count_runs(&self, intervals: &mut Intervals) -> ApiResult<bool> {
-        let since = iso(Millis(intervals.since));
-        let condition =
-            Condition::parse(&format!("created >= {since} or ended >= {since}"), self.client.now())
-                .map_err(goldseam::EngineError::from)?;
-        let mut filter =
-            RunFilter { condition: Some(Arc::new(condition)), limit: PAGE_MAX, ..RunFilter::default() };
-        let mut read = 0;
-        while read < RUNS_MAX {
+        let since = Millis(intervals.since);
+        let recent = RunFilter { since: Some(since), limit: PAGE_MAX, ..RunFilter::default() };
+        let all_recent = self
+            .walk(recent, |run| {
+                intervals.count_start(run);
+                intervals.count_end(run);
+            })
+            .await?;
+        let since = iso(since);
+        let condition = format!("created < {since} and ended >= {since}");
+        let condition = search::condition(Some(&condition), self.client.now())?;
+        let older = RunFilter { condition, limit: PAGE_MAX, ..RunFilter::default() };
+        let all_older = self.walk(older, |run| intervals.count_end(run)).await?;
+        Ok(all_recent && all_older)
+    }
+
+    /// Calls `each` for the runs of a filter. Returns whether all were read.
+    async fn walk(&self, mut filter: RunFilter, mut each: impl FnMut(&Summary)) -> ApiResult<bool> {
+        for _ in 0..PAGES_MAX {
             let page = self.client.list(filter.clone()).await?;
-            read += page.items.len();
-            page.items.iter().for_each(|row| intervals.count_run(&row.summary));
+            page.items.iter().for_each(|row| each(&row.summary));
             match page.next {
                 Some(next) => filter.after = Some(next),
                 None => return Ok(true),

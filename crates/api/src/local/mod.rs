@@ -11,6 +11,7 @@ mod limit;
 mod locks;
 mod nodes;
 mod operations;
+mod overview;
 mod passes;
 mod retention;
 mod runs;

@@ -16,11 +16,12 @@ use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 use super::{LocalApi, limit, search};
 use crate::api::{ApiResult, Following, RunsApi};
 use crate::doc::activity::{ActivityDoc, ActivityQuery};
+use crate::doc::diff::{DiffDoc, DiffQuery};
 use crate::doc::event::{EventDoc, HistoryDoc, HistoryQuery};
+use crate::doc::overview::{StatusesDoc, SuggestionDoc, SuggestionsQuery};
 use crate::doc::run::{
-    BranchDoc, DetailQuery, DiagnosisDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc,
-    GroupsQuery, LinkDoc, ListOrder, OpenQuestionDoc, QuarantineDoc, QuestionDoc, QuestionsQuery, RunDoc,
-    RunsQuery, WaitQuery,
+    BranchDoc, DetailQuery, DiagnosisDoc, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, LinkDoc,
+    ListOrder, OpenQuestionDoc, QuarantineDoc, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
 };
 use crate::doc::{DamageDoc, ItemsDoc, PAGE_MAX, PageDoc, UnreadableDoc};
 use crate::next_step::{NextStepDoc, answer_command, with_commands};
@@ -117,6 +118,14 @@ impl RunsApi for LocalApi {
 
     async fn groups(&self, query: GroupsQuery) -> ApiResult<GroupsDoc> {
         self.grouped(query).await
+    }
+
+    async fn statuses(&self) -> ApiResult<StatusesDoc> {
+        self.count_statuses().await
+    }
+
+    async fn suggestions(&self, query: SuggestionsQuery) -> ApiResult<ItemsDoc<SuggestionDoc>> {
+        self.suggest(query).await
     }
 
     async fn detail_at(&self, run: &RunId, query: DetailQuery) -> ApiResult<RunDoc> {

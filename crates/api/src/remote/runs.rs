@@ -9,10 +9,12 @@ use super::RemoteApi;
 use super::http::{HttpRequest, NO_QUERY, run_path, segment};
 use crate::api::{ApiResult, Following, RunsApi};
 use crate::doc::activity::{ActivityDoc, ActivityQuery};
+use crate::doc::diff::{DiffDoc, DiffQuery};
 use crate::doc::event::{HistoryDoc, HistoryQuery};
+use crate::doc::overview::{StatusesDoc, SuggestionDoc, SuggestionsQuery};
 use crate::doc::run::{
-    BranchDoc, DetailQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery,
-    QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
+    BranchDoc, DetailQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, QuestionDoc, QuestionsQuery,
+    RunDoc, RunsQuery, WaitQuery,
 };
 use crate::doc::{ItemsDoc, PageDoc};
 
@@ -24,6 +26,14 @@ impl RunsApi for RemoteApi {
 
     async fn groups(&self, query: GroupsQuery) -> ApiResult<GroupsDoc> {
         self.get("/v1/groups", &query).await
+    }
+
+    async fn statuses(&self) -> ApiResult<StatusesDoc> {
+        self.get("/v1/statuses", NO_QUERY).await
+    }
+
+    async fn suggestions(&self, query: SuggestionsQuery) -> ApiResult<ItemsDoc<SuggestionDoc>> {
+        self.get("/v1/suggestions", &query).await
     }
 
     async fn detail_at(&self, run: &RunId, query: DetailQuery) -> ApiResult<RunDoc> {

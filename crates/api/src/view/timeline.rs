@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use goldseam::unstable::core::event::{Cause, Event, WaitStarted};
 use goldseam::unstable::core::hash::WriteId;
+use goldseam::unstable::core::retry::Policy;
 use goldseam::unstable::core::trace::undo_path;
 use goldseam::unstable::core::{BranchId, NodeId, Path, Recorded};
 use goldseam::{Millis, Seq};
@@ -39,6 +40,15 @@ pub struct OperationDoc {
     /// The run that it started as a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<String>,
+    /// The position of its latest event.
+    #[serde(default)]
+    pub event: Seq,
+    /// When it is tried again; absent unless it waits for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Millis>,
+    /// How often and how soon it is tried; recorded for remote steps only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Policy>,
     /// Its attempts, waits and pauses, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<OperationSpan>,
@@ -273,6 +283,8 @@ struct OperationRows {
     places: HashMap<String, usize>,
     /// The branch of the event that is being taken.
     branch: Option<BranchId>,
+    /// Its position.
+    seq: Seq,
     /// The node that owns the run at this event.
     owner: Option<NodeId>,
 }
@@ -281,6 +293,7 @@ impl OperationRows {
     fn take(&mut self, recorded: &Recorded) {
         let at = recorded.at;
         self.branch = Some(recorded.branch);
+        self.seq = recorded.seq;
         match &recorded.event {
             Event::RunClaimed(claim) => self.owner = Some(claim.node.clone()),
             Event::StepStarted(step) => {
@@ -290,6 +303,7 @@ impl OperationRows {
                     row.kind = OperationKind::Remote;
                     row.queue = Some(remote.queue.to_string());
                     row.task = Some(remote.task.to_string());
+                    row.retry = Some(remote.retry);
                 }
                 row.open(at, SpanStyle::Work);
                 self.name_attempt(&step.path, step.attempt, None);
@@ -313,6 +327,7 @@ impl OperationRows {
                 let row = self.row(path, OperationKind::Step, at);
                 row.state = OperationState::Open;
                 row.ended = None;
+                row.retry_at = Some(*due);
                 row.spans.push(OperationSpan::new(at, Some(*due), SpanStyle::Pause));
             }
             Event::ChildStarted(child) => {
@@ -379,6 +394,9 @@ impl OperationRows {
                     queue: None,
                     task: None,
                     child: None,
+                    event: self.seq,
+                    retry_at: None,
+                    retry: None,
                     spans: Vec::new(),
                     branch: None,
                 });
@@ -387,6 +405,7 @@ impl OperationRows {
         };
         let row = &mut self.rows[at];
         row.branch = self.branch;
+        row.event = self.seq;
         row
     }
 
@@ -394,6 +413,7 @@ impl OperationRows {
         if let Some(place) = self.places.get(path.as_str()) {
             let row = &mut self.rows[*place];
             row.branch = self.branch;
+            row.event = self.seq;
             row.close(row.began, at, SpanStyle::Wait, OperationState::Done);
         }
     }
@@ -408,6 +428,7 @@ impl OperationDoc {
 
     fn open(&mut self, from: Millis, look: SpanStyle) {
         self.close_last(from);
+        self.retry_at = None;
         self.spans.push(OperationSpan::new(from, None, look));
     }
 
@@ -416,6 +437,7 @@ impl OperationDoc {
         self.spans.retain(|span| span.to.is_some());
         self.spans.push(OperationSpan::new(from, Some(to), look));
         self.state = state;
+        self.retry_at = None;
         self.ended = Some(to);
         if state == OperationState::Done {
             self.note = None;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use goldseam_api::doc::activity::ActivityQuery;
+use goldseam_api::doc::overview::StatusesDoc;
 
 use crate::app::App;
 use crate::error::{CliError, Exit};
@@ -32,7 +33,8 @@ pub(crate) async fn run(app: &App, args: ActivityArgs) -> Result<Exit, CliError>
         since_ms: Some((app.now() - args.since).0),
         interval_ms: Some(u64::try_from(args.interval.as_millis()).unwrap_or(u64::MAX)),
     };
-    let found = app.api().await?.activity(query).await?;
+    let api = app.api().await?;
+    let found = api.activity(query).await?;
     match () {
         () if app.json => out::json(&found),
         () if app.jsonl => found.intervals.iter().for_each(out::jsonl),
@@ -43,6 +45,7 @@ pub(crate) async fn run(app: &App, args: ActivityArgs) -> Result<Exit, CliError>
                 table.row([vec![time::iso(one.at)], counts.map(|n| n.to_string()).to_vec()].concat());
             }
             app.table(&table);
+            app.remark(&format!("now: {}", in_words(&api.statuses().await?)));
             let (stalled, heal) = (found.stalled_ms, found.heal_ms);
             app.remark(&format!("time to detect: p50 {} ms, p99 {} ms", stalled.p50, stalled.p99));
             app.remark(&format!("time to heal: p50 {} ms, p99 {} ms", heal.p50, heal.p99));
@@ -52,4 +55,11 @@ pub(crate) async fn run(app: &App, args: ActivityArgs) -> Result<Exit, CliError>
         }
     }
     Ok(Exit::Ok)
+}
+
+/// The number of runs by status, as in `2 running, 1 failed`.
+fn in_words(statuses: &StatusesDoc) -> String {
+    let words: Vec<String> =
+        statuses.items.iter().map(|item| format!("{} {}", item.count, item.status)).collect();
+    if words.is_empty() { "no runs".to_owned() } else { words.join(", ") }
 }

@@ -212,6 +212,8 @@ fn completion_offers_names_of_the_store() {
     assert_eq!(candidates(&place, &["show", "w"]), ["waits"]);
     assert_eq!(candidates(&place, &["why", "waits", ""]), ["asks", "failed", "done"]);
     assert_eq!(candidates(&place, &["ls", "--workflow", ""]), ["order"]);
+    assert_eq!(candidates(&place, &["ls", "--tag", "reg"]), ["region=eu"]);
+    assert_eq!(candidates(&place, &["ls", "--cause", ""]).len(), 1);
     assert_eq!(candidates(&place, &["start", "or"]), ["order"]);
     assert_eq!(candidates(&place, &["jump", "done", "ch"]), ["charge"]);
     assert_eq!(candidates(&place, &["answer", "asks", ""]), ["review"]);

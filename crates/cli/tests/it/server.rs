@@ -165,6 +165,8 @@ const COMMANDS: &[&[&str]] = &[
     &["diff", "done", "b1", "b2"],
     &["retry", "failed"],
     &["recover", "waits", "--dry-run"],
+    &["recover", "waits", "--dry-run", "--each"],
+    &["recover", "waits", "--each"],
     &["recover", "waits", "--rule", "A2"],
     &["recover", "waits", "--rule", "hidden-question"],
     &["recover", "waits", "--undo"],

@@ -249,11 +249,13 @@ impl Node {
     }
 
     fn record(&self, state: NodeState) -> NodeRecord {
+        let mut workflows = self.registry.labels();
+        workflows.push(NodeRecord::release_label(env!("CARGO_PKG_VERSION")));
         NodeRecord {
             id: self.id.clone(),
             name: self.name.clone(),
             started_at: self.live_runs().started_at(),
-            workflows: self.registry.labels(),
+            workflows,
             slots: self.config.slots,
             timing: Some(Timing { beat: self.config.beat, silence_max: self.config.silence_max }),
             state,

@@ -102,10 +102,12 @@ pub(crate) fn build(listener: Listener, app: Arc<ServerState>) -> Router {
         .with_state(app)
 }
 
-/// Adds the middleware for requests of this process itself: no host, no credential, no limits of clients.
-pub(crate) fn in_process(router: Router<Arc<ServerState>>, app: Arc<ServerState>) -> Router {
+/// Builds the routes for requests of this process itself: no host, no credential, no limits of clients.
+pub(crate) fn in_process(app: Arc<ServerState>) -> Router {
     let state = || Arc::clone(&app);
-    router
+    described()
+        .split_for_parts()
+        .0
         .method_not_allowed_fallback(|| async {
             ProblemResponse(Problem::new(405, "this route does not accept that method"))
         })

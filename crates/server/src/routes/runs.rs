@@ -10,10 +10,12 @@ use goldseam_api::doc::change::{
     BranchedDoc, DoneDoc, JumpedDoc, NewJump, NewMigration, NewNote, NewRecovery, NewSignal, RecoveryDoc,
     ResumedDoc, SignalledDoc,
 };
+use goldseam_api::doc::diff::{DiffDoc, DiffQuery};
 use goldseam_api::doc::event::{HistoryDoc, HistoryQuery};
+use goldseam_api::doc::overview::{StatusesDoc, SuggestionDoc, SuggestionsQuery};
 use goldseam_api::doc::run::{
-    BranchDoc, DetailQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, NewRun,
-    RunDoc, RunsQuery, StartedDoc, WaitQuery,
+    BranchDoc, DetailQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, NewRun, RunDoc, RunsQuery,
+    StartedDoc, WaitQuery,
 };
 use goldseam_api::doc::{ItemsDoc, PageDoc};
 use goldseam_api::{CommandsApi, HealingApi, Problem, RunsApi};
@@ -29,6 +31,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
         .routes(routes!(list, start))
         .routes(routes!(groups))
         .routes(routes!(activity))
+        .routes(routes!(statuses))
+        .routes(routes!(suggestions))
+        .routes(routes!(remedies))
         .routes(routes!(get))
         .routes(routes!(history))
         .routes(routes!(result))
@@ -138,6 +143,29 @@ async fn start(
 #[utoipa::path(get, path = "/v1/runs/{run}/why", tag = "runs", responses((status = 200, body = ExplanationDoc)))]
 async fn why(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<ExplanationDoc> {
     Ok(Json(access.namespace.api.why(&run).await?))
+}
+
+/// Counts all runs by status, without operations.
+#[utoipa::path(get, path = "/v1/statuses", tag = "runs", responses((status = 200, body = StatusesDoc)))]
+async fn statuses(access: Access) -> JsonResult<StatusesDoc> {
+    Ok(Json(access.namespace.api.statuses().await?))
+}
+
+/// Suggests values for a filter of the list of runs, from the latest 500 runs, the most frequent first.
+#[utoipa::path(get, path = "/v1/suggestions", tag = "runs", params(SuggestionsQuery),
+    responses((status = 200, body = ItemsDoc<SuggestionDoc>)))]
+async fn suggestions(
+    access: Access,
+    QueryParams(query): QueryParams<SuggestionsQuery>,
+) -> JsonResult<ItemsDoc<SuggestionDoc>> {
+    Ok(Json(access.namespace.api.suggestions(query).await?))
+}
+
+/// Returns what each rule that applies to a run would do, the most urgent first. Changes nothing.
+#[utoipa::path(get, path = "/v1/runs/{run}/remedies", tag = "healing",
+    responses((status = 200, body = ItemsDoc<RecoveryDoc>)))]
+async fn remedies(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<ItemsDoc<RecoveryDoc>> {
+    Ok(Json(access.namespace.api.remedies(&run).await?))
 }
 
 /// Counts starts, ends and recoveries for each interval of a recent time.

@@ -4,6 +4,9 @@ use goldseam_api::doc::key::Scope;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
 use crate::test_server::{Reply, TestServer};
 
 /// Returns the paths that the page names.
@@ -49,7 +52,7 @@ async fn files_are_compressed_for_clients_that_ask_for_it() {
         let request = server.ask(Method::GET, &path).header("accept-encoding", encoding);
         let response = request.send().await.unwrap();
         let is_gzip = response.headers().get("content-encoding").is_some_and(|value| value == "gzip");
-        assert_eq!(response.headers()["vary"], "accept-encoding");
+        assert_eq!(response.headers()["vary"], "accept, accept-encoding");
         (is_gzip, response.bytes().await.unwrap())
     };
     let (plain_is_gzip, plain) = fetch("identity").await;
@@ -65,14 +68,85 @@ async fn only_exact_paths_of_files_are_public() {
     let server = TestServer::open().await;
     server.key("default", &Scope::ALL).await;
     let path = named_in(&server.get("/").await.text).remove(0);
-    for other in ["/index.html", "//", "/assets/", "/assets", "/favicon.ico", "/assets/../v1/runs", "/runs"] {
+    for other in ["/index.html", "//", "/favicon.ico", "/nowhere", "/v1", "/v1/runs", "/v1/nowhere"] {
         assert_eq!(server.get(other).await.status.as_u16(), 401, "{other}");
     }
-    assert_eq!(server.get(&format!("{path}/")).await.status.as_u16(), 401);
-    assert_eq!(server.get(&format!("{path}.gz")).await.status.as_u16(), 401);
+    let unknown = ["/assets/", "/assets", "/assets/index.js", "/assets/..%2f..%2fCargo.toml"];
+    for other in unknown.map(str::to_owned).into_iter().chain([format!("{path}/"), format!("{path}.gz")]) {
+        let reply = server.get(&other).await;
+        assert_eq!(
+            (reply.status.as_u16(), reply.kind.as_str()),
+            (404, "application/problem+json"),
+            "{other}"
+        );
+    }
+    for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
+        let reply = server.ask(method.clone(), "/runs").send().await.unwrap();
+        assert_eq!(reply.status().as_u16(), 401, "{method}");
+    }
     assert_eq!(server.post("/", &Value::Null).await.status.as_u16(), 401);
     let foreign = server.ask(Method::GET, "/").header("host", "evil.example").send().await.unwrap();
     assert_eq!(foreign.status().as_u16(), 421, "a page of another host name does not get the files");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn raw_paths_cannot_leave_the_table_of_files() {
+    let server = TestServer::open().await;
+    let address = server.url.strip_prefix("http://").unwrap();
+    for path in
+        ["/assets/../../Cargo.toml", "/../../etc/passwd", "/runs/../../etc/passwd", "/assets/./../index.html"]
+    {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).await.unwrap();
+        let is_page = reply.starts_with("HTTP/1.1 200") && reply.contains("<title>Goldseam</title>");
+        assert!(is_page || reply.starts_with("HTTP/1.1 404"), "{path}: {reply}");
+        assert!(!reply.contains("[package]") && !reply.contains("root:"), "{path}: {reply}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_of_pages_return_the_page() {
+    let server = TestServer::open().await;
+    server.key("default", &Scope::ALL).await;
+    let page = server.get("/").await.text;
+    for path in ["/runs", "/runs/order-17", "/runs/order-17?tab=events", "/failures", "/recoveries", "/api"] {
+        let reply = server.ask(Method::GET, path).send().await.unwrap();
+        assert_eq!(reply.status().as_u16(), 200, "{path}");
+        assert_eq!(reply.headers()["cache-control"], "no-store", "{path}");
+        assert!(reply.headers()["content-security-policy"].to_str().unwrap().contains("script-src 'self'"));
+        assert_eq!(reply.text().await.unwrap(), page, "{path}");
+        let head = server.ask(Method::HEAD, path).send().await.unwrap();
+        assert_eq!(head.headers()["content-length"], page.len().to_string(), "{path}");
+        assert!(head.text().await.unwrap().is_empty(), "{path}");
+    }
+    let browse = async |path: &str| {
+        let request = server.ask(Method::GET, path).header("accept", "text/html,*/*;q=0.8");
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(browse("/nowhere").await, 200, "the page explains that it has no such part");
+    assert_eq!(browse("/v1/runs").await, 401, "routes need a key from browsers, too");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_route_still_needs_a_credential() {
+    let server = TestServer::open().await;
+    server.key("default", &Scope::ALL).await;
+    let description = server.get("/v1/openapi.json").await.ok();
+    let mut tried = 0;
+    for (path, item) in description["paths"].as_object().unwrap() {
+        let operation = &item["get"];
+        if operation.is_null() || operation["security"] == json!([]) {
+            continue;
+        }
+        let path = path.replace("{run}", "r-1").replace(['{', '}'], "");
+        let request = server.ask(Method::GET, &path).header("accept", "text/html");
+        assert_eq!(request.send().await.unwrap().status().as_u16(), 401, "{path}");
+        tried += 1;
+    }
+    assert!(tried > 20, "{tried}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,4 +234,102 @@ async fn examination_needs_only_read_and_changes_nothing() {
     assert_eq!(checkup["healed"], 0);
     let request = server.ask(Method::GET, "/v1/runs/q-1").bearer_auth(&key);
     assert_eq!(Reply::of(request.send().await.unwrap()).await.ok(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statuses_are_counted_without_operations() {
+    let server = TestServer::open().await;
+    assert_eq!(server.get("/v1/statuses").await.ok(), json!({ "items": [], "total": 0 }));
+    let engine = server.engine().await;
+    server.start("greet", "r-1", json!("Ada")).await;
+    server.post("/v1/runs/r-1/signal", &json!({ "name": "go" })).await.ok();
+    server.get("/v1/runs/r-1/result?wait_ms=20000").await.ok();
+    for run in ["q-1", "q-2"] {
+        server.start("no-such-workflow", run, json!(1)).await;
+    }
+    let operation = json!({ "verb": "pause", "where": "workflow = \"no-such-workflow\"" });
+    server.post("/v1/operations", &operation).await.ok();
+    let paused = async || {
+        let items = server.get("/v1/statuses").await.ok();
+        items["items"].as_array().unwrap().iter().any(|item| item["status"] == "paused" && item["count"] == 2)
+    };
+    while !paused().await {
+        tokio::task::yield_now().await;
+    }
+    let counted = server.get("/v1/statuses").await.ok();
+    assert_eq!(counted["total"], 3, "{counted}");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_get_suggestions_from_the_latest_runs() {
+    let server = TestServer::open().await;
+    for (run, tag) in [("r-1", "ada"), ("r-2", "ada"), ("r-3", "Grace")] {
+        let new = json!({ "workflow": "none", "id": run, "tags": { "customer": tag }, "queue": "slow",
+            "attributes": { "amount": 7 } });
+        server.post("/v1/runs", &new).await.ok();
+    }
+    let suggested =
+        async |query: &str| server.get(&format!("/v1/suggestions?{query}")).await.ok()["items"].clone();
+    assert_eq!(
+        suggested("of=tag").await,
+        json!([{ "count": 2, "value": "customer=ada" }, { "count": 1, "value": "customer=Grace" }])
+    );
+    assert_eq!(suggested("of=tag&text=GRA").await, json!([{ "count": 1, "value": "customer=Grace" }]));
+    assert_eq!(suggested("of=tag&limit=1").await.as_array().unwrap().len(), 1);
+    assert_eq!(suggested("of=workflow").await, json!([{ "count": 3, "value": "none" }]));
+    assert_eq!(suggested("of=attribute").await, json!([{ "count": 3, "value": "amount" }]));
+    assert_eq!(suggested("of=queue").await, json!([{ "count": 3, "value": "slow" }]));
+    assert_eq!(suggested("of=cause").await, json!([]));
+    assert_eq!(server.get("/v1/suggestions?of=nothing").await.status.as_u16(), 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn remedies_are_dry_runs_that_need_only_read() {
+    let server = TestServer::open().await;
+    server.start("no-such-workflow", "q-1", json!(1)).await;
+    let before = server.get("/v1/runs/q-1").await.ok();
+    let why = server.get("/v1/runs/q-1/why").await.ok();
+    let key = server.key("default", &[Scope::Read]).await;
+    let request = server.ask(Method::GET, "/v1/runs/q-1/remedies").bearer_auth(&key);
+    let plans = Reply::of(request.send().await.unwrap()).await.ok()["items"].clone();
+    let plans = plans.as_array().unwrap();
+    let rules = |items: &[Value], field: &str| items.iter().map(|one| one[field].clone()).collect::<Vec<_>>();
+    assert_eq!(rules(plans, "rule"), rules(why["findings"].as_array().unwrap(), "code"));
+    assert_eq!(plans[0]["rule"], "N1", "{plans:?}");
+    assert!(plans.iter().all(|plan| plan["healed"] == false && plan["remedy"].is_string()), "{plans:?}");
+    let request = server.ask(Method::GET, "/v1/runs/q-1").bearer_auth(&key);
+    assert_eq!(Reply::of(request.send().await.unwrap()).await.ok(), before);
+    let request = server.ask(Method::GET, "/v1/runs/none/remedies").bearer_auth(&key);
+    assert_eq!(request.send().await.unwrap().status().as_u16(), 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_reports_changes_of_tasks_and_locks() {
+    let server = TestServer::open().await;
+    let mut stream = server.ask(Method::GET, "/v1/events?from=now&changes=true").send().await.unwrap();
+    let mut next = async || loop {
+        let piece = stream.chunk().await.unwrap().expect("the stream goes on");
+        let text = String::from_utf8(piece.to_vec()).unwrap();
+        if text != ":\n\n" {
+            return text;
+        }
+    };
+    let mark_of = |text: &str| {
+        let mark = text.strip_prefix("event: changed\ndata: {\"mark\":").expect(text);
+        mark.trim_end_matches("}\n\n").parse::<u64>().expect(text)
+    };
+    for (path, body) in [
+        ("/v1/locks/print/acquire", json!({ "holder": "ada", "ttl_ms": 60_000 })),
+        ("/v1/tasks", json!({ "kind": "resize", "queue": "images" })),
+    ] {
+        server.post(path, &body).await.ok();
+        let mark = server.get("/v1/changes").await.ok()["mark"].as_u64().unwrap();
+        while mark_of(&next().await) < mark {}
+    }
+    let claimed = server.post("/v1/tasks/claim", &json!({ "owner": "gpu-7", "queue": "images" })).await.ok();
+    assert_eq!(claimed["items"].as_array().unwrap().len(), 1, "{claimed}");
+    mark_of(&next().await);
+    server.start("no-such-workflow", "q-1", json!(1)).await;
+    while !next().await.starts_with("event: run.queued\nid: ") {}
 }
