@@ -95,9 +95,12 @@ export function busyOf(spans: Array<[number, number]>): Busy {
 export function axis(found: Busy, from: number, to: number): Axis {
   const end = Math.max(to, from + 1);
   const merged = found.merged.map(([a, b]): [number, number] => [Math.min(end, Math.max(from, a)), Math.min(end, Math.max(from, b))]);
-  const busy = merged.reduce((sum, [a, b]) => sum + (b - a), 0);
+  // Work under way does not count: what is collapsed must not change from second to second.
+  const closed = found.merged.filter(([, b]) => Number.isFinite(b));
+  const busy = closed.reduce((sum, [a, b]) => sum + (b - a), 0);
+  const known = Math.min(end, Math.max(from, ...found.merged.slice(-1).map(([a, b]) => (Number.isFinite(b) ? b : a)))) - from;
   // A gap is collapsed if it is long compared with everything that happened.
-  const limit = Math.max(2_000, busy * 0.5, (end - from) * 0.12);
+  const limit = Math.max(2_000, busy * 0.5, known * 0.12);
   const pieces: Piece[] = [];
   let at = from;
   const push = (until: number, isIdle: boolean) => {

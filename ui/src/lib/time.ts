@@ -45,7 +45,7 @@ export function local(ms: number): string {
 
 /** Milliseconds that the clock of the server is ahead of the browser's. */
 let ahead = 0;
-/** A response tells the time in whole seconds, and took a moment: less than this is no difference. */
+/** A response tells the time in whole seconds, and took a moment: a smaller difference is ignored. */
 const CLOSE_MS = 2_500;
 
 /** Notes the time of a response, so that ages are right even if the clock of the browser is wrong. */

@@ -135,7 +135,7 @@ function useFollowed(run: string, detail: Loaded<Detail>, others: Array<Loaded<u
       if (event) setHead((old) => Math.max(old, event.seq));
       soon();
     });
-    // A node that dies is no event of the run, but a reason why it does not move.
+    // The end of a node is not in the log of the run, but in its explanation.
     const stopChanges = onChange(() => all.current[1]?.again());
     return () => {
       clearTimeout(timer);
