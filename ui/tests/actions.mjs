@@ -46,6 +46,8 @@ export function actions({ server, context, alpha }) {
       await page.locator(".seam").first().click();
       await sees(page, "O2", ".seam-card");
       await sees(page, "is gone", ".seam-card");
+      await sees(page, "recorded as", ".seam-card");
+      await sees(page, "detected after", ".seam-card");
       await page.locator(".timeline-row", { hasText: "charge" }).locator(".bar").first().waitFor();
       await go(page, "recoveries");
       await sees(page, "worker-lost", ".healing");

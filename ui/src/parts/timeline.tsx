@@ -4,6 +4,8 @@ import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import type { Detail, Node, Seam, Step, StepSpan, Task } from "../api-types";
 import { axis, busyOf, type Axis } from "../lib/axis";
+import { call } from "../lib/api";
+import { useLoad } from "../lib/load";
 import { runHref } from "../lib/router";
 import { type DrawnSpan, type Row, rowsOf } from "../lib/rows";
 import { plural, span, useNow } from "../lib/time";
@@ -231,6 +233,12 @@ function StepDetail({ run, row, task, nodes, now, close }: { run: string; row: R
 function SeamDetail({ detail, seam, actions, close }: { detail: Detail; seam: Seam; actions: ComponentChildren; close(): void }) {
   const ref = useShown(seam);
   const opened = detail.branches.find((one) => one.branch === seam.cut?.to)?.opened;
+  // The feed of recoveries knows the event of a seam that cut no branch.
+  const isRecovery = seam.kind === "recovered";
+  const healing = useLoad(isRecovery ? `healing ${detail.run} ${seam.at}` : undefined, async () => {
+    const { items } = await call("GET /v1/recoveries", { rule: seam.rule ?? "", since_ms: seam.at, limit: 500 });
+    return items.find((one) => one.run === detail.run && one.at_ms === seam.at);
+  }).data;
   const event = (seq: number) => <a class="num" href={runHref(detail.run, { tab: "events", event: String(seq) })}>#{seq}</a>;
   return (
     <section ref={ref} class="card seam-card" aria-label="Seam">
@@ -242,7 +250,9 @@ function SeamDetail({ detail, seam, actions, close }: { detail: Detail; seam: Se
       <dl class="facts">
         {seam.evidence && <Fact name="evidence"><Text value={seam.evidence} /></Fact>}
         {seam.cut && <Fact name="cut">{seam.cut.from ?? "–"} → {seam.cut.to}, after event {event(seam.cut.after)}</Fact>}
-        {opened != null && <Fact name="recorded as">event {event(opened)}</Fact>}
+        {healing && <Fact name="detected after"><span class="num">{span(healing.stalled_ms)}</span></Fact>}
+        {healing?.heal_ms != null && <Fact name="healed in"><span class="num">{span(healing.heal_ms)}</span></Fact>}
+        {(healing?.event ?? opened) != null && <Fact name="recorded as">event {event((healing?.event ?? opened)!)}</Fact>}
       </dl>
       <div class="actions">{actions}</div>
     </section>
