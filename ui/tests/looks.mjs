@@ -68,7 +68,7 @@ export function looks({ server, context, chrome, alpha }) {
     async narrow_pages_do_not_scroll_sideways() {
       const narrow = await chrome.newContext({ viewport: { width: 320, height: 700 } });
       const page = await open(narrow, server, "");
-      for (const path of PAGES) {
+      for (const path of [...PAGES, "pass", "runs/bank-1?tab=events&event=3"]) {
         await go(page, path);
         await page.locator("h1").waitFor();
         await until("the page is loaded", async () => (await page.locator(".busy").count()) === 0);
@@ -105,7 +105,7 @@ export function looks({ server, context, chrome, alpha }) {
         const themed = await chrome.newContext({ viewport: { width: 1280, height: 900 }, colorScheme, bypassCSP: true });
         const page = await open(themed, server, "");
         await page.evaluate(axe);
-        for (const path of PAGES) {
+        for (const path of [...PAGES, "pass", "runs/bank-1?tab=events&event=3"]) {
           await go(page, path);
           await page.locator("h1").waitFor();
           await until("the page is loaded", async () => (await page.locator(".busy").count()) === 0);
