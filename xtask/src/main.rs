@@ -17,6 +17,7 @@
 //! | [`planted`] | bugs that the simulation must find, planted in a copy of the tree |
 //! | [`mutants`] | the share of code changes that the tests notice |
 //! | [`generate`] | generated files |
+//! | [`ui`] | the dashboard: build, check, browser tests, screenshots |
 //! | [`record`] | the recorded counts of long searches |
 //! | [`ratchet`] | exceptions that only shrink |
 //! | [`cargo`] | runs cargo |
@@ -45,12 +46,13 @@ mod steps;
 mod test_names;
 mod tidy;
 mod tree;
+mod ui;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask check [-p CRATE]   the fast loop, without servers: fmt, tidy, clippy, unit tests, memory and SQLite suites
-cargo xtask test [SCOPE]       everything that must pass; --quick skips deny, doc and clients, --all adds long tests
+cargo xtask test [SCOPE]       everything that must pass; --quick skips deny, doc, clients and ui, --all adds
 cargo xtask tidy               checks that no compiler makes; prints findings with their fix
 cargo xtask tidy --words [PATHS]  list banned words; --homonyms lists type names with several types, --modules cycles
 cargo xtask tidy --ratchet     measure the exceptions again, refuse to raise one; --ratchet --raise raises them
@@ -73,6 +75,9 @@ cargo xtask hostile [ARGS]     lint, generated clients, schemathesis, idle and s
                                --examples N of schemathesis for each operation (40)
 cargo xtask python [ARGS]      build the Python package and run its checks; --long kills 200 workers, --wheel makes the
                                optimised wheel that carries the command
+cargo xtask ui [PART]          build the dashboard; --check compares the built files with their sources, --test tests
+                               every page in a browser, --figures measures it with the release build
+cargo xtask shots              screenshots of every page of the dashboard, in both themes
 cargo xtask servers            private servers of all kinds for manual tests, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
@@ -104,6 +109,11 @@ fn main() -> ExitCode {
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["hostile", rest @ ..] => hostile::run(rest),
         ["python", rest @ ..] => python::run(rest),
+        ["ui"] => ui::run(ui::DashboardTask::Build),
+        ["ui", "--check"] => ui::run(ui::DashboardTask::Check),
+        ["ui", "--test"] => ui::run(ui::DashboardTask::Test),
+        ["ui", "--figures"] => ui::run(ui::DashboardTask::Figures),
+        ["shots"] => ui::run(ui::DashboardTask::Shots),
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {

@@ -13,7 +13,19 @@ use goldseam_testbed::packages::{self, Python};
 use crate::servers::{Servers, Which};
 use crate::{cargo, tree};
 
-const USAGE: &str = "cargo xtask python [--wheel] [--long] [PYTEST ARGS]";
+const USAGE: &str = "cargo xtask python [--wheel [--target TRIPLE]] [--long] [PYTEST ARGS]";
+/// A program as the guide shows it, for the wheel alone.
+const FIRST_WORKFLOW: &str = "
+import goldseam as gs
+@gs.step
+def greet(name: str) -> str:
+    return f'hello {name}'
+@gs.workflow
+def hello(name: str) -> str:
+    return greet(name)
+with gs.open('sqlite:hello.db', workflows=[hello]) as engine:
+    assert engine.start(hello, 'Kyoto', id='hello-1').result(60) == 'hello Kyoto'
+";
 /// Kills of workers in the long form; a quarter of them on Postgres.
 const KILLS_LONG: &str = "200";
 
@@ -22,6 +34,8 @@ const KILLS_LONG: &str = "200";
 struct Order {
     /// Only builds the wheel for distribution: optimised, with the command inside.
     wheel: bool,
+    /// The platform of that wheel, if not this one.
+    target: Option<String>,
     /// Kills many workers, on Postgres too.
     long: bool,
     pytest: Vec<String>,
@@ -30,15 +44,17 @@ struct Order {
 impl Order {
     fn parse(args: &[&str]) -> Option<Self> {
         let mut order = Self::default();
-        for word in args {
+        let mut words = args.iter();
+        while let Some(word) = words.next() {
             match *word {
                 "--wheel" => order.wheel = true,
+                "--target" => order.target = Some((*words.next()?).to_owned()),
                 "--long" => order.long = true,
                 "--help" | "-h" => return None,
                 other => order.pytest.push(other.to_owned()),
             }
         }
-        Some(order)
+        (order.wheel || order.target.is_none()).then_some(order)
     }
 }
 
@@ -57,12 +73,12 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let order = Order::parse(args).ok_or(USAGE)?;
     let ground = Ground::prepare()?;
     if order.wheel {
-        return ground.distribute();
+        return ground.distribute(order.target.as_deref());
     }
-    let site = ground.install()?;
+    let (site, wheel) = ground.install()?;
     ground.check_types()?;
-    let servers = order.long.then(|| Servers::start(Which::Databases)).transpose()?;
-    let mut variables: Vec<(String, OsString)> = Vec::new();
+    let servers = order.long.then(|| Servers::start(Which::All)).transpose()?;
+    let mut variables: Vec<(String, OsString)> = vec![("GOLDSEAM_WHEEL".to_owned(), wheel.into())];
     if let Some(servers) = &servers {
         variables.extend(servers.variables().into_iter().map(|(name, url)| (name.to_owned(), url.into())));
         variables.push(("GOLDSEAM_KILLS".to_owned(), KILLS_LONG.into()));
@@ -100,7 +116,7 @@ impl Ground {
     }
 
     /// Builds a wheel into `to` and returns its path.
-    fn wheel(&self, profile: &str, to: &Path) -> Result<PathBuf, String> {
+    fn wheel(&self, profile: &str, target: Option<&str>, to: &Path) -> Result<PathBuf, String> {
         let _ = std::fs::remove_dir_all(to);
         let scripts = self.scripts();
         std::fs::create_dir_all(&scripts).map_err(|error| format!("{}: {error}", scripts.display()))?;
@@ -108,7 +124,11 @@ impl Ground {
         let mut build = Command::new(self.tools.modules.join("bin/maturin"));
         build.current_dir(&self.sdk);
         build.args(["build", "--quiet", "--profile", profile, "--out"]).arg(to);
-        build.arg("--interpreter").arg(&self.tools.program);
+        match target {
+            // The module works with every interpreter since its oldest one, so none of that platform is needed.
+            Some(target) => build.args(["--target", target]),
+            None => build.arg("--interpreter").arg(&self.tools.program),
+        };
         build.env("CARGO_TARGET_DIR", &self.target);
         succeed(&mut build, "maturin")?;
         let entries = std::fs::read_dir(to).map_err(|error| format!("{}: {error}", to.display()))?;
@@ -117,18 +137,18 @@ impl Ground {
         wheels.find(is_wheel).ok_or_else(|| format!("maturin left no wheel in {}", to.display()))
     }
 
-    /// Builds the package and the command, and installs the package into a folder.
-    fn install(&self) -> Result<PathBuf, String> {
+    /// Builds the package and the command, and installs the package into a folder. Returns the folder and the wheel.
+    fn install(&self) -> Result<(PathBuf, PathBuf), String> {
         cargo::run(&self.root, "build --quiet --package goldseam-cli", &[])?;
         let folder = self.target.join("python");
-        let wheel = self.wheel("dev", &folder.join("wheels"))?;
+        let wheel = self.wheel("dev", None, &folder.join("wheels"))?;
         let site = folder.join("site");
         let _ = std::fs::remove_dir_all(&site);
         let mut pip = self.module("pip");
-        pip.args(["install", "--quiet", "--no-deps", "--no-index", "--target"]).arg(&site).arg(wheel);
+        pip.args(["install", "--quiet", "--no-deps", "--no-index", "--target"]).arg(&site).arg(&wheel);
         pip.env_remove("PYTHONPATH");
         succeed(&mut pip, "pip")?;
-        Ok(site)
+        Ok((site, wheel))
     }
 
     fn check_types(&self) -> Result<(), String> {
@@ -160,19 +180,47 @@ impl Ground {
         succeed(&mut pytest, "pytest")
     }
 
-    /// Builds the wheel for distribution, which carries the command, and prints its size.
-    fn distribute(&self) -> Result<(), String> {
-        cargo::run(&self.root, "build --profile dist --package goldseam-cli", &[])?;
+    /// Builds the wheel for distribution, which carries the command, and the one without an engine for platforms that
+    /// have none. Tries the first one in an environment of its own, and prints the sizes.
+    fn distribute(&self, target: Option<&str>) -> Result<(), String> {
+        let platform = target.map(|target| format!(" --target {target}")).unwrap_or_default();
+        cargo::run(&self.root, &format!("build --profile dist --package goldseam-cli{platform}"), &[])?;
         let scripts = self.scripts();
         let cannot = |error: std::io::Error| format!("{}: {error}", scripts.display());
         std::fs::create_dir_all(&scripts).map_err(cannot)?;
-        std::fs::copy(self.target.join("dist/goldseam"), scripts.join("goldseam")).map_err(cannot)?;
-        let wheel = self.wheel("dist", &self.target.join("python/dist"));
+        let built = self.target.join(target.unwrap_or_default()).join("dist/goldseam");
+        std::fs::copy(built, scripts.join("goldseam")).map_err(cannot)?;
+        let folder = self.target.join("python");
+        let wheel = self.wheel("dist", target, &folder.join("dist"));
         std::fs::remove_file(scripts.join("goldseam")).map_err(cannot)?;
         let wheel = wheel?;
+        if target.is_none() {
+            self.try_out(&wheel, &folder.join("fresh"))?;
+        }
+        let mut pure = Command::new(&self.tools.program);
+        pure.arg(self.sdk.join("tools/pure.py")).arg(&wheel).arg(folder.join("dist"));
+        succeed(&mut pure, "pure.py")?;
         let bytes = wheel.metadata().map_err(cannot)?.len();
         println!("{}: {:.1} MB", wheel.display(), bytes as f64 / 1e6);
         Ok(())
+    }
+
+    /// The first minute of a user: installs the wheel into a fresh environment, runs the command and a workflow.
+    fn try_out(&self, wheel: &Path, fresh: &Path) -> Result<(), String> {
+        let _ = std::fs::remove_dir_all(fresh);
+        let mut venv = Command::new(&self.tools.program);
+        venv.args(["-m", "venv"]).arg(fresh);
+        succeed(&mut venv, "venv")?;
+        let bin = fresh.join("bin");
+        let run = |program: &str, args: &[&str]| {
+            let mut command = Command::new(bin.join(program));
+            command.args(args).current_dir(fresh).env_remove("PYTHONPATH");
+            succeed(&mut command, program)
+        };
+        run("pip", &["install", "--quiet", "--no-index", &wheel.display().to_string()])?;
+        run("goldseam", &["demo"])?;
+        run("python", &["-m", "goldseam", "--version"])?;
+        run("python", &["-c", FIRST_WORKFLOW])
     }
 }
 
@@ -190,5 +238,7 @@ mod tests {
         let order = Order::parse(&["--long", "-k", "native"]).unwrap();
         assert_eq!((order.long, order.wheel, order.pytest.join(" ")), (true, false, "-k native".to_owned()));
         assert_eq!(Order::parse(&["--help"]), None);
+        assert_eq!(Order::parse(&["--target", "x"]), None);
+        assert_eq!(Order::parse(&["--wheel", "--target", "x"]).unwrap().target.as_deref(), Some("x"));
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::cargo::{self, is_installed, record_line, words};
 use crate::servers::{Servers, Which};
-use crate::{deny, hostile, planted, python, tidy, tree};
+use crate::{deny, hostile, planted, python, tidy, tree, ui};
 
 /// How much `cargo xtask test` runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) enum Scope {
     All,
     /// Every step, without the tests of [`LONG`].
     Full,
-    /// Without doc, deny, clients and the Python package, and without the tests of [`LONG`].
+    /// Without doc, deny, clients, the Python package and the browser, and without the tests of [`LONG`].
     Quick,
 }
 
@@ -74,6 +74,8 @@ enum Work {
     Planted,
     /// The Python package: wheel, types, tests.
     Python,
+    /// The dashboard: its built files match their sources, and every page works in a browser.
+    Dashboard,
     /// Third-party linters and generated clients on the served description, installed first if they are missing.
     Clients,
 }
@@ -115,6 +117,7 @@ fn plan(scope: Scope, has_nextest: bool) -> Vec<Step> {
     if scope != Scope::Quick {
         steps.push(step("clients", Work::Clients));
         steps.push(step("python", Work::Python));
+        steps.push(step("ui", Work::Dashboard));
     }
     if scope == Scope::All {
         steps.push(step("planted", Work::Planted));
@@ -253,6 +256,7 @@ fn work(root: &Path, work: &Work) -> Result<(), String> {
         Work::Planted => planted::run(&[]),
         Work::Clients => hostile::quick(),
         Work::Python => python::quick(),
+        Work::Dashboard => ui::run(ui::DashboardTask::Check).and_then(|()| ui::run(ui::DashboardTask::Test)),
         Work::Doc(args) => cargo::run_words(root, args, &[("RUSTDOCFLAGS", "-D warnings")]),
     }
 }
@@ -289,10 +293,10 @@ mod tests {
     }
 
     #[test]
-    fn quick_skips_deny_doc_and_clients_only() {
+    fn quick_skips_deny_doc_clients_and_browser_only() {
         assert_eq!(
             names(Scope::Full),
-            ["fmt", "tidy", "clippy", "doc", "deny", "test", "doctest", "clients", "python"]
+            ["fmt", "tidy", "clippy", "doc", "deny", "test", "doctest", "clients", "python", "ui"]
         );
         assert_eq!(names(Scope::All), [names(Scope::Full), vec!["planted"]].concat());
         assert_eq!(names(Scope::Quick), ["fmt", "tidy", "clippy", "test", "doctest"]);
@@ -316,9 +320,9 @@ mod tests {
     fn check_starts_no_server_and_names_one_package_or_all() {
         for package in [None, Some("goldseam-core")] {
             let plan = check_plan(package, true);
-            assert!(
-                !plan.iter().any(|step| matches!(step.work, Work::Tests(_) | Work::Clients | Work::Python))
-            );
+            assert!(!plan.iter().any(|step| {
+                matches!(step.work, Work::Tests(_) | Work::Clients | Work::Python | Work::Dashboard)
+            }));
             let what = if package.is_some() { "--package goldseam-core --all-features" } else { EVERYTHING };
             assert!(tests_of(plan).starts_with(&format!("nextest run {what}")));
         }

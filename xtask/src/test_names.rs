@@ -6,7 +6,7 @@ use crate::source::Source;
 use crate::tree::Tree;
 
 /// The names of all tests: functions with a test attribute, names in calls of macros that define tests, and the tests
-/// of the Python package.
+/// of the Python package and of the dashboard.
 pub(crate) fn of(tree: &Tree) -> BTreeSet<String> {
     let sources: Vec<Source> = tree.rust().map(|file| Source::new(&file.text)).collect();
     let makers: BTreeSet<&str> = sources.iter().flat_map(makers).collect();
@@ -19,7 +19,19 @@ pub(crate) fn of(tree: &Tree) -> BTreeSet<String> {
     }
     let python = tree.files.iter().filter(|file| file.path.starts_with("sdk/python/tests/"));
     names.extend(python.flat_map(|file| in_python(&file.text)));
+    let browser = tree.files.iter().filter(|file| file.path.starts_with("ui/tests/"));
+    names.extend(browser.flat_map(|file| in_browser(&file.text)));
     names
+}
+
+/// Asynchronous methods without parameters: the tests that run in a browser.
+fn in_browser(text: &str) -> impl Iterator<Item = String> {
+    text.lines().filter_map(|line| {
+        let (name, rest) = line.trim_start().strip_prefix("async ")?.split_once('(')?;
+        let is_test =
+            line.starts_with("  ") && rest == ") {" && name.contains('_') && name.chars().all(is_name);
+        is_test.then(|| name.to_owned())
+    })
 }
 
 /// Functions that pytest finds.
@@ -72,6 +84,13 @@ fn is_name(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_tests_of_the_dashboard() {
+        let text = "const tests = {\n    async a_page_opens() {\n  async stop(signal) {\nasync free_one() {\n  \
+                    async boot() {\n  async b_c() {}\n";
+        assert_eq!(in_browser(text).collect::<Vec<_>>(), ["a_page_opens"]);
+    }
 
     #[test]
     fn finds_tests_of_python() {

@@ -18,6 +18,8 @@ pub(crate) struct File {
 pub(crate) struct Tree {
     /// In order of path.
     pub(crate) files: Vec<File>,
+    /// Paths of files that are not text, as of images.
+    binary: Vec<String>,
 }
 
 impl Tree {
@@ -31,8 +33,12 @@ impl Tree {
         paths.sort_unstable();
         paths.dedup();
         // Deleted and binary files have nothing to check.
-        let file = |path: &str| Some(File { path: path.to_owned(), text: read_text(&root.join(path))? });
-        Ok(Self { files: paths.into_iter().filter_map(file).collect() })
+        let file = |path: &&str| Some(File { path: (*path).to_owned(), text: read_text(&root.join(path))? });
+        let files: Vec<File> = paths.iter().filter_map(file).collect();
+        let is_text = |path: &str| files.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok();
+        let is_binary = |path: &&&str| root.join(path).is_file() && !is_text(path);
+        let binary = paths.iter().filter(is_binary).map(|path| (*path).to_owned()).collect();
+        Ok(Self { files, binary })
     }
 
     /// The Rust files.
@@ -52,15 +58,16 @@ impl Tree {
 
     /// Whether `path` is a file or a directory with files.
     pub(crate) fn has(&self, path: &str) -> bool {
-        let inside = |file: &File| file.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
-        path.is_empty() || self.files.iter().any(|file| file.path == path || inside(file))
+        let inside = |file: &str| file.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+        let mut paths = self.files.iter().map(|file| &file.path).chain(&self.binary);
+        path.is_empty() || paths.any(|file| file == path || inside(file))
     }
 
     /// A tree of the given files.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         let file = |(path, text): &(&str, &str)| File { path: (*path).into(), text: (*text).into() };
-        Self { files: files.iter().map(file).collect() }
+        Self { files: files.iter().map(file).collect(), binary: Vec::new() }
     }
 }
 

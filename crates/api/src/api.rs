@@ -19,28 +19,31 @@ use goldseam::unstable::engine::remote::wire::{
 use goldseam::{Path, RunId, Seq, Summary};
 
 use crate::caller::Caller;
+use crate::doc::activity::{ActivityDoc, ActivityQuery};
 use crate::doc::change::{
     AnsweredDoc, BranchedDoc, DoneDoc, JumpedDoc, NewAnswer, NewJump, NewMigration, NewNote, NewRecovery,
     NewSignal, RecoveryDoc, ResumedDoc, SignalledDoc,
 };
 use crate::doc::dialogue::{NewRequest, PublishedDoc, ReplyQuery, RequestedDoc};
+use crate::doc::diff::{DiffDoc, DiffQuery};
 use crate::doc::ending::{CancelledDoc, NewRetry, NewWithdrawal, TerminatedDoc, WithdrawnDoc};
 use crate::doc::event::{HistoryDoc, HistoryQuery, NewsDoc};
 use crate::doc::heal::{
     CheckupDoc, HealingDoc, HealingStatsDoc, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery,
     SweepDoc,
 };
-use crate::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
+use crate::doc::key::{CreatedKeyDoc, CurrentKeyDoc, KeyDoc, NewKey};
 use crate::doc::lock::{LocksQuery, NewExtension, NewHold, NewRelease, ReleasedDoc};
 use crate::doc::node::{NodeDoc, WorkflowDoc};
 use crate::doc::operation::{
     BulkOperationDoc, FailuresDoc, FailuresQuery, NewOperation, OperationsQuery, PreviewDoc,
 };
+use crate::doc::overview::{StatusesDoc, SuggestionDoc, SuggestionsQuery};
 use crate::doc::pass::{CreatedPassDoc, NewPass, RotatedPassesDoc};
 use crate::doc::retention::{NewPrune, PrunePlanDoc, PruneQuery, PrunedDoc};
 use crate::doc::run::{
-    BranchDoc, ChangesQuery, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, MarkDoc,
-    NewRun, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
+    BranchDoc, ChangesQuery, DetailQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, MarkDoc, NewRun,
+    QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, StartedDoc, WaitQuery,
 };
 use crate::doc::task::{
     ClaimedTaskDoc, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewUserTask,
@@ -114,8 +117,18 @@ pub trait RunsApi: Send + Sync {
     async fn runs(&self, query: RunsQuery) -> ApiResult<PageDoc<Summary>>;
     /// Counts runs, and groups them.
     async fn groups(&self, query: GroupsQuery) -> ApiResult<GroupsDoc>;
+    /// Counts all runs by status, without reading them.
+    async fn statuses(&self) -> ApiResult<StatusesDoc>;
+    /// Suggests values for a filter, from the latest runs.
+    async fn suggestions(&self, query: SuggestionsQuery) -> ApiResult<ItemsDoc<SuggestionDoc>>;
     /// Returns everything about one run.
-    async fn detail(&self, run: &RunId) -> ApiResult<RunDoc>;
+    async fn detail(&self, run: &RunId) -> ApiResult<RunDoc> {
+        self.detail_at(run, DetailQuery::default()).await
+    }
+    /// Returns everything about one run at a position of its log, or about one of its branches.
+    async fn detail_at(&self, run: &RunId, query: DetailQuery) -> ApiResult<RunDoc>;
+    /// Counts starts, ends and recoveries for each interval of a recent time.
+    async fn activity(&self, query: ActivityQuery) -> ApiResult<ActivityDoc>;
     /// Returns one page of a run's log.
     async fn history(&self, run: &RunId, query: HistoryQuery) -> ApiResult<HistoryDoc>;
     /// Returns how a run ended; waits for the end if the query asks for it.
@@ -207,6 +220,8 @@ pub trait DialogueApi: Send + Sync {
 pub trait HealingApi: Send + Sync {
     /// Diagnoses one run and applies the remedy.
     async fn recover(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> ApiResult<RecoveryDoc>;
+    /// Returns what each rule that applies to a run would do, the most urgent first. Changes nothing.
+    async fn remedies(&self, run: &RunId) -> ApiResult<ItemsDoc<RecoveryDoc>>;
     /// Returns to the other side of the latest seam, on a new branch.
     async fn undo_recovery(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<BranchedDoc>;
     /// Lists recoveries, newest first.
@@ -336,6 +351,8 @@ pub trait NodesApi: Send + Sync {
 /// Keys of a server.
 #[async_trait]
 pub trait KeysApi: Send + Sync {
+    /// Returns what the caller may do.
+    async fn current_key(&self) -> ApiResult<CurrentKeyDoc>;
     /// Lists keys, including revoked ones.
     async fn keys(&self) -> ApiResult<ItemsDoc<KeyDoc>>;
     /// Creates a key. Only this response contains its credential.

@@ -67,26 +67,13 @@ pub fn iso(at: Millis) -> String {
     moment::iso(at)
 }
 
-/// Parses the output of [`iso`].
+/// Parses the output of [`iso`]; also any other time of RFC 3339.
 fn parse(text: &str) -> Option<Millis> {
     if text == NEVER {
         return Some(Millis::NEVER);
     }
-    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
-    let number = |text: &str| text.parse::<i64>().ok().filter(|number| (0..1_000_000).contains(number));
-    let mut date = date.split('-').map(number);
-    let year = date.next()??;
-    let month = date.next()??;
-    let day = date.next()??;
-    let (clock, ms) = time.split_once('.')?;
-    let mut clock = clock.split(':').map(number);
-    let h = clock.next()??;
-    let m = clock.next()??;
-    let s = clock.next()??;
-    let within = (1..=12).contains(&month) && (1..=31).contains(&day) && h < 24 && m < 60 && s < 60;
-    let rest = date.next().is_none() && clock.next().is_none() && ms.len() == 3;
-    let of_day = ((h * 60 + m) * 60 + s) * 1_000 + number(ms)?;
-    (within && rest).then(|| Millis(moment::days(year, month, day) * 86_400_000 + of_day))
+    // A date alone is not a timestamp.
+    text.contains('T').then(|| moment::parse_iso(text))?
 }
 
 #[cfg(test)]
@@ -102,7 +89,7 @@ mod tests {
             assert_eq!(parse(&iso(Millis(at))), Some(Millis(at)));
         }
         assert_eq!(parse("never"), Some(Millis::NEVER));
-        for text in ["", "2024-02-29", "2024-13-01T00:00:00.000Z", "2024-01-01T00:00:00Z", "x"] {
+        for text in ["", "2024-02-29", "2024-13-01T00:00:00.000Z", "2024-02-30T00:00:00.000Z", "x"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -18,6 +18,8 @@ use crate::server::ServerStatistics;
 use crate::target::{Target, with};
 use crate::{Fallible, raw};
 
+/// Number of runs that are executed and copied.
+const PATTERNS: u64 = 1_000;
 /// Most appends under way at once.
 const IN_FLIGHT: usize = 500;
 /// Maximum seconds of `doctor`.
@@ -96,24 +98,29 @@ impl Pattern {
 /// Fills a store with dormant runs, through the interface of the store.
 async fn load(target: &Target, url: &str, runs: u64) -> Fallible<()> {
     let engine = engine(url).await?;
-    for workflow in ["nap", "listen"] {
-        engine.start(workflow, &format!("pattern-{workflow}"), &()).await?;
+    // A copy has the creation time of its pattern. Real runs do not share one, and lists are in order of it.
+    let names: Vec<String> = (0..PATTERNS.min(runs)).map(|n| format!("pattern-{n}")).collect();
+    for (n, name) in names.iter().enumerate() {
+        engine.start(["nap", "listen"][n % 2], name, &()).await?;
     }
     while engine.live_runs() > 0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let patterns = [pattern(&engine, "pattern-nap").await?, pattern(&engine, "pattern-listen").await?];
+    let mut patterns = Vec::with_capacity(names.len());
+    for name in &names {
+        patterns.push(pattern(&engine, name).await?);
+    }
     engine.shutdown().await;
     let fast = if target.is_postgres() { url.to_owned() } else { with(url, "durability", "process") };
     let loader = goldseam::connect(&fast).await?;
     let store: Arc<dyn Store> = Arc::clone(loader.store());
     let began = Instant::now();
-    let names: Vec<u64> = (0..runs.saturating_sub(2)).collect();
-    for block in names.chunks(IN_FLIGHT) {
-        let appends = block.iter().map(|n| {
+    let copies: Vec<u64> = (PATTERNS..runs).collect();
+    for block in copies.chunks(IN_FLIGHT) {
+        let appends = block.iter().zip(patterns.iter().cycle().skip(start_of(block))).map(|(n, pattern)| {
             // Ids in random order, as they usually are.
             let name = format!("{:016x}-{n}", n.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let append = patterns[usize::from(n % 2 == 0)].copy(&name);
+            let append = pattern.copy(&name);
             let store = Arc::clone(&store);
             async move {
                 store
@@ -126,6 +133,11 @@ async fn load(target: &Target, url: &str, runs: u64) -> Fallible<()> {
     }
     eprintln!("loaded {runs} dormant runs in {:.0} s", began.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Returns the number of the pattern of the first copy of a block.
+fn start_of(block: &[u64]) -> usize {
+    usize::try_from(block.first().copied().unwrap_or_default() % PATTERNS).unwrap_or_default()
 }
 
 async fn pattern(engine: &Engine, name: &str) -> Fallible<Pattern> {

@@ -45,6 +45,7 @@ pub(crate) enum CliCommand {
     Workflows(commands::workflows::WorkflowsArgs),
     Doctor(commands::doctor::DoctorArgs),
     Recoveries(commands::recoveries::RecoveriesArgs),
+    Activity(commands::activity::ActivityArgs),
     Failures(commands::failures::FailuresArgs),
     #[command(subcommand)]
     Operation(commands::operation::OperationCommand),

@@ -275,6 +275,37 @@ pub async fn attributes_follow_the_row(fixture: &Fixture) {
     assert_eq!((found("stage = \"new\"").await, found("stage = \"paid\"").await), (0, 1));
 }
 
+/// Counts by status agree with the rows, of all runs and of one workflow; runs without a row are not counted.
+pub async fn statuses_are_counted(fixture: &Fixture) {
+    let counts = async |workflow: Option<&WorkflowName>| {
+        let mut counts = fixture.store.status_counts(workflow).await.unwrap();
+        counts.sort_by_key(|(status, _)| status.as_str());
+        counts
+    };
+    assert_eq!(counts(None).await, []);
+    let mut random = SplitMix::new(21);
+    let runs: Vec<Summary> = (0..RUNS).map(|number| random_run(&mut random, number)).collect();
+    for row in &runs {
+        let name = row.run.as_str().to_owned();
+        fixture.append(Append { row: Some(Box::new(row.clone())), ..append(&name, 0, &["a"]) }).await;
+    }
+    fixture.append(append("lost", 0, &["a"])).await;
+    for workflow in [None, Some("order"), Some("mail"), Some("none")] {
+        let workflow = workflow.map(|name| WorkflowName::new(name).unwrap());
+        let is_counted = |row: &&Summary| workflow.as_ref().is_none_or(|name| row.workflow == *name);
+        let mut expected: Vec<(Status, u64)> = Status::ALL
+            .into_iter()
+            .map(|status| {
+                let of_status = runs.iter().filter(is_counted).filter(|row| row.status == status);
+                (status, of_status.count() as u64)
+            })
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        expected.sort_by_key(|(status, _)| status.as_str());
+        assert_eq!(counts(workflow.as_ref()).await, expected, "{workflow:?}");
+    }
+}
+
 /// Counts and groups agree with the list.
 pub async fn runs_are_counted_and_grouped(fixture: &Fixture) {
     for (name, status, region) in [

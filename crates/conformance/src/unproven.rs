@@ -135,6 +135,42 @@ pub async fn runs_that_are_proven_to_be_well_are_left_out(fixture: &Fixture) {
     assert_eq!(names(&fixture.store.unproven(watched).await.unwrap()), found, "found by indexes");
 }
 
+/// A run whose deadline has passed is found by every sweep, unless a live node has its code and will claim it.
+pub async fn a_run_past_its_deadline_is_unproven_without_its_code(fixture: &Fixture) {
+    for (name, deadline) in [("late", 50), ("early", 500)] {
+        add(fixture, name, |row, task| {
+            let signals = vec![goldseam_core::SignalName::new("go").unwrap()];
+            (row.status, row.waits) = (Status::Waiting, vec![OpenWait { signals, ..wait(None) }]);
+            (row.deadline, task.run_at) = (Some(at(deadline)), at(deadline));
+        })
+        .await;
+    }
+    for scope in [UnprovenScope::Every, UnprovenScope::Watched] {
+        let alone = UnprovenFilter { alive: vec![], kinds: vec![], ..filter(scope, at(100)) };
+        let found = names(&fixture.store.unproven(alone).await.unwrap());
+        assert!(found.contains(&"late".to_owned()), "{scope:?}: {found:?}");
+        if fixture.store.watches() {
+            assert_eq!(found, ["late"], "{scope:?}");
+            assert!(unproven(fixture, scope).await.is_empty(), "{scope:?}: a node will claim it");
+        }
+    }
+}
+
+/// A store without indexes also returns paused and parked runs whose deadline has passed.
+pub async fn stopped_runs_past_their_deadline_are_found(fixture: &Fixture) {
+    for (name, deadline) in [("late", Some(50)), ("early", Some(500)), ("open", None)] {
+        add(fixture, name, |row, task| {
+            (row.status, row.parked, row.deadline) = (Status::Parked, true, deadline.map(at));
+            task.run_at = deadline.map_or(Millis::NEVER, at);
+        })
+        .await;
+    }
+    let expected: &[&str] = if fixture.store.watches() { &[] } else { &["late"] };
+    for scope in [UnprovenScope::Every, UnprovenScope::Watched] {
+        assert_eq!(unproven(fixture, scope).await, expected, "{scope:?}");
+    }
+}
+
 /// Whatever is wrong with the row is unproven, and every sweep sees it.
 pub async fn an_unusual_row_is_unproven(fixture: &Fixture) {
     add(fixture, "mail", |row, _| row.mail_unread = 1).await;

@@ -66,6 +66,11 @@ pub enum Command {
     },
     /// Request that the run end because its deadline has passed.
     TimeOut,
+    /// The same, although no live node has the run's code to carry out the request.
+    TimeOutUnmanned {
+        /// The present owner, known to be lost.
+        lost: Option<NodeId>,
+    },
     /// End the run now, without its code and without compensation.
     Terminate(Note),
     /// Withdraw a request that no worker has acted on.
@@ -101,6 +106,13 @@ pub enum Command {
         /// How it ended.
         result: Result<Payload, Failure>,
     },
+    /// Record that a child of this run could not be created.
+    ChildRefused {
+        /// The child.
+        child: RunId,
+        /// Why it could not be created.
+        failure: Failure,
+    },
     /// Report the result of a remote step.
     StepEnded(StepEnded),
     /// Release a claim on a run whose log this node cannot read, because a newer release wrote it.
@@ -132,7 +144,9 @@ impl Command {
             Self::Start { .. }
             | Self::Claim(_)
             | Self::TimeOut
+            | Self::TimeOutUnmanned { .. }
             | Self::ChildEnded { .. }
+            | Self::ChildRefused { .. }
             | Self::StepEnded(_)
             | Self::HandBack(_)
             | Self::Prune(_)

@@ -189,13 +189,16 @@ pub enum Event {
         /// What it returned.
         output: Payload,
     },
-    /// The child failed or was cancelled. Mail.
+    /// The child failed, was cancelled or could not be created. Mail.
     #[serde(rename = "child.failed")]
     ChildFailed {
         /// The child.
         run: RunId,
         /// Why it failed.
         failure: Failure,
+        /// Whether the child was never created: the call that requested it failed.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        refused: bool,
     },
     /// An operator requested a jump that first compensates later steps. → `compensating`.
     #[serde(rename = "jump.requested")]

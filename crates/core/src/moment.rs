@@ -145,7 +145,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
 }
 
 /// Converts a Gregorian date to days since 1970. The caller checks that the month and the day exist.
-pub fn days(year: i64, month: i64, day: i64) -> i64 {
+fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let era = year.div_euclid(400);
     let of_era = year.rem_euclid(400);

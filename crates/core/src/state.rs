@@ -140,7 +140,15 @@ fn base_of(history: &[Recorded]) -> Option<usize> {
 fn strays(carried: &Carried) -> BTreeMap<RunId, Child> {
     let branch = carried.summary.branch;
     let seq = carried.summary.as_of;
-    let child = || Child { path: Path::root(), branch, seq, ended: false, detached: false, undo: false };
+    let child = || Child {
+        path: Path::root(),
+        branch,
+        seq,
+        ended: false,
+        refused: None,
+        detached: false,
+        undo: false,
+    };
     carried.children.iter().map(|run| (run.clone(), child())).collect()
 }
 
@@ -258,7 +266,9 @@ impl State {
             self.mail_bytes = self.mail_bytes.saturating_add(recorded.bytes);
             self.deliver(recorded);
         } else if let Event::ChildStarted(child) = event {
-            self.children.insert(child.run.clone(), Child::of(child, recorded));
+            let before = self.children.get(&child.run);
+            let child_of = Child::of(child, recorded, before);
+            self.children.insert(child.run.clone(), child_of);
         } else if let Event::InputRequested(input) = event
             && !in_lineage
             && self.is_same_work(recorded.branch)
@@ -344,7 +354,10 @@ impl State {
             Event::ChildCompleted { run, output } => {
                 Mail::Child { run: run.clone(), result: Ok(output.clone()) }
             }
-            Event::ChildFailed { run, failure } => {
+            Event::ChildFailed { run, failure, refused } => {
+                if let Some(child) = self.children.get_mut(run).filter(|_| *refused) {
+                    child.refused = Some(failure.clone());
+                }
                 Mail::Child { run: run.clone(), result: Err(failure.clone()) }
             }
             _ => return,

@@ -102,6 +102,15 @@ fn answers_bad_requests_with_problems() {
 }
 
 #[test]
+fn large_payload_is_refused_by_its_size_and_not_by_its_request() {
+    let engine = open("memory:", false);
+    let body = json!({"workflow": "order", "input": "x".repeat(3 * 1024 * 1024)});
+    let reply = engine.request(ApiCall::post("/v1/runs", body.to_string())).unwrap();
+    let problem: Value = serde_json::from_slice(&reply.body).unwrap();
+    assert_eq!(problem["code"], "GS0102", "{problem}");
+}
+
+#[test]
 fn follows_a_run_to_its_end() {
     let engine = open("memory:", false);
     let worker = register(&engine);

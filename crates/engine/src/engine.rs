@@ -1,6 +1,6 @@
 //! An engine: a client and a node in one process.
 
-mod environment;
+pub(crate) mod environment;
 #[cfg(feature = "testing")]
 mod for_tests;
 mod steps;
@@ -18,6 +18,7 @@ use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Limits, NodeId, Payload, RunId, Seq, StepName, WorkflowName, derive};
 use goldseam_store::Store;
 
+use self::environment::EnvironmentWorkBox;
 use crate::client::{By, Client, RunHandle, StartOptions};
 use crate::heal::claims::staleness::node_name;
 use crate::heal::foreign::ForeignOptions;
@@ -27,6 +28,7 @@ use crate::ledger::config::{Config, Recovery, StepDefaults};
 use crate::ledger::entropy::{Entropy, OsEntropy};
 use crate::ledger::error::EngineError;
 use crate::ledger::meter::Meter;
+use crate::ledger::open_name::open_name;
 use crate::ledger::process::Process;
 use crate::ledger::secrets::{Secret, Secrets};
 use crate::ledger::settings::{GivenSettings, SettingError};
@@ -97,6 +99,8 @@ pub struct Builder {
     changes: ConfigChanges,
     /// Settings from the environment of the process, if they are read.
     environment: Option<Result<GivenSettings, SettingError>>,
+    /// Work beside the engine that the environment asks for.
+    environment_work: Option<Result<EnvironmentWorkBox, EngineError>>,
     flaw: Option<EngineError>,
     instead: Option<Instead>,
     #[cfg(feature = "testing")]
@@ -139,7 +143,7 @@ impl Builder {
         Output: ToPayload + 'static,
         E: Into<Error>,
     {
-        match WorkflowName::new(name).and_then(operation::open_name) {
+        match WorkflowName::new(name).and_then(open_name) {
             Ok(workflow) if version == UNDECIDED => {
                 self.refuse(EngineError::NoSuchVersion { workflow });
             }
@@ -259,10 +263,9 @@ impl Builder {
             return Err(error.clone().into());
         }
         let config = self.configured();
-        let store = Arc::clone(&self.store);
-        let clock = Arc::clone(&self.clock);
         let entropy = Arc::clone(&self.entropy);
-        let client = Client::with(store, clock, entropy, config.limits.clone())
+        let limits = config.limits.clone();
+        let client = Client::with(Arc::clone(&self.store), Arc::clone(&self.clock), entropy, limits)
             .with_secrets(Arc::new(self.secrets.clone()));
         PreflightRunner::new(&client, Arc::new(config), self.registry.clone(), what).run().await
     }
@@ -314,6 +317,7 @@ impl Builder {
         if let Some(given) = self.environment {
             given?.log(&config);
         }
+        let work = EnvironmentWorkBox::prepared(self.environment_work)?;
         let id = NodeId::new(node_name(self.entropy.next()))?;
         let config = config.at_pace(&self.store.pace());
         config.check()?;
@@ -344,7 +348,7 @@ impl Builder {
         });
         node.start().await?;
         let client = Client::of(ledger, live_runs, node.claims.clone(), Arc::clone(&node.config));
-        Ok(Engine { client, node })
+        Ok(Engine { client, node }.with_environment(work))
     }
 }
 
@@ -385,6 +389,7 @@ impl Engine {
             secrets: Secrets::default(),
             changes: ConfigChanges::default(),
             environment: None,
+            environment_work: None,
             flaw: None,
             instead: None,
             #[cfg(feature = "testing")]

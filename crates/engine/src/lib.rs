@@ -31,6 +31,7 @@ pub mod run;
 pub mod testing;
 
 pub use client::{Client, Outcome, RunHandle, StartOptions, ending, locks, queue, stats};
+pub use engine::environment::EnvironmentWork;
 pub use engine::{Builder, Engine};
 pub use heal::claims;
 pub use heal::claims::staleness::is_node_name;

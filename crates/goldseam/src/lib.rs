@@ -75,6 +75,7 @@ mod durations;
 mod log;
 mod open;
 pub mod preflight;
+mod retention_env;
 mod store_secrets;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -16,6 +16,7 @@ use goldseam_store_postgres::PostgresStore;
 use goldseam_store_sqlite::SqliteStore;
 
 use crate::preflight::Order;
+use crate::retention_env;
 
 /// A parsed store URL.
 pub(crate) enum StoreUrl {
@@ -292,7 +293,7 @@ impl OpenEngine for Engine {
     }
 
     fn on(store: Arc<dyn Store>) -> Builder {
-        let builder = Self::builder(store).environment();
+        let builder = Self::builder(store).environment().environment_work(retention_env::from_process());
         match Order::from_env() {
             Ok(None) => builder,
             Ok(Some(order)) => builder.instead_of_start(|builder| Box::pin(order.run(builder))),

@@ -300,3 +300,48 @@ fn each_generation_gets_its_signal_after_any_crash() {
     assert_eq!(tester.every_crash().unwrap().outcome::<u32>().unwrap(), 111);
     tester.seeded(0..25).unwrap();
 }
+
+/// Handles the error of each operation that can be refused, then fails with a step to undo in an arm of its own.
+async fn stubborn(ctx: Context, how: String, world: World) -> goldseam::Result<()> {
+    let mut codes = Vec::new();
+    let mut note =
+        |refused: Option<Error>| codes.push(refused.and_then(|error| error.code().map(str::to_owned)));
+    // The id of this run, which is not a child of itself.
+    let taken = ctx.child::<u32>("taken", "hearer", &()).id(ctx.run_id().to_string());
+    note(match how.as_str() {
+        "await" => taken.await.err(),
+        "start" => taken.start().await.err(),
+        _ => taken.detached().await.err(),
+    });
+    let no_lane = StartOptions::default().lane("no lane");
+    note(ctx.child::<u32>("lane", "hearer", &()).options(no_lane).await.err());
+    note(ctx.set_attribute("note", "x".repeat(10_000)).await.err());
+    note(ctx.publish("large", &"x".repeat(100_000)).await.err());
+    ctx.publish("state", "begun").await?;
+    ctx.publish("state", "begun").await?;
+    let arm = ctx.arm("booking")?;
+    let release = move |_: ()| {
+        let world = world.clone();
+        async move {
+            world.did("release", "7");
+            Ok(())
+        }
+    };
+    arm.step("reserve", || async { Ok(()) }).compensate(release).await?;
+    Err(Error::terminal(format!("{codes:?}")))
+}
+
+#[test]
+fn refused_operations_do_not_hide_compensations_after_a_crash() {
+    for how in ["await", "start", "detached"] {
+        let setup = |engine: Builder, world: World| {
+            let stubborn = move |ctx, how: String| stubborn(ctx, how, world.clone());
+            engine.workflow("stubborn", stubborn).workflow("hearer", hearer)
+        };
+        let report = Tester::new(setup).run("stubborn", how).every_crash().unwrap();
+        let Outcome::Failed(failure) = report.ended() else { panic!("{how}: {:?}", report.ended()) };
+        let codes = r#"[Some("GS0172"), Some("GS0101"), Some("GS0142"), Some("GS0167")]"#;
+        assert!(failure.message.contains(codes), "{how}: {failure:?}");
+        assert_eq!(report.effects("release").counts, 1, "{how}");
+    }
+}

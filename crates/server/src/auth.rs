@@ -238,6 +238,10 @@ fn check(request: &Request, path: &str) -> Result<(), Problem> {
             principal.name
         ))
         .hint(format!("use a key with that scope: goldseam key create NAME --scope {scope}"))),
+        // The checked credential of a request without a pass is a key.
+        Some(Need::Key) if proves.is_none() => Ok(()),
+        Some(Need::Key) => Err(forbidden("this route needs a key instead of a pass")
+            .hint("create a key: goldseam key create NAME --scope read")),
         Some(Need::Scope(_)) => Ok(()),
         Some(need) if proves == Some(need) => Ok(()),
         Some(_) => Err(forbidden("this route needs a pass instead of a key")

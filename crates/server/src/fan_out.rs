@@ -35,13 +35,15 @@ pub(crate) struct FanOut {
     client: Client,
     runs: Mutex<HashMap<RunId, FollowedRun>>,
     any: watch::Sender<u64>,
+    /// The latest mark of the store, which changes with tasks, locks and nodes, too.
+    mark: watch::Sender<u64>,
     follower_added: Notify,
 }
 
 impl FanOut {
     pub(crate) fn new(client: Client) -> Arc<Self> {
-        let (any, _) = watch::channel(0);
-        Arc::new(Self { client, runs: Mutex::default(), any, follower_added: Notify::new() })
+        let ((any, _), (mark, _)) = (watch::channel(0), watch::channel(0));
+        Arc::new(Self { client, runs: Mutex::default(), any, mark, follower_added: Notify::new() })
     }
 
     /// Returns a receiver that changes when the log of this run may have grown.
@@ -58,6 +60,17 @@ impl FanOut {
         let receiver = self.any.subscribe();
         self.follower_added.notify_one();
         receiver
+    }
+
+    /// Returns a receiver that changes when anything in the store may have changed. Only for callers that also follow
+    /// all runs.
+    pub(crate) fn follow_changes(&self) -> watch::Receiver<u64> {
+        self.mark.subscribe()
+    }
+
+    /// Reports a change that the store reports to no waiter: a claim of tasks.
+    pub(crate) fn note_change(&self) {
+        self.mark.send_modify(|mark| *mark = mark.wrapping_add(1));
     }
 
     /// Drops runs without followers. Returns whether any follower is left.
@@ -138,7 +151,12 @@ impl FanOut {
                 self.follower_added.notified().await;
             }
             match self.client.wait_for_change(change).await {
-                Ok(next) => change = next,
+                Ok(next) => {
+                    if next != change {
+                        self.mark.send_replace(next);
+                    }
+                    change = next;
+                }
                 Err(_) => tokio::time::sleep(FAILED).await,
             }
             match store.feed().filter(|feed| feed.finds_changes_cheaply()) {

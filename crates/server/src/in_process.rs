@@ -56,7 +56,7 @@ impl InProcess {
         let InProcessOptions { clock, store } = options;
         let foundation = Foundation { clock, store };
         let app = Arc::new(ServerState::open_on(foundation, unlimited(config), true).await?);
-        let router = routes::in_process(routes::build(), Arc::clone(&app));
+        let router = routes::in_process(Arc::clone(&app));
         Ok(Self { app, router })
     }
 

@@ -30,6 +30,7 @@ mod body_memory;
 mod concurrency;
 mod connection;
 mod cursor;
+mod dashboard;
 mod extract;
 mod fan_out;
 mod follower_slots;

@@ -29,6 +29,7 @@ use crate::address_slots::{AddressSlot, AddressSlots};
 use crate::app::ServerState;
 use crate::config::ServerConfig;
 use crate::connection::{Activity, ConnectionTimeouts, RequestBody, ResponseBody, Timed};
+use crate::dashboard::Listener;
 use crate::principal::Peer;
 use crate::spawn::spawn;
 use crate::write_timeout::WriteTimeout;
@@ -119,8 +120,8 @@ pub async fn serve(config: ServerConfig) -> Result<Running, Problem> {
         ConnectionLimits { all: config.connections_max, per_address: config.connections_per_address };
     let app = Arc::new(ServerState::open(config, address.ip().is_loopback()).await?);
     let asks_for_keys = !app.is_open().await?;
-    let acceptor_of = |router, address: SocketAddr, limits: ConnectionLimits| Acceptor {
-        service: routes::layered(router, Arc::clone(&app)),
+    let acceptor_of = |listener, address: SocketAddr, limits: ConnectionLimits| Acceptor {
+        service: routes::build(listener, Arc::clone(&app)),
         app: Arc::clone(&app),
         tls: tls.clone(),
         is_loopback: address.ip().is_loopback(),
@@ -131,10 +132,10 @@ pub async fn serve(config: ServerConfig) -> Result<Running, Problem> {
     let health = health_listener.map(|(listener, address)| {
         let closing = watch::Sender::new(false);
         let limits = ConnectionLimits { all: HEALTH_CONNECTIONS_MAX, per_address: HEALTH_CONNECTIONS_MAX };
-        let health = acceptor_of(routes::build_health(), address, limits);
+        let health = acceptor_of(Listener::Health, address, limits);
         Health { accepting: spawn(health.run(listener, closing.subscribe())), closing }
     });
-    let main = acceptor_of(routes::build(), address, main_limits);
+    let main = acceptor_of(Listener::Main, address, main_limits);
     let accepting = spawn(main.run(listener, app.leaving.subscribe()));
     spawn(key_watch::run(Arc::clone(&app)));
     Ok(Running { address, asks_for_keys, health_address, app, accepting, health })

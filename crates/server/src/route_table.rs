@@ -13,6 +13,8 @@ use crate::rate::RateKind;
 pub(crate) enum Need {
     /// A key with this scope.
     Scope(Scope),
+    /// Any valid key.
+    Key,
     /// A pass.
     Pass,
     /// The ticket of a pass; the handler checks the signature.
@@ -55,6 +57,7 @@ const SIGNAL: Option<Need> = Some(Need::Scope(Scope::Signal));
 const OPERATE: Option<Need> = Some(Need::Scope(Scope::Operate));
 const WORKER: Option<Need> = Some(Need::Scope(Scope::Worker));
 const ADMIN: Option<Need> = Some(Need::Scope(Scope::Admin));
+const KEY: Option<Need> = Some(Need::Key);
 const PASS: Option<Need> = Some(Need::Pass);
 const SIGNATURE: Option<Need> = Some(Need::Signature);
 const PUBLIC: Option<Need> = None;
@@ -69,6 +72,10 @@ pub(crate) const ROUTES: &[Route] = &[
     get("/v1/runs", "list_runs", READ),
     post("/v1/runs", "start_run", START).idempotent(),
     get("/v1/runs/{run}", "get_run", READ),
+    get("/v1/statuses", "count_statuses", READ).data(),
+    get("/v1/suggestions", "list_suggestions", READ),
+    get("/v1/runs/{run}/remedies", "list_remedies", READ),
+    get("/v1/activity", "read_activity", READ).data(),
     get("/v1/runs/{run}/history", "read_history", READ),
     get("/v1/runs/{run}/result", "await_result", READ).data().waits(Waits::UntilKeyEnds),
     get("/v1/runs/{run}/why", "explain_run", READ),
@@ -127,6 +134,7 @@ pub(crate) const ROUTES: &[Route] = &[
     get("/v1/recoveries", "list_recoveries", READ),
     get("/v1/recoveries/stats", "read_recovery_stats", READ).data(),
     post("/v1/sweep", "sweep", OPERATE),
+    get("/v1/doctor", "examine_store", READ),
     post("/v1/doctor", "run_doctor", OPERATE),
     get("/v1/nodes", "list_nodes", READ).data(),
     get("/v1/workflows", "list_workflows", READ).data(),
@@ -141,6 +149,7 @@ pub(crate) const ROUTES: &[Route] = &[
     get("/v1/failures", "list_failures", READ),
     get("/v1/prune", "plan_prune", READ).data(),
     post("/v1/prune", "prune", ADMIN).data(),
+    get("/v1/key", "get_current_key", KEY).data(),
     get("/v1/keys", "list_keys", ADMIN).data(),
     post("/v1/keys", "create_key", ADMIN).data(),
     post("/v1/keys/{key}/revoke", "revoke_key", ADMIN).data(),
@@ -174,7 +183,7 @@ const fn rate_of(need: Option<Need>) -> RateKind {
         Some(Need::Scope(Scope::Start)) => RateKind::Start,
         Some(Need::Scope(Scope::Signal) | Need::Pass | Need::Signature) => RateKind::Signal,
         Some(Need::Scope(Scope::Worker)) => RateKind::Poll,
-        Some(Need::Scope(Scope::Read | Scope::Operate | Scope::Admin)) | None => RateKind::Other,
+        Some(Need::Scope(Scope::Read | Scope::Operate | Scope::Admin) | Need::Key) | None => RateKind::Other,
     }
 }
 
@@ -233,6 +242,7 @@ mod tests {
     #[test]
     fn exactly_the_views_are_redacted() {
         let views = [
+            "GET /v1/doctor",
             "GET /v1/failures",
             "GET /v1/groups",
             "GET /v1/operations",
@@ -243,7 +253,9 @@ mod tests {
             "GET /v1/runs/{run}/branches",
             "GET /v1/runs/{run}/diff",
             "GET /v1/runs/{run}/history",
+            "GET /v1/runs/{run}/remedies",
             "GET /v1/runs/{run}/why",
+            "GET /v1/suggestions",
             "POST /v1/doctor",
             "POST /v1/operations",
             "POST /v1/operations/preview",

@@ -14,7 +14,7 @@ use goldseam_store::{Record, Store};
 use crate::cluster::limits;
 use crate::journal::{Ack, Journal, StartReply};
 use crate::random::Random;
-use crate::workflows::{ADD, BASKET, WORKFLOWS};
+use crate::workflows::{ADD, BASKET, KIN, WORKFLOWS};
 
 /// An outside client. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -66,13 +66,22 @@ pub fn run_id(number: u64) -> RunId {
 pub fn plan_of(seed: u64, number: u64) -> (&'static str, u64) {
     let mut random = Random::new(seed.wrapping_mul(31).wrapping_add(number));
     let flow = random.pick(WORKFLOWS).copied().unwrap_or("steps");
-    let flow = if is_talking(seed) && number.is_multiple_of(2) { BASKET } else { flow };
+    let flow = match number.is_multiple_of(2) {
+        true if is_talking(seed) => BASKET,
+        true if is_kin(seed) => KIN,
+        _ => flow,
+    };
     (flow, random.below(50))
 }
 
 /// Returns whether people send requests in this seed. All other seeds keep their traces.
 pub fn is_talking(seed: u64) -> bool {
     seed % 10 == 4
+}
+
+/// Returns whether runs of this seed have children of every kind and signal each other.
+pub fn is_kin(seed: u64) -> bool {
+    seed % 10 == 9
 }
 
 /// Returns whether the nodes of this seed have several versions of each workflow.

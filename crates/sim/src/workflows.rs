@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::{Retry, RunId};
-use goldseam_engine::{Attempt, Builder, Context, Error, Result, Selected};
+use goldseam_engine::{Attempt, Builder, Context, Error, Result, Selected, StartOptions};
 use goldseam_store::FaultyStore;
 
 use crate::journal::{EffectSource, Journal};
@@ -19,7 +19,10 @@ pub const WORKFLOWS: &[&str] = &[
 /// The workflow that answers requests, in seeds in which people send them.
 pub const BASKET: &str = "basket";
 
-/// The requests that it answers.
+/// The workflow with children of every kind and signals to other runs, in seeds that have it.
+pub const KIN: &str = "kin";
+
+/// The requests that the basket answers.
 pub const ADD: &str = "add";
 
 /// The id and the workflow of the run that crashes its node, in seeds that have one.
@@ -142,6 +145,8 @@ fn register_version(builder: Builder, effects: &Effects, version: u32) -> Builde
     let builder = flow!(builder, remote);
     let builder = flow!(builder, poison);
     let builder = flow!(builder, basket);
+    let builder = flow!(builder, kin);
+    let builder = flow!(builder, receiver);
     flow!(builder, relay)
 }
 
@@ -325,6 +330,50 @@ async fn basket(effects: Effects, ctx: Context, input: u32) -> Result<u64> {
     }
     step(&effects, &ctx, "after").await?;
     Ok(total)
+}
+
+/// Children with every option, two of which are refused, and signals to a child and to another run.
+async fn kin(effects: Effects, ctx: Context, input: u32) -> Result<u64> {
+    let own = ctx.run_id().to_string();
+    let id = |name: &str| format!("{own}-{name}");
+    // The id of this run, which is not its own child, and a lane that is not an id.
+    let taken = ctx.child::<u64>("taken", "steps", &input).id(&own).start().await;
+    refused(taken.err(), "GS0172")?;
+    let odd = StartOptions::default().lane("no lane");
+    refused(ctx.child::<u64>("odd", "steps", &input).options(odd).await.err(), "GS0101")?;
+    let again = effects.clone();
+    let run = ctx.run_id().clone();
+    let undo = move |_: u64| again.clone().undo(run.clone(), "undo-pack".to_owned());
+    let pack = ctx.child::<u64>("pack", "steps", &input).id(id("pack")).priority(3).tag("size", "large");
+    let pack = pack.compensate(undo).start().await?;
+    let limits = StartOptions::default().lane("receivers").timeout(Duration::from_secs(60) / effects.pace);
+    let receiver = ctx.child::<u64>("receive", "receiver", &input).id(id("receive")).options(limits);
+    let receiver = receiver.start().await?;
+    ctx.child::<u64>("free", "steps", &input).id(id("free")).detached().await?;
+    ctx.signal_run(receiver.run_id(), "go", &u64::from(input)).await?;
+    // It may not exist, or have ended, or wait for something else.
+    let sent = ctx.signal_run(format!("r{}", input % 8), "go", &1_u64).await;
+    step(&effects, &ctx, if sent.is_ok() { "sent" } else { "not-sent" }).await?;
+    let sum = pack.result::<u64>().await? + receiver.result::<u64>().await?;
+    undoable(&effects, &ctx, "keep").await?;
+    match input % 3 {
+        1 => Err(Error::terminal("the family has moved")),
+        _ => Ok(sum),
+    }
+}
+
+/// Passes on every error but the expected one.
+fn refused(error: Option<Error>, code: &str) -> Result<()> {
+    match error {
+        Some(error) if error.code() == Some(code) => Ok(()),
+        Some(error) => Err(error),
+        None => Err(Error::terminal(format!("expected {code}"))),
+    }
+}
+
+async fn receiver(effects: Effects, ctx: Context, _input: u32) -> Result<u64> {
+    let received: u64 = ctx.signal("go").await?;
+    Ok(received + step(&effects, &ctx, "note").await?)
 }
 
 async fn once(effects: Effects, ctx: Context, _input: u32) -> Result<String> {

@@ -21,8 +21,8 @@ use crate::tasks::TaskRow;
 use crate::write_context::WriteContext;
 use crate::writer::{JobGroup, WaitingJob};
 
-const APPEND: &str = "SELECT ends, clock FROM goldseam.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-    $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
+const APPEND: &str = "SELECT ends, clock FROM goldseam.append_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
 
 /// An append of one event without row and tasks: a step of a run on an otherwise idle node.
 const APPEND_ONE: &str = "INSERT INTO goldseam.events AS e (rid, seq, body) SELECT r.rid, $2 + 1, $3 \

@@ -9,7 +9,7 @@ use crate::fault::PgFault;
 use crate::sql::column;
 use crate::tasks::TaskRow;
 
-const CLAIM: &str = "SELECT claimed, next_due FROM goldseam.claim($1, $2, $3, $4, $5)";
+const CLAIM: &str = "SELECT claimed, next_due FROM goldseam.claim_group($1, $2, $3, $4, $5)";
 
 /// Claims due tasks.
 pub(crate) async fn claim(

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the order is (moment, run) in every store, so a cursor of one store works in another.
 
-use goldseam_core::{RunId, Status};
+use goldseam_core::{RunId, Status, WorkflowName};
 use goldseam_store::sql_list::{ListedRow, order_column, page, status_gaps, statuses_apart};
 use goldseam_store::{Cursor, OrderKey, Page, RecordKind, Row, RunFilter, StoreError, Unreadable};
 use tokio_postgres::types::Type;
@@ -26,6 +26,18 @@ const STATUS_GAP: &str = "SELECT r.id FROM goldseam.runs AS r WHERE r.status <> 
 const EVERY: &str = "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of, r.rid \
     FROM goldseam.runs AS r WHERE r.rid > $1 ORDER BY r.rid LIMIT $2";
 
+/// Every run by status. The completed ones are all that no index of others has, so that no row is read.
+const STATUS_COUNTS: &str = "SELECT s.status, sum(s.runs)::bigint FROM ( \
+    SELECT r.status, count(*) AS runs FROM goldseam.runs AS r WHERE r.status <> 'completed' GROUP BY r.status \
+    UNION ALL SELECT r.status, -count(*) FROM goldseam.runs AS r WHERE r.summary IS NULL \
+        AND r.status <> 'completed' GROUP BY r.status \
+    UNION ALL SELECT 'completed', count(*) FROM goldseam.runs AS r \
+    UNION ALL SELECT 'completed', -count(*) FROM goldseam.runs AS r WHERE r.status <> 'completed' \
+    UNION ALL SELECT 'completed', -count(*) FROM goldseam.runs AS r WHERE r.summary IS NULL \
+        AND (r.status IS NULL OR r.status = 'completed')) AS s GROUP BY s.status";
+const STATUS_COUNTS_OF: &str = "SELECT r.status, count(*) FROM goldseam.runs AS r \
+    WHERE r.workflow = $1 AND r.summary IS NOT NULL GROUP BY r.status";
+
 /// Returns one page of runs.
 pub(crate) async fn runs(
     connection: &PgConnection,
@@ -45,6 +57,26 @@ pub(crate) async fn runs(
         }
     }
     Ok(page(filter, found, PgColumns::parse))
+}
+
+/// Counts the runs of a workflow, or all, by status. Leaves out statuses that this build does not know.
+pub(crate) async fn status_counts(
+    connection: &PgConnection,
+    workflow: Option<&WorkflowName>,
+) -> Result<Vec<(Status, u64)>, StoreError> {
+    let rows = match workflow.map(WorkflowName::as_str) {
+        None => connection.read(STATUS_COUNTS, &[]).await?,
+        Some(workflow) => connection.read(STATUS_COUNTS_OF, &[(&workflow as _, Type::TEXT)]).await?,
+    };
+    let mut counts = Vec::new();
+    for row in &rows {
+        let status: Option<String> = column(row, 0).map_err(|fault| fault.to_read_error())?;
+        let count: i64 = column(row, 1).map_err(|fault| fault.to_read_error())?;
+        let count = u64::try_from(count).unwrap_or_default();
+        let status = status.and_then(|status| status.parse().ok());
+        counts.extend(status.filter(|_| count > 0).map(|status| (status, count)));
+    }
+    Ok(counts)
 }
 
 /// Lists runs without a row, or with an unknown status, in order of id.

@@ -24,6 +24,9 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 7, sql: include_str!("../migrations/0007_audit.sql") },
     Migration { number: 8, sql: include_str!("../migrations/0008_resting.sql") },
     Migration { number: 9, sql: include_str!("../migrations/0009_lean.sql") },
+    Migration { number: 10, sql: include_str!("../migrations/0010_sets.sql") },
+    Migration { number: 11, sql: include_str!("../migrations/0011_covers.sql") },
+    Migration { number: 12, sql: include_str!("../migrations/0012_deadlines.sql") },
 ];
 
 /// The oldest supported version of Postgres, as `server_version_num`.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
-use goldseam_core::{Millis, NodeId, RunId, Seq};
+use goldseam_core::{Millis, NodeId, RunId, Seq, Status, WorkflowName};
 use goldseam_store::{
     Append, AuditLog, ChangeMark, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord,
     NodeSeen, OpenMode, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unproven,
@@ -203,6 +203,10 @@ impl Store for PostgresStore {
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         let after = filter.cursor()?;
         list::runs(self.reader(), &filter, after.as_ref()).await
+    }
+
+    async fn status_counts(&self, workflow: Option<&WorkflowName>) -> Result<Vec<(Status, u64)>, StoreError> {
+        list::status_counts(self.reader(), workflow).await
     }
 
     async fn unreadable(

@@ -2,9 +2,11 @@
 //!
 //! Invariant: the query compares, it never diagnoses. Whatever it cannot prove is returned.
 
+use std::collections::BTreeSet;
+
 use goldseam_store::unproven::{UnprovenPart, UnprovenPlace};
 use goldseam_store::{RecordKind, StoreError, Unproven, UnprovenFilter, Unreadable};
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use crate::connection::PgConnection;
 use crate::fault::PgFault;
@@ -23,6 +25,26 @@ const WINDOW: &str = concat!(
     "SELECT count(*), max(w.id) FROM (SELECT r.id FROM goldseam.runs AS r WHERE ",
     resting!(),
     " AND r.id > $1 ORDER BY r.id LIMIT $2) AS w"
+);
+
+/// Resting runs after $1 and up to $2 whose dormant task does not prove at once that they are well at time $3, apart from
+/// the end of their log. The condition of the index `tasks_resting`, verbatim.
+const RESTLESS: &str = concat!(
+    "SELECT r.id FROM goldseam.runs AS r LEFT JOIN goldseam.tasks AS t ON t.run = r.id AND t.id = r.task \
+    AND t.state = 'ready' AND NOT t.ripe AND t.kind >= 'advance:' AND t.kind < 'advance;' AND t.payload = 'null' \
+    AND coalesce(t.owner, t.result, t.failure, t.step, t.lane, t.audit) IS NULL AND t.run > $1 AND t.run <= $2 WHERE ",
+    resting!(),
+    " AND r.id > $1 AND r.id <= $2 AND NOT coalesce(t.run_at > $3 AND t.run_at <= r.rest[2] AND r.rest[3] % 2 = 0 \
+    AND (t.kind = 'advance:' || r.workflow || CASE r.rest[1] WHEN 0 THEN '' ELSE '@' || r.rest[1] END \
+        OR t.kind = 'advance:' || r.workflow), false)"
+);
+/// Resting runs after $1 and up to $2 whose row is not as of the end of their log. In order of number, which is the order
+/// of the index of events: a walk in order of id would read another page of it for every run.
+const LATE: &str = concat!(
+    "SELECT w.id FROM (SELECT r.id, r.rid, r.as_of FROM goldseam.runs AS r WHERE ",
+    resting!(),
+    " AND r.id > $1 AND r.id <= $2 ORDER BY r.rid OFFSET 0) AS w WHERE w.as_of IS DISTINCT FROM \
+    (SELECT e.seq FROM goldseam.events AS e WHERE e.rid = w.rid ORDER BY e.seq DESC LIMIT 1)"
 );
 
 /// The next $4 runs in status $1 after creation time $2 and id $3.
@@ -49,7 +71,7 @@ macro_rules! needs {
     };
 }
 
-/// Unproven runs, by the range that follows. Whether the row `r` and its advance task `t` prove the run to be well: $2 is the
+/// Unproven runs. Whether the row `r` and its advance task `t` prove the run to be well: $2 is the
 /// present time, $3 the live nodes, $4 the kinds of tasks that they claim.
 const SELECT: &str =
     "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of FROM goldseam.runs AS r";
@@ -60,8 +82,6 @@ const TASK: &str = " LEFT JOIN goldseam.tasks AS t ON t.id = r.task AND t.run = 
     AND t.kind >= 'advance:' AND t.kind < 'advance;' AND t.payload = 'null' \
     AND coalesce(t.result, t.failure, t.step, t.lane) IS NULL \
     AND (t.audit IS NULL OR goldseam.read_json(t.audit) IS NOT NULL)";
-/// The same range of tasks, so that the server reads it by an index.
-const TASKS_BETWEEN: &str = " AND t.run > $1 AND t.run <= $5";
 const NOT_PROVEN: &str = concat!(
     " AND NOT coalesce(CASE \
     WHEN x.rest IS NULL OR r.task IS NULL THEN false \
@@ -84,7 +104,6 @@ const NOT_PROVEN: &str = concat!(
         AND c.status IN ('completed', 'failed', 'cancelled') LIMIT 1) IS NOT NULL THEN false \
     ELSE true END, false)"
 );
-const BETWEEN: &str = concat!(" WHERE ", resting!(), " AND r.id > $1 AND r.id <= $5");
 const AMONG: &str =
     " WHERE r.status IN ('queued', 'running', 'waiting', 'sleeping', 'compensating') AND r.id = ANY ($1)";
 const ORDER: &str = " ORDER BY r.id";
@@ -149,7 +168,7 @@ async fn read_part(
     (place.at, place.key) = (*at, last.clone());
     let ids: Vec<&str> = runs.iter().map(|(id, _)| id.as_str()).collect();
     found.skipped += ids.len() as u64;
-    select(connection, filter, (&ids, Type::TEXT_ARRAY), None, found).await?;
+    select(connection, filter, &ids, found).await?;
     Ok(i64::try_from(ids.len()).unwrap_or(i64::MAX))
 }
 
@@ -169,33 +188,34 @@ async fn read_resting(
     let window = rows.first().map(window).transpose().map_err(|fault| fault.to_read_error())?;
     let Some((read, Some(end))) = window else { return Ok(0) };
     found.skipped += read.unsigned_abs();
-    select(connection, filter, (&after, Type::TEXT), Some(&end), found).await?;
+    let mut rows = connection.read(LATE, &[(&after as _, Type::TEXT), (&end as _, Type::TEXT)]).await?;
+    let values = [(&after as _, Type::TEXT), (&end as _, Type::TEXT), (&filter.now.0 as _, Type::INT8)];
+    rows.extend(connection.read(RESTLESS, &values).await?);
+    let ids: Result<BTreeSet<String>, PgFault> = rows.iter().map(|row| column(row, 0)).collect();
+    let ids = ids.map_err(|fault| fault.to_read_error())?;
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    select(connection, filter, &ids, found).await?;
     place.key = end;
     Ok(read)
 }
 
-/// Adds the unproven runs of a range, which are not among the skipped runs.
+/// Adds the unproven ones of these runs, which are not among the skipped runs.
 async fn select(
     connection: &PgConnection,
     filter: &UnprovenFilter,
-    from: (&(dyn ToSql + Sync), Type),
-    end: Option<&String>,
+    ids: &[&str],
     found: &mut Unproven,
 ) -> Result<(), StoreError> {
-    let sql = match end {
-        // The table keeps the proof of resting runs.
-        Some(_) => {
-            [SELECT, TASK, TASKS_BETWEEN, BETWEEN, &NOT_PROVEN.replace("x.rest", "r.rest"), ORDER].concat()
-        }
-        None => [SELECT, PROOF, TASK, AMONG, NOT_PROVEN, ORDER].concat(),
-    };
-    let mut values = vec![
-        from,
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let sql = [SELECT, PROOF, TASK, AMONG, NOT_PROVEN, ORDER].concat();
+    let values = [
+        (&ids as _, Type::TEXT_ARRAY),
         (&filter.now.0 as _, Type::INT8),
         (&filter.alive as _, Type::TEXT_ARRAY),
         (&filter.kinds as _, Type::TEXT_ARRAY),
     ];
-    values.extend(end.map(|end| (end as _, Type::TEXT)));
     let read = |row: &tokio_postgres::Row| -> Result<Option<(String, PgColumns)>, PgFault> {
         let id: String = column(row, 3)?;
         Ok(PgColumns::read(row, 0, Some(4))?.map(|columns| (id, columns)))

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the order is (moment, run) in every store, so a cursor of one store works in another.
 
-use goldseam_core::{RunId, Status};
+use goldseam_core::{RunId, Status, WorkflowName};
 use goldseam_store::sql_list::{ListedRow, is_narrow, order_column, page, status_gaps, statuses_apart};
 use goldseam_store::{Cursor, OrderKey, Page, RecordKind, Row, RunFilter, Unreadable};
 use rusqlite::types::Value;
@@ -26,6 +26,18 @@ const STATUS_GAP: &str = "SELECT id FROM runs INDEXED BY runs_status WHERE statu
 /// Every row, including lost ones.
 const EVERY: &str = "SELECT summary, task, updated_at, status, as_of, id, rid FROM runs WHERE rid > ?1 \
     ORDER BY rid LIMIT ?2";
+
+/// Every run by status. The completed ones are all that no index of others has, so that no row is read.
+const STATUS_COUNTS: &str = "SELECT status, sum(runs) FROM ( \
+    SELECT status, count(*) AS runs FROM runs INDEXED BY runs_status WHERE status <> 'completed' GROUP BY status \
+    UNION ALL SELECT status, -count(*) FROM runs INDEXED BY runs_rowless WHERE summary IS NULL \
+        AND status <> 'completed' GROUP BY status \
+    UNION ALL SELECT 'completed', count(*) FROM runs \
+    UNION ALL SELECT 'completed', -count(*) FROM runs INDEXED BY runs_status WHERE status <> 'completed' \
+    UNION ALL SELECT 'completed', -count(*) FROM runs INDEXED BY runs_rowless WHERE summary IS NULL \
+        AND (status IS NULL OR status = 'completed')) GROUP BY status";
+const STATUS_COUNTS_OF: &str = "SELECT status, count(*) FROM runs INDEXED BY runs_workflow \
+    WHERE workflow = ?1 AND summary IS NOT NULL GROUP BY status";
 
 /// A query under construction.
 pub(crate) struct SqliteQuery {
@@ -65,6 +77,25 @@ pub(crate) fn runs(
         }
     }
     Ok(page(filter, found, SqliteColumns::parse))
+}
+
+/// Counts the runs of a workflow, or all, by status. Leaves out statuses that this build does not know.
+pub(crate) fn status_counts(
+    conn: &Connection,
+    workflow: Option<&WorkflowName>,
+) -> Result<Vec<(Status, u64)>, SqliteFault> {
+    let mut statement = match workflow {
+        None => conn.prepare_cached(STATUS_COUNTS)?,
+        Some(_) => conn.prepare_cached(STATUS_COUNTS_OF)?,
+    };
+    let mut rows = statement.query(params_from_iter(workflow.map(WorkflowName::as_str)))?;
+    let mut counts = Vec::new();
+    while let Some(row) = rows.next()? {
+        let status = text_of(row, 0)?.and_then(|status| status.parse().ok());
+        let count = u64::try_from(row.get::<_, i64>(1)?).unwrap_or_default();
+        counts.extend(status.filter(|_| count > 0).map(|status| (status, count)));
+    }
+    Ok(counts)
 }
 
 /// Lists runs without a row, or with an unknown status, in order of id.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
-use goldseam_core::{Millis, NodeId, RunId, Seq};
+use goldseam_core::{Millis, NodeId, RunId, Seq, Status, WorkflowName};
 use goldseam_store::unproven::UnprovenPlace;
 use goldseam_store::{
     Append, AuditLog, ClaimRequest, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen,
@@ -179,6 +179,11 @@ impl Store for SqliteStore {
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         let after = filter.cursor()?;
         self.readers.read(move |conn| list::runs(conn, &filter, after.as_ref())).await
+    }
+
+    async fn status_counts(&self, workflow: Option<&WorkflowName>) -> Result<Vec<(Status, u64)>, StoreError> {
+        let workflow = workflow.cloned();
+        self.readers.read(move |conn| list::status_counts(conn, workflow.as_ref())).await
     }
 
     async fn unreadable(

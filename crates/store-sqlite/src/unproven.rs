@@ -2,6 +2,8 @@
 //!
 //! Invariant: the query compares, it never diagnoses. Whatever it cannot prove is returned.
 
+use std::collections::BTreeSet;
+
 use goldseam_store::unproven::{UnprovenPart, UnprovenPlace};
 use goldseam_store::{RecordKind, Unproven, UnprovenFilter, Unreadable};
 use rusqlite::types::Value;
@@ -67,7 +69,8 @@ pub(crate) const COUNT: &str = concat!(
     resting!(),
     " AND r.id > ?1 AND r.id <= ?2"
 );
-/// Resting runs after ?1 and up to ?2 whose dormant task does not prove at once that they are well at time ?3.
+/// Resting runs after ?1 and up to ?2 whose dormant task does not prove at once that they are well at time ?3, apart from
+/// the end of their log.
 pub(crate) const RESTLESS: &str = concat!(
     "SELECT r.rid FROM runs AS r INDEXED BY runs_resting LEFT JOIN tasks AS t INDEXED BY tasks_resting \
     ON t.run = r.id AND t.id = r.task AND t.state = 'ready' AND t.ripe = 0 AND t.kind >= 'advance:' \
@@ -78,7 +81,15 @@ pub(crate) const RESTLESS: &str = concat!(
         OR t.run_at <= ?3 OR t.run_at > r.rests_until OR r.rests_on % 2 = 1 THEN 0 \
         WHEN EXISTS (SELECT 1 FROM tasks INDEXED BY tasks_unproven WHERE tid = t.tid AND ",
     unproven_task!(),
-    ") THEN 0 ELSE r.as_of = (SELECT max(e.seq) FROM events AS e WHERE e.rid = r.rid) END, 0)"
+    ") THEN 0 ELSE 1 END, 0)"
+);
+/// Resting runs after ?1 and up to ?2 whose row is not as of the end of their log. In order of number, which is the order
+/// of the index of events: a walk in order of id would read another page of it for every run.
+pub(crate) const LATE: &str = concat!(
+    "SELECT w.rid FROM (SELECT r.rid, r.as_of FROM runs AS r INDEXED BY runs_resting WHERE ",
+    resting!(),
+    " AND r.id > ?1 AND r.id <= ?2 ORDER BY r.rid LIMIT -1) AS w \
+    WHERE w.as_of IS NOT (SELECT max(e.seq) FROM events AS e WHERE e.rid = w.rid)"
 );
 
 /// Whether the row `r` and its advance task `t` prove the run to be well: ?3 is the present time, ?4 the live nodes, ?5
@@ -204,13 +215,16 @@ fn read_resting(
         Some(_) => limit,
         None => conn.prepare_cached(COUNT)?.query_row(params![place.key, end], |row| row.get(0))?,
     };
-    let mut rids: Vec<i64> = Vec::new();
+    let mut rids: BTreeSet<i64> = BTreeSet::new();
     let mut statement = conn.prepare_cached(RESTLESS)?;
-    let mut rows = statement.query(params![place.key, end, filter.now.0])?;
-    while let Some(row) = rows.next()? {
-        rids.push(row.get(0)?);
+    for rid in statement.query_map(params![place.key, end, filter.now.0], |row| row.get(0))? {
+        rids.insert(rid?);
     }
-    drop(rows);
+    let mut statement = conn.prepare_cached(LATE)?;
+    for rid in statement.query_map(params![place.key, end], |row| row.get(0))? {
+        rids.insert(rid?);
+    }
+    let rids: Vec<i64> = rids.into_iter().collect();
     place.key = end;
     found.skipped += u64::from(read);
     select(conn, filter, &rids, found)?;

@@ -4,9 +4,9 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
-use goldseam_core::search::Grouping;
+use goldseam_core::search::{Group, GroupBy, Grouping};
 use goldseam_core::task::Task;
-use goldseam_core::{Millis, NodeId, RunId, Seq};
+use goldseam_core::{Millis, NodeId, RunId, Seq, Status, WorkflowName};
 
 use crate::audit::AuditLog;
 use crate::error::StoreError;
@@ -80,6 +80,11 @@ pub trait Store: Debug + Send + Sync + 'static {
         groups_by_pages(self, query).await
     }
 
+    /// Counts runs by the status of their cached rows: of one workflow, or all. By default, by reading every row.
+    async fn status_counts(&self, workflow: Option<&WorkflowName>) -> Result<Vec<(Status, u64)>, StoreError> {
+        status_counts_by_pages(self, workflow).await
+    }
+
     /// Reads the next records of one kind, after the cursor `after`, and returns the unreadable ones. Reads about
     /// `limit` records at most; a page may be empty and still have a next one.
     async fn unreadable(
@@ -104,7 +109,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     ///   remote steps are live.
     ///
     /// Everything else is returned, and a page may be empty and still have a next one. The provided method leaves out
-    /// nothing.
+    /// nothing, and also returns paused and parked runs whose deadline has passed; for a store that
+    /// [watches](Store::watches), a sweep lists those itself.
     async fn unproven(&self, filter: UnprovenFilter) -> Result<Unproven, StoreError> {
         crate::unproven::listed(self, filter).await
     }
@@ -156,6 +162,17 @@ pub trait Store: Debug + Send + Sync + 'static {
 
 /// Rows read at a time.
 const PAGE: u32 = 1_000;
+
+/// Counts the runs of a workflow, or all, by status.
+async fn status_counts_by_pages<S: Store + ?Sized>(
+    store: &S,
+    workflow: Option<&WorkflowName>,
+) -> Result<Vec<(Status, u64)>, StoreError> {
+    let filter = RunFilter { workflow: workflow.cloned(), ..RunFilter::default() };
+    let found = store.groups(GroupQuery::by(filter, GroupBy::Status, u32::MAX)).await?;
+    let count = |group: &Group| Some((group.key.as_deref()?.parse().ok()?, group.count));
+    Ok(found.groups.iter().filter_map(count).collect())
+}
 
 /// Reads all runs that match, page by page, the latest first.
 async fn groups_by_pages<S: Store + ?Sized>(store: &S, query: GroupQuery) -> Result<Groups, StoreError> {

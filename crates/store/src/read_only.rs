@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
-use goldseam_core::{Hint, Millis, NodeId, RunId, Seq};
+use goldseam_core::{Hint, Millis, NodeId, RunId, Seq, Status, WorkflowName};
 
 use crate::api::{
     Append, ClaimRequest, ClaimedTasks, Expect, GroupQuery, Groups, Head, LockFilter, NodeRecord, NodeSeen,
@@ -109,6 +109,10 @@ impl Store for ClosedStore {
 
     async fn groups(&self, query: GroupQuery) -> Result<Groups, StoreError> {
         self.inner.groups(query).await
+    }
+
+    async fn status_counts(&self, workflow: Option<&WorkflowName>) -> Result<Vec<(Status, u64)>, StoreError> {
+        self.inner.status_counts(workflow).await
     }
 
     async fn unreadable(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
-use goldseam_core::{Millis, NodeId, RunId, Seq};
+use goldseam_core::{Millis, NodeId, RunId, Seq, Status, WorkflowName};
 use tracing::{Instrument, Span, debug, debug_span, error, field, warn};
 
 use crate::api::{
@@ -160,6 +160,10 @@ impl Store for TracedStore {
 
     async fn groups(&self, query: GroupQuery) -> Result<Groups, StoreError> {
         self.call(span!("groups"), self.inner.groups(query)).await
+    }
+
+    async fn status_counts(&self, workflow: Option<&WorkflowName>) -> Result<Vec<(Status, u64)>, StoreError> {
+        self.call(span!("status_counts"), self.inner.status_counts(workflow)).await
     }
 
     async fn unreadable(

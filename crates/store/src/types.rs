@@ -418,6 +418,8 @@ pub struct Timing {
     pub silence_max: Duration,
 }
 
+/// Start of the label that holds the release of a node's engine.
+const RELEASE: &str = "goldseam.release:";
 /// Start of the label that holds the intervals of a node.
 const TIMING: &str = "goldseam.timing:";
 
@@ -434,6 +436,17 @@ impl Timing {
 }
 
 impl NodeRecord {
+    /// Returns the label for the release of an engine, which a node lists among its workflows. It has no version, so
+    /// every release skips it where it looks for workflows.
+    pub fn release_label(release: &str) -> String {
+        format!("{RELEASE}{release}")
+    }
+
+    /// Returns the release of the node's engine; none if the node is of a release that does not record it.
+    pub fn release(&self) -> Option<&str> {
+        self.workflows.iter().find_map(|label| label.strip_prefix(RELEASE))
+    }
+
     /// Returns the labels that a store with columns keeps: the workflows, then the intervals.
     ///
     /// The intervals have no column of their own: a new column is a new schema, and older releases refuse to work on
@@ -542,6 +555,18 @@ mod tests {
         for pulse in [Pulse::Held, Pulse::Suspect, Pulse::Unknown] {
             assert!(!seen(NodeState::Up, pulse).is_gone(), "{pulse:?}");
         }
+    }
+
+    #[test]
+    fn a_label_holds_the_release_and_names_no_workflow() {
+        let label = NodeRecord::release_label("1.2.3");
+        assert_eq!(label.rsplit_once('@'), None, "releases read NAME@VERSION");
+        let plain = seen(NodeState::Up, Pulse::Held).record;
+        assert_eq!(plain.release(), None);
+        let node = NodeRecord { workflows: vec!["order@1".to_owned(), label], ..plain };
+        assert_eq!(node.release(), Some("1.2.3"));
+        let (workflows, _) = NodeRecord::parse_labels(node.labels());
+        assert_eq!(NodeRecord { workflows, ..node.clone() }.release(), Some("1.2.3"), "stores keep it");
     }
 
     #[test]

@@ -137,20 +137,21 @@ impl UnprovenPlace {
     }
 }
 
-/// Returns the next active runs, all of them unproven.
+/// Returns the next active runs, all of them unproven, and paused and parked runs whose deadline has passed.
 pub(crate) async fn listed<S: Store + ?Sized>(
     store: &S,
     filter: UnprovenFilter,
 ) -> Result<Unproven, StoreError> {
-    let UnprovenFilter { after, limit, .. } = filter;
+    let UnprovenFilter { after, limit, now, .. } = filter;
     let list = RunFilter {
-        statuses: ACTIVE.to_vec(),
+        statuses: ACTIVE.into_iter().chain([Status::Paused, Status::Parked]).collect(),
         order: RunOrder::Oldest,
         after,
         limit,
         ..RunFilter::default()
     };
-    let page = store.runs(list).await?;
+    let mut page = store.runs(list).await?;
+    page.items.retain(|row| row.summary.status.is_active() || row.summary.is_overdue(now));
     Ok(Unproven { rows: page.items, unreadable: page.unreadable, skipped: 0, next: page.next })
 }
 

@@ -114,6 +114,8 @@ macro_rules! healing {
             timing::a_deadline_that_no_node_saw_is_kept,
             timing::an_unstarted_run_ends_without_its_code,
             timing::paused_and_parked_runs_time_out,
+            timing::stopped_runs_time_out_without_their_code,
+            timing::an_engine_without_the_code_ends_runs_at_their_deadline,
             timing::a_retry_of_a_timed_out_run_has_no_deadline,
             timing::o1_keeps_the_deadline_and_the_delayed_start,
             timing::a_delayed_run_begins_at_its_time,

@@ -151,6 +151,72 @@ pub async fn paused_and_parked_runs_time_out(fixture: &Fixture) {
     run.pause("wait").await.unwrap();
     timed_out(&harness, "p").await;
     assert_eq!(harness.witness.count("no reserve"), 1);
+    // A worker with other code parks the run.
+    engine.start_with("saga", "v", "signal", within(SOON)).await.unwrap();
+    harness.sees("reserve", 2).await;
+    engine.shutdown().await;
+    let other = |ctx: Context, _: String| async move { ctx.step("other", || async { Ok(1_u32) }).await };
+    let engine = harness.builder().workflow("saga", other).start().await.unwrap();
+    harness.client.handle(id("v")).signal("go", &1).await.unwrap();
+    harness.reaches("v", Status::Parked).await;
+    engine.shutdown().await;
+    let engine = saga(&harness).await;
+    timed_out(&harness, "v").await;
+    assert_eq!(harness.witness.count("no reserve"), 2);
+    engine.shutdown().await;
+}
+
+/// Starts `booked`, which has a step to undo, and `idle`, which has none, pauses both, and ends the engine.
+async fn pause_two(harness: &Harness<'_>) {
+    let engine = saga(harness).await;
+    engine.start_with("saga", "booked", "signal", within(SOON)).await.unwrap();
+    engine.start_with("idle", "idle", &(), within(SOON)).await.unwrap();
+    for run in ["booked", "idle"] {
+        harness.rests(run).await;
+        harness.client.handle(id(run)).pause("wait").await.unwrap();
+    }
+    let why = harness.client.why(&id("booked")).await.unwrap().verdict.to_string();
+    assert!(why.starts_with("needs you: an operator paused it; it times out at 2"), "{why}");
+    engine.shutdown().await;
+}
+
+/// What only its code can undo waits for a worker, and `why` says so; everything else ends at the deadline.
+async fn ended_without_code(harness: &Harness<'_>) {
+    timed_out(harness, "idle").await;
+    eventually("the end of the other run is requested", || async {
+        harness.client.get(&id("booked")).await.unwrap().timed_out
+    })
+    .await;
+    let why = harness.client.why(&id("booked")).await.unwrap();
+    let links: Vec<String> = why.links.iter().map(|link| link.what.to_string()).collect();
+    let waits =
+        "its deadline has passed, and its end is pending: it waits for a worker with saga@1 (none is live)";
+    assert!(links.iter().any(|link| link == waits), "{links:?}");
+    let engine = saga(harness).await;
+    timed_out(harness, "booked").await;
+    assert_eq!(harness.witness.count("no reserve"), 1);
+    engine.shutdown().await;
+}
+
+/// A repair by hand ends paused runs whose deadline has passed, without a node.
+pub async fn stopped_runs_time_out_without_their_code(fixture: &Fixture) {
+    let harness = Harness::on(fixture);
+    pause_two(&harness).await;
+    until_overdue(&harness, "booked").await;
+    until_overdue(&harness, "idle").await;
+    harness.fix().await;
+    ended_without_code(&harness).await;
+}
+
+/// The regular sweeps of an engine with other workflows do the same.
+pub async fn an_engine_without_the_code_ends_runs_at_their_deadline(fixture: &Fixture) {
+    let harness = Harness::on(fixture);
+    pause_two(&harness).await;
+    let other = |ctx: Context, (): ()| async move { ctx.signal::<u32>("never").await };
+    let sweep = Some(Duration::from_millis(100));
+    let engine =
+        harness.builder_like(Default::default(), sweep).workflow("other", other).start().await.unwrap();
+    ended_without_code(&harness).await;
     engine.shutdown().await;
 }
 

@@ -46,6 +46,15 @@ pub fn node(name: &'static str, from: &Path) -> Result<PathBuf, TestbedError> {
     })
 }
 
+/// The path of Chromium. Installs it if it is missing and this process may.
+pub fn chromium() -> Result<PathBuf, TestbedError> {
+    found_or_installed(chromium_if_installed, "Chromium", "chromium")
+}
+
+fn chromium_if_installed() -> Option<PathBuf> {
+    path().map(|folder| folder.join("chromium")).find(|file| file.is_file())
+}
+
 fn npm_if_installed() -> Option<PathBuf> {
     path().map(|folder| folder.join("npm")).find(|file| file.is_file())
 }

@@ -1,34 +1,39 @@
-"""Steps per second, the latency of a lone step, and the restart with 500 runs in mid-step, beside DBOS.
+"""The latency of a lone step, steps per second, and the restart with 500 runs in mid-step: Goldseam beside DBOS in one run.
 
-    python bench.py goldseam sqlite:/tmp/bench.db
-    python bench.py dbos sqlite:////tmp/dbos.sqlite
-    python bench.py ratios DIR [POSTGRES_URL]      # both, in one run, with ratios
+    python bench.py all FOLDER [--postgres URL] [--rust PATH]    # alternating rounds of both, medians and ratios
+    python bench.py goldseam|dbos lone|many|stall|restart URL    # one measurement, in this process
 
-Each measurement prints `NAME=VALUE`.
+``--rust`` names the program ``goldseam-bench``, whose latency is the baseline of a lone step. DBOS makes a tenth of the steps,
+because it needs about ten times as long. Needs ``goldseam``, ``dbos`` and, for Postgres, ``psycopg``.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import json
 import os
+import statistics
 import subprocess
 import sys
 import time
+from typing import Any
 
 LONE = int(os.environ.get("BENCH_LONE", "2000"))
 RUNS = int(os.environ.get("BENCH_RUNS", "64"))
 STEPS = int(os.environ.get("BENCH_STEPS", "100"))
 STALLED = int(os.environ.get("BENCH_STALLED", "500"))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 
 
 def show(name: str, value: float) -> None:
-    print(f"{name}={value:.4g}", flush=True)
+    print(f"{name}={value:.6g}", flush=True)
 
 
 # ------------------------------------------------------------------------------------------------------ goldseam
 
 
-def goldseam(url: str, restart: bool) -> None:
+def goldseam(what: str, url: str) -> None:
     import goldseam as gs
 
     @gs.step
@@ -44,7 +49,7 @@ def goldseam(url: str, restart: bool) -> None:
 
     @gs.step
     async def stall() -> int:
-        if restart:
+        if what == "stall":
             await asyncio.sleep(3600)
         return 1
 
@@ -53,44 +58,30 @@ def goldseam(url: str, restart: bool) -> None:
         return await stall()
 
     async def main() -> None:
-        async with gs.open(url, workflows=[job, stalled], slots=1024) as engine:
-            if restart:
-                runs = [await engine.start(stalled, id=f"stalled-{at}") for at in range(STALLED)]
-                while (await engine.list(status="running", limit=1, order=None))["items"] == []:
-                    await asyncio.sleep(0.01)
-                while engine.worker is None or len(engine.worker.executions) < len(runs):
-                    await asyncio.sleep(0.01)
-                os.kill(os.getpid(), 9)
-            await (await engine.start(job, 50)).result()
-            began = time.perf_counter()
-            await (await engine.start(job, LONE)).result()
-            show("lone_step_us", (time.perf_counter() - began) / LONE * 1e6)
-            began = time.perf_counter()
-            runs2 = await asyncio.gather(*(engine.start(job, STEPS) for _ in range(RUNS)))
-            await asyncio.gather(*(run.result() for run in runs2))
-            show("steps_per_second", RUNS * STEPS / (time.perf_counter() - began))
-
-    asyncio.run(main())
-
-
-def goldseam_restart(url: str) -> None:
-    """Continues the stalled runs; prints the time from the open to the end of the last one."""
-    import goldseam as gs
-
-    @gs.step
-    async def stall() -> int:
-        return 1
-
-    @gs.workflow
-    async def stalled() -> int:
-        return await stall()
-
-    async def main() -> None:
         began = time.perf_counter()
-        async with gs.open(url, workflows=[stalled], slots=1024) as engine:
-            for at in range(STALLED):
-                await engine.result(f"stalled-{at}")
-            show("restart_seconds", time.perf_counter() - began)
+        async with gs.open(url, workflows=[job, stalled], slots=1024) as engine:
+            if what == "restart":
+                await asyncio.gather(*(engine.result(f"stalled-{at}") for at in range(STALLED)))
+                show("restart_seconds", time.perf_counter() - began)
+            elif what == "stall":
+                await asyncio.gather(*(engine.start(stalled, id=f"stalled-{at}") for at in range(STALLED)))
+                assert engine.worker is not None
+                # A step that runs for a second is in the log: it is in the middle of an attempt.
+                while (await engine.groups(where="status = running"))["total"] < STALLED:
+                    await asyncio.sleep(0.05)
+                await asyncio.sleep(2)
+                os.kill(os.getpid(), 9)
+            elif what == "lone":
+                await (await engine.start(job, 200)).result()
+                began = time.perf_counter()
+                await (await engine.start(job, LONE)).result()
+                show("lone_step_us", (time.perf_counter() - began) / LONE * 1e6)
+            else:
+                await (await engine.start(job, 50)).result()
+                began = time.perf_counter()
+                runs = await asyncio.gather(*(engine.start(job, STEPS) for _ in range(RUNS)))
+                await asyncio.gather(*(run.result() for run in runs))
+                show("steps_per_second", RUNS * STEPS / (time.perf_counter() - began))
 
     asyncio.run(main())
 
@@ -98,10 +89,16 @@ def goldseam_restart(url: str) -> None:
 # ---------------------------------------------------------------------------------------------------------- dbos
 
 
-def dbos(url: str) -> None:
-    from dbos import DBOS, DBOSConfig
+def dbos(what: str, url: str) -> None:
+    from dbos import DBOS, DBOSConfig, SetWorkflowID
 
-    config: DBOSConfig = {"name": "bench", "system_database_url": url, "log_level": "ERROR"}
+    config: DBOSConfig = {
+        "name": "bench",
+        "system_database_url": url,
+        "log_level": "ERROR",
+        "run_admin_server": False,
+        "application_version": "1",
+    }
     DBOS(config=config)
 
     @DBOS.step()
@@ -115,58 +112,146 @@ def dbos(url: str) -> None:
             total += await work(number)
         return total
 
-    DBOS.launch()
+    @DBOS.step()
+    async def stall() -> int:
+        if what == "stall":
+            await asyncio.sleep(3600)
+        return 1
+
+    @DBOS.workflow()
+    async def stalled() -> int:
+        return await stall()
 
     async def main() -> None:
-        await (await DBOS.start_workflow_async(job, 20)).get_result()
-        lone = LONE // 10
         began = time.perf_counter()
-        await (await DBOS.start_workflow_async(job, lone)).get_result()
-        show("lone_step_us", (time.perf_counter() - began) / lone * 1e6)
-        steps = max(5, STEPS // 10)
-        began = time.perf_counter()
-        handles = [await DBOS.start_workflow_async(job, steps) for _ in range(RUNS)]
-        for handle in handles:
-            await handle.get_result()
-        show("steps_per_second", RUNS * steps / (time.perf_counter() - began))
+        DBOS.launch()
+        if what == "restart":
+            for at in range(STALLED):
+                await (await DBOS.retrieve_workflow_async(f"stalled-{at}")).get_result()
+            show("restart_seconds", time.perf_counter() - began)
+        elif what == "stall":
+            for at in range(STALLED):
+                with SetWorkflowID(f"stalled-{at}"):
+                    await DBOS.start_workflow_async(stalled)
+            await asyncio.sleep(2)
+            os.kill(os.getpid(), 9)
+        elif what == "lone":
+            await (await DBOS.start_workflow_async(job, 20)).get_result()
+            lone = max(20, LONE // 10)
+            began = time.perf_counter()
+            await (await DBOS.start_workflow_async(job, lone)).get_result()
+            show("lone_step_us", (time.perf_counter() - began) / lone * 1e6)
+        else:
+            await (await DBOS.start_workflow_async(job, 20)).get_result()
+            steps = max(5, STEPS // 10)
+            began = time.perf_counter()
+            handles = [await DBOS.start_workflow_async(job, steps) for _ in range(RUNS)]
+            for handle in handles:
+                await handle.get_result()
+            show("steps_per_second", RUNS * steps / (time.perf_counter() - began))
 
     asyncio.run(main())
-    DBOS.destroy()
+    os._exit(0)
 
 
-# -------------------------------------------------------------------------------------------------------- ratios
+# ----------------------------------------------------------------------------------------------------------- all
 
 
-def measured(*args: str) -> dict[str, float]:
-    done = subprocess.run([sys.executable, __file__, *args], stdout=subprocess.PIPE, text=True)
-    pairs = [line.split("=") for line in done.stdout.splitlines() if "=" in line]
-    return {name: float(value) for name, value in pairs}
+def measured(system: str, what: str, url: str) -> float | None:
+    """Measures in a process of its own."""
+    done = subprocess.run([sys.executable, __file__, system, what, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    found = [line.partition("=")[2] for line in done.stdout.splitlines() if "=" in line]
+    if not found and what != "stall":
+        print(f"{system} {what} printed nothing: {done.stderr[-2000:]}", file=sys.stderr)
+    return float(found[-1]) if found else None
 
 
-def ratios(folder: str, postgres: str | None) -> None:
-    stores = [("sqlite", f"sqlite:{folder}/gs.db", f"sqlite:///{folder}/dbos.sqlite")]
-    if postgres:
-        stores.append(("postgres", postgres, postgres.replace("postgres://", "postgresql://")))
-    for name, ours, theirs in stores:
-        mine, other = measured("goldseam", ours), measured("dbos", theirs)
-        for figure in ("lone_step_us", "steps_per_second"):
-            if figure in mine and figure in other:
-                print(f"{name} {figure}: goldseam {mine[figure]:.4g}, dbos {other[figure]:.4g}, ratio {mine[figure] / other[figure]:.3g}")
-            else:
-                print(f"{name} {figure}: goldseam {mine.get(figure)}, dbos {other.get(figure)}")
-        measured("stall", ours)
-        print(f"{name} restart of {STALLED} runs: {measured('restart', ours).get('restart_seconds')} s")
+def rust_latency(program: str, store: str) -> float:
+    """Microseconds of a step of the Rust engine."""
+    command = [program, "latency", "--json", "--store", store]
+    found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()[-1])
+    return float(found["value"])
+
+
+def restarted(system: str, url: str) -> float | None:
+    measured(system, "stall", url)
+    return measured(system, "restart", url)
+
+
+def compare(store: str, ours: Any, theirs: Any, rust: str | None) -> None:
+    """Measures on one kind of store; ``ours`` and ``theirs`` make a fresh URL for each round."""
+    figures: dict[str, list[float]] = {}
+
+    def keep(name: str, value: float | None) -> None:
+        if value is not None:
+            figures.setdefault(name, []).append(value)
+
+    for _ in range(ROUNDS):
+        for what in ("lone", "many"):
+            keep(f"goldseam {what}", measured("goldseam", what, ours()))
+            if rust is not None and what == "lone":
+                keep("rust lone", rust_latency(rust, "postgres" if store == "postgres" else ours()))
+            keep(f"dbos {what}", measured("dbos", what, theirs()))
+    for _ in range(ROUNDS):
+        keep("goldseam restart", restarted("goldseam", ours()))
+    keep("dbos restart", restarted("dbos", theirs()))
+    found = {name: statistics.median(values) for name, values in figures.items()}
+    units = {"lone": "µs a step", "many": f"steps/s with {RUNS} runs", "restart": f"s to end {STALLED} runs in mid-step"}
+    for what, unit in units.items():
+        mine, other, base = (found.get(f"{system} {what}") for system in ("goldseam", "dbos", "rust"))
+        line = f"{store} {what}: goldseam {_text(mine)}, dbos {_text(other)} {unit}"
+        if mine and other:
+            line += f", ratio {mine / other if what == 'many' else other / mine:.1f}"
+        if mine and base:
+            line += f"; Rust {_text(base)}, ratio {mine / base:.2f}"
+        print(line, flush=True)
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def all_of(folder: str, postgres: str | None, rust: str | None) -> None:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import goldseam"], check=True)
+    print(f"interpreter with the package: {time.perf_counter() - began:.2f} s; load {os.getloadavg()[0]:.1f}", flush=True)
+    numbers = iter(range(1_000_000))
+    os.makedirs(folder, exist_ok=True)
+    compare(
+        "sqlite",
+        lambda: f"sqlite:{folder}/gs-{os.getpid()}-{next(numbers)}.db",
+        lambda: f"sqlite:///{folder}/dbos-{os.getpid()}-{next(numbers)}.sqlite",
+        rust,
+    )
+    if postgres is not None:
+        compare(
+            "postgres",
+            lambda: f"{postgres}{'&' if '?' in postgres else '?'}schema=gs_{os.getpid()}_{next(numbers)}",
+            lambda: _fresh_database(postgres, f"dbos_{os.getpid()}_{next(numbers)}"),
+            rust,
+        )
+
+
+def _fresh_database(postgres: str, name: str) -> str:
+    import urllib.parse
+
+    import psycopg
+
+    url = postgres.replace("postgres://", "postgresql://")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+    parts = urllib.parse.urlsplit(url)
+    return urllib.parse.urlunsplit(parts._replace(path=f"/{name}"))
 
 
 if __name__ == "__main__":
-    what, where = sys.argv[1], sys.argv[2]
-    if what == "goldseam":
-        goldseam(where, False)
-    elif what == "stall":
-        goldseam(where, True)
-    elif what == "restart":
-        goldseam_restart(where)
-    elif what == "dbos":
-        dbos(where)
+    if sys.argv[1] in ("goldseam", "dbos"):
+        {"goldseam": goldseam, "dbos": dbos}[sys.argv[1]](sys.argv[2], sys.argv[3])
     else:
-        ratios(where, sys.argv[3] if len(sys.argv) > 3 else None)
+        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("what", choices=["all"])
+        parser.add_argument("folder")
+        parser.add_argument("--postgres")
+        parser.add_argument("--rust")
+        given = parser.parse_args()
+        all_of(os.path.abspath(given.folder), given.postgres, given.rust)

@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -25,7 +26,8 @@ def test_reference_is_current() -> None:
 
 
 def examples(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+    found = re.findall(r"^ *```python\n(.*?)^ *```", (ROOT / page).read_text(), re.S | re.M)
+    return [textwrap.dedent(example) for example in found]
 
 
 def test_example_of_the_guide_runs(tmp_path: pathlib.Path) -> None:

@@ -328,6 +328,27 @@ def test_more_blocking_steps_than_threads_all_end(url: str) -> None:
     asyncio.run(main())
 
 
+def test_engine_opens_and_closes_while_the_threads_of_the_loop_are_busy(sqlite_url: str) -> None:
+    release = threading.Event()
+
+    @gs.workflow
+    async def counts() -> int:
+        return int(await gs.remote("count", 3, int, queue="busy"))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        busy = [loop.run_in_executor(None, release.wait, 60) for _ in range(64)]
+        async with opened(sqlite_url, counts) as engine:
+            serving = asyncio.create_task(engine.serve_tasks({"count": lambda number: number * 2}, queue="busy"))
+            assert await (await engine.start(counts)).result(30) == 6
+            serving.cancel()
+        assert not any(work.done() for work in busy), "the engine waited for them"
+        release.set()
+        await asyncio.gather(*busy)
+
+    asyncio.run(main())
+
+
 def test_plain_workflows_do_not_starve_their_steps(url: str) -> None:
     @gs.step
     def work(number: int) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -210,6 +212,41 @@ def test_cancel_undoes_and_ends_cancelled(url: str) -> None:
                 await run.result(60)
             assert caught.value.status == "cancelled"
             assert undone == ["hold"] and seen == ["Cancelled"]
+
+    asyncio.run(main())
+
+
+def test_cancel_in_a_task_group_does_not_complete_the_run(url: str) -> None:
+    undone: list[str] = []
+
+    @gs.step
+    async def book(name: str) -> str:
+        return name
+
+    @book.undo
+    async def unbook(name: str) -> None:
+        undone.append(name)
+
+    @gs.workflow
+    async def travel() -> str:
+        await book("hotel")
+        if hasattr(asyncio, "TaskGroup"):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(gs.sleep("long", 3600))
+                group.create_task(gs.signal("never"))
+        else:
+            await asyncio.wait([asyncio.create_task(gs.sleep("long", 3600))])
+        return "booked, it seems"
+
+    unique(travel)
+
+    async def main() -> None:
+        async with opened(url, travel) as engine:
+            run = await engine.start(travel, id=new_id())
+            await status_is(engine, run.id, "waiting", "sleeping")
+            await run.cancel("no time")
+            assert await status_is(engine, run.id, "cancelled", "completed") == "cancelled"
+            assert undone == ["hotel"]
 
     asyncio.run(main())
 
@@ -430,6 +467,33 @@ def test_client_verbs_answer(url: str) -> None:
             claimed = await engine.claim_tasks("me", queue=task["queue"])
             assert [item["task"]["id"] for item in claimed["items"]] == [task["id"]]
             await engine.complete_task(task["id"], claimed["items"][0]["token"])
+
+    asyncio.run(main())
+
+
+def test_sweeper_reports_a_stalled_run_or_heals_it(sqlite_url: str) -> None:
+    lose = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('DELETE FROM tasks'); c.commit()"
+
+    @gs.workflow
+    async def waits() -> int:
+        return await gs.signal("go", int)
+
+    async def main() -> None:
+        async with opened(sqlite_url, waits) as engine:
+            run = await engine.start(waits)
+            await status_is(engine, run.id, "waiting")
+            subprocess.run([sys.executable, "-c", lose, sqlite_url.partition(":")[2]], check=True)
+            report = await gs.Sweeper(engine, report_only=True, stale_after=0).once()
+            assert (report["healed"], [found["code"] for found in report["stalled"]]) == (0, ["O1"])
+            assert (await engine.recoveries())["items"] == [], "a report changes nothing"
+            healed = await gs.Sweeper(engine, stale_after=0).once()
+            assert healed["healed"] == 1
+            assert [entry["rule"] for entry in (await engine.recoveries())["items"]] == ["O1"]
+            async for sweep in gs.Sweeper(engine, every=0, stale_after=0).sweeps():
+                assert sweep["stalled"] == []
+                break
+            await run.signal("go", 3)
+            assert await run.result(60) == 3
 
     asyncio.run(main())
 

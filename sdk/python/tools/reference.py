@@ -15,7 +15,7 @@ _GROUPS = [
     ("In a workflow", [
         "sleep", "sleep_until", "signal", "ask", "select", "first", "Selected", "child", "start_child", "ChildHandle",
         "remote", "group", "arm", "run_function", "progress", "set_attribute", "remove_attribute", "changed",
-        "continue_as_new", "now", "random", "uuid", "run_id", "version", "tag", "is_replaying", "in_workflow",
+        "publish", "requests", "Requests", "IncomingRequest", "signal_run", "continue_as_new", "now", "random", "uuid", "run_id", "version", "tag", "is_replaying", "in_workflow", "trace_context", "TraceContext",
     ]),
     ("Engines and clients", [
         "open", "Opening", "Engine", "Client", "RunHandle", "BlockingEngine", "BlockingRun", "Sweeper", "explain",

@@ -29,8 +29,10 @@ pub struct StoreContents {
     pub tasks: u64,
     /// Number of locks, without the mark of a copy.
     pub locks: u64,
-    /// Hash of all tasks and locks, independent of their order.
+    /// Hash of all tasks and locks with all of their fields, independent of their order.
     pub records: u128,
+    /// The same without some of their fields, as the first format of backups has it.
+    pub records_in_part: u128,
     /// Active runs.
     pub active: u64,
     /// Damaged logs and unreadable records.
@@ -75,19 +77,19 @@ impl Copier {
         .await?;
         each(
             TaskPages::of(&self.from),
-            |task: Task| ready(Ok(task_hash(&task))),
-            |hash| {
+            |task: Task| ready(Ok((record_hash("task", &task), task_hash(&task)))),
+            |(whole, part)| {
                 all.tasks += 1;
-                all.add(hash);
+                all.add(whole, part);
             },
         )
         .await?;
         each(
             LockPages::of(&self.from),
-            |lock: Lock| ready(Ok(lock_hash(&lock))),
-            |hash| {
+            |lock: Lock| ready(Ok((record_hash("lock", &lock), lock_hash(&lock)))),
+            |(whole, part)| {
                 all.locks += 1;
-                all.add(hash);
+                all.add(whole, part);
             },
         )
         .await?;
@@ -128,8 +130,9 @@ impl Copier {
 }
 
 impl StoreContents {
-    fn add(&mut self, Hash(bytes): Hash) {
-        self.records = self.records.wrapping_add(u128::from_be_bytes(bytes));
+    fn add(&mut self, whole: Hash, part: Hash) {
+        self.records = self.records.wrapping_add(u128::from_be_bytes(whole.0));
+        self.records_in_part = self.records_in_part.wrapping_add(u128::from_be_bytes(part.0));
     }
 
     fn find(&mut self, finding: Option<CopyFinding>) {
@@ -149,6 +152,12 @@ fn unreadable(found: &Unreadable) -> CopyFinding {
     CopyFinding::of_record(found.kind, &found.key, &found.reason)
 }
 
+/// The hash of a record with all of its fields.
+fn record_hash(kind: &str, record: &impl serde::Serialize) -> Hash {
+    Hash::of_parts(&[kind, &serde_json::to_string(record).unwrap_or_default()])
+}
+
+/// The hash of a task in the first format of backups.
 fn task_hash(task: &Task) -> Hash {
     let text = |payload: Option<&goldseam_core::Payload>| payload.map(|payload| payload.as_str().to_owned());
     Hash::of_parts(&[
@@ -163,6 +172,7 @@ fn task_hash(task: &Task) -> Hash {
     ])
 }
 
+/// The hash of a lock in the first format of backups.
 fn lock_hash(lock: &Lock) -> Hash {
     let holder = lock.holder.as_deref().unwrap_or_default();
     Hash::of_parts(&["lock", lock.name.as_str(), holder, &lock.fence.to_string(), &lock.version.to_string()])

@@ -201,17 +201,17 @@ impl Copier {
     async fn first_role(&self) -> Result<Role, EngineError> {
         match self.options.merge {
             true => Ok(Role::MergingFrom),
-            false => self.must_be_empty().await.map(|()| Role::FillingFrom),
+            false => self.must_be_empty(true).await.map(|()| Role::FillingFrom),
         }
     }
 
-    async fn must_be_empty(&self) -> Result<(), EngineError> {
+    async fn must_be_empty(&self, may_merge: bool) -> Result<(), EngineError> {
         let to = &self.to;
         let any = Runs::of(to).next().await?.is_some()
             || TaskPages::of(to).next().await?.is_some()
             || LockPages::of(to).next().await?.is_some();
         match any {
-            true => Err(CopyRefusal::NotEmpty { store: to.name.to_string() }.into()),
+            true => Err(CopyRefusal::NotEmpty { store: to.name.to_string(), may_merge }.into()),
             false => Ok(()),
         }
     }
@@ -318,7 +318,7 @@ impl Copier {
                 return Err(CopyRefusal::OtherCopy { store, words }.into());
             }
             _ => {
-                self.must_be_empty().await?;
+                self.must_be_empty(false).await?;
                 to.ask("asking the time", || to.store().now()).await?
             }
         };

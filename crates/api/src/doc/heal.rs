@@ -386,6 +386,19 @@ pub struct RecoveriesQuery {
     pub limit: Option<u32>,
 }
 
+/// Selects what an examination covers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ExamineQuery {
+    /// Cursor: the previous part's `next`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Only this rule, as a code or a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Code>,
+}
+
 /// One recovery of a run, a task, a lock or a foreign state: one of these fields is present. A foreign state also has the
 /// task that was created for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

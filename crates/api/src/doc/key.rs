@@ -74,6 +74,24 @@ impl FromStr for Scope {
     }
 }
 
+/// What the caller of a request may do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = CurrentKey)]
+pub struct CurrentKeyDoc {
+    /// Id of the key; absent if the caller needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Who or what uses the key; `local` without a key.
+    pub name: String,
+    /// The namespace of the key.
+    pub namespace: String,
+    /// The queues whose tasks and runs it may claim; absent for all queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<BTreeSet<QueueName>>,
+    /// What it may do.
+    pub scopes: BTreeSet<Scope>,
+}
+
 /// A key, without its credential.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Key)]

@@ -2,8 +2,10 @@
 //!
 //! Fields are added, never renamed. A request with an unknown field is refused.
 
+pub mod activity;
 pub mod change;
 pub mod dialogue;
+pub mod diff;
 pub mod ending;
 pub mod event;
 pub mod heal;
@@ -11,6 +13,7 @@ pub mod key;
 pub mod lock;
 pub mod node;
 pub mod operation;
+pub mod overview;
 pub mod pass;
 pub mod retention;
 pub mod run;

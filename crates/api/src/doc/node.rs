@@ -21,6 +21,9 @@ pub struct NodeDoc {
     pub name: String,
     /// What the system knows about its process: `held`, `dropped`, `suspect` or `unknown`.
     pub pulse: String,
+    /// The release of its engine; absent if that release does not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
     /// The runs that it executes now; absent if the store charges per request, or the server is of an older release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<u32>,

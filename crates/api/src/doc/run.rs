@@ -19,7 +19,7 @@ use crate::doc::ending::PendingDoc;
 use crate::doc::{DamageDoc, UnreadableDoc};
 use crate::next_step::NextStepDoc;
 use crate::timestamp::Timestamp;
-use crate::view::timeline::{OperationDoc, Seam};
+use crate::view::timeline::{OperationDoc, OperationSpan, Seam};
 
 /// A run to start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -126,6 +126,23 @@ pub struct RunsQuery {
     pub limit: Option<u32>,
 }
 
+/// Selects a state of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DetailQuery {
+    /// The state as derived from the events up to this position; defaults to the end of the log.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::unstable::core::whole::optional"
+    )]
+    pub at: Option<u64>,
+    /// The branch whose operations are shown, as in `b1`; defaults to the active branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+}
+
 /// Selects runs to count and to group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -200,6 +217,9 @@ pub struct RunDocParts {
     pub failure: Option<Failure>,
     /// Its operations, ordered by start.
     pub steps: Vec<OperationDoc>,
+    /// When the run waited for a node, and which node owned it, on the same branch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<OperationSpan>,
     /// Completed leaf steps.
     pub steps_done: u32,
     /// The steps that the workflow declares.
@@ -252,6 +272,8 @@ impl<'de> Deserialize<'de> for RunDoc {
             output: Option<Payload>,
             failure: Option<Failure>,
             steps: Vec<OperationDoc>,
+            #[serde(default)]
+            spans: Vec<OperationSpan>,
             steps_done: u32,
             plan: Vec<PlannedDoc>,
             branches: Vec<BranchDoc>,
@@ -271,6 +293,7 @@ impl<'de> Deserialize<'de> for RunDoc {
             output,
             failure,
             steps,
+            spans,
             steps_done,
             plan,
             branches,
@@ -290,6 +313,7 @@ impl<'de> Deserialize<'de> for RunDoc {
             output,
             failure,
             steps,
+            spans,
             steps_done,
             plan,
             branches,
@@ -408,63 +432,6 @@ pub struct BranchDoc {
     pub active: bool,
     /// Why it was opened.
     pub why: String,
-}
-
-/// Selects two branches to compare.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct DiffQuery {
-    /// The left branch, as in `b1`.
-    pub left: String,
-    /// The right branch.
-    pub right: String,
-}
-
-/// A comparison of two branches.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[schema(as = Diff)]
-pub struct DiffDoc {
-    /// The operations that differ.
-    pub items: Vec<DiffItemDoc>,
-    /// The left branch.
-    pub left: String,
-    /// The last event that both branches share.
-    pub parted_after: Seq,
-    /// The right branch.
-    pub right: String,
-    /// The run.
-    pub run: RunId,
-    /// Damage of the log. Absent if the log is intact.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub damage: Vec<DamageDoc>,
-}
-
-/// An operation that differs between two branches.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[schema(as = DiffItem)]
-pub struct DiffItemDoc {
-    /// On which branch it exists.
-    pub change: DiffKind,
-    /// How it ended on the left branch.
-    pub left: Option<String>,
-    /// The path of the operation, or `run` for the run itself.
-    pub path: String,
-    /// How it ended on the right branch.
-    pub right: Option<String>,
-}
-
-/// On which branch an operation exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = Change)]
-pub enum DiffKind {
-    /// On the left branch only.
-    Left,
-    /// On the right branch only.
-    Right,
-    /// On both, with different results.
-    Changed,
 }
 
 /// How long to wait for the end of a run.

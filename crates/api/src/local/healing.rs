@@ -71,6 +71,12 @@ impl HealingApi for LocalApi {
         Ok(RecoveryDoc { run: Some(run.clone()), ..recovery })
     }
 
+    async fn remedies(&self, run: &RunId) -> ApiResult<ItemsDoc<RecoveryDoc>> {
+        let plans = self.client.remedies(run).await?;
+        let document = |plan| RecoveryDoc { run: Some(run.clone()), ..recovery_document(plan) };
+        Ok(plans.iter().map(document).collect::<Vec<_>>().into())
+    }
+
     async fn undo_recovery(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<BranchedDoc> {
         let KeyedNote { note, keyed } = self.note(caller, "undo-recovery", run, reason)?;
         let applied = self.carry_out_once(run, keyed, Command::UndoSeam(note)).await?;

@@ -5,8 +5,9 @@ use async_trait::async_trait;
 use super::LocalApi;
 use crate::api::{ApiResult, KeysApi};
 use crate::caller::Caller;
+use crate::credentials::NAMESPACE_DEFAULT;
 use crate::doc::ItemsDoc;
-use crate::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
+use crate::doc::key::{CreatedKeyDoc, CurrentKeyDoc, KeyDoc, NewKey, Scope};
 use crate::problem::Problem;
 
 impl LocalApi {
@@ -18,6 +19,17 @@ impl LocalApi {
 
 #[async_trait]
 impl KeysApi for LocalApi {
+    /// Direct access to a store has every right. A server answers with the key of the request instead.
+    async fn current_key(&self) -> ApiResult<CurrentKeyDoc> {
+        Ok(CurrentKeyDoc {
+            id: None,
+            name: "local".to_owned(),
+            namespace: self.namespace.clone().unwrap_or_else(|| NAMESPACE_DEFAULT.to_owned()),
+            queues: None,
+            scopes: Scope::ALL.into_iter().collect(),
+        })
+    }
+
     async fn keys(&self) -> ApiResult<ItemsDoc<KeyDoc>> {
         let mut items = self.keys.list().await?;
         items.retain(|key| self.reaches(&key.namespace));

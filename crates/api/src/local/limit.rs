@@ -26,6 +26,8 @@ pub(super) fn wait(wait_ms: Option<u64>) -> Result<Duration, Problem> {
     match wait_ms.unwrap_or(0) {
         ms @ 0..=WAIT_MS_MAX => Ok(Duration::from_millis(ms)),
         ms => Err(Problem::bad_request(format!("`wait_ms` must be at most {WAIT_MS_MAX}, not {ms}"))
+            .code("GS0608")
+            .hint("wait again with the same request if nothing has come")
             .limit(WAIT_MS_MAX)),
     }
 }

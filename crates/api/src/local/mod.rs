@@ -1,5 +1,6 @@
 //! The interface over a store in this process.
 
+mod activity;
 mod commands;
 mod dialogue;
 mod follow;
@@ -10,6 +11,7 @@ mod limit;
 mod locks;
 mod nodes;
 mod operations;
+mod overview;
 mod passes;
 mod retention;
 mod runs;
@@ -119,9 +121,9 @@ impl LocalApi {
 
     /// Checks an id that deduplicates requests.
     fn check_id(&self, id: Option<&str>) -> Result<(), Problem> {
-        let id = id.unwrap_or_default();
+        let Some(id) = id else { return Ok(()) };
         self.check_text("the id", id)?;
-        Ok(argument::text("the id", id)?)
+        Ok(argument::name("the id", id)?)
     }
 
     /// The actor for the log: the authenticated caller, and the name that the request gives.

@@ -63,6 +63,7 @@ fn node(seen: NodeSeen, why: Option<String>, running: Option<u32>) -> NodeDoc {
         Pulse::Suspect => "suspect",
         Pulse::Unknown => "unknown",
     };
+    let release = seen.record.release().map(str::to_owned);
     NodeDoc {
         alive: why.is_none(),
         beat_at: seen.beat_at,
@@ -70,6 +71,7 @@ fn node(seen: NodeSeen, why: Option<String>, running: Option<u32>) -> NodeDoc {
         id: seen.record.id,
         name: seen.record.name,
         pulse: pulse.to_owned(),
+        release,
         running,
         slots: seen.record.slots,
         started_at: seen.record.started_at,

@@ -131,14 +131,12 @@ impl LocalApi {
                 Some(SignalSpec { name: SignalName::new(name)?, payload })
             }
             (None, Some(_)) => {
-                return Err(Problem::bad_request("a payload needs a signal").hint("name the signal"));
+                return Err(nameless("a payload needs a signal"));
             }
             (None, None) => None,
         };
         if new.verb == Verb::Signal && signal.is_none() {
-            return Err(
-                Problem::bad_request("the verb signal needs the name of a signal").hint("name the signal")
-            );
+            return Err(nameless("the verb signal needs the name of a signal"));
         }
         let spec = Spec {
             verb: new.verb,
@@ -153,6 +151,11 @@ impl LocalApi {
         spec.check()?;
         Ok(spec)
     }
+}
+
+/// The problem of an operation without the name of its signal.
+fn nameless(detail: &str) -> Problem {
+    Problem::bad_request(detail).code("GS0145").hint("name the signal")
 }
 
 fn unreadable(found: Unreadable) -> UnreadableDoc {

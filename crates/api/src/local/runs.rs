@@ -15,9 +15,12 @@ use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 
 use super::{LocalApi, limit, search};
 use crate::api::{ApiResult, Following, RunsApi};
+use crate::doc::activity::{ActivityDoc, ActivityQuery};
+use crate::doc::diff::{DiffDoc, DiffQuery};
 use crate::doc::event::{EventDoc, HistoryDoc, HistoryQuery};
+use crate::doc::overview::{StatusesDoc, SuggestionDoc, SuggestionsQuery};
 use crate::doc::run::{
-    BranchDoc, DiagnosisDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, LinkDoc,
+    BranchDoc, DetailQuery, DiagnosisDoc, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, LinkDoc,
     ListOrder, OpenQuestionDoc, QuarantineDoc, QuestionDoc, QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
 };
 use crate::doc::{DamageDoc, ItemsDoc, PAGE_MAX, PageDoc, UnreadableDoc};
@@ -117,10 +120,28 @@ impl RunsApi for LocalApi {
         self.grouped(query).await
     }
 
-    async fn detail(&self, run: &RunId) -> ApiResult<RunDoc> {
+    async fn statuses(&self) -> ApiResult<StatusesDoc> {
+        self.count_statuses().await
+    }
+
+    async fn suggestions(&self, query: SuggestionsQuery) -> ApiResult<ItemsDoc<SuggestionDoc>> {
+        self.suggest(query).await
+    }
+
+    async fn detail_at(&self, run: &RunId, query: DetailQuery) -> ApiResult<RunDoc> {
         let log = self.client.log(run).await?;
+        let branch = |events: &[Recorded]| {
+            let known = Branches::of(events);
+            query.branch.as_deref().map(|name| log::branch(&known, name)).transpose()
+        };
+        if let Some(at) = query.at.map(Seq).filter(|at| *at != log.end) {
+            let (state, events) = detail::until(run, &log, at)?;
+            let branch = branch(events)?;
+            return Ok(detail::detail(state, events, branch));
+        }
+        let branch = branch(&log.events)?;
         if log.damage.is_empty() {
-            return Ok(detail::detail(self.client.state(run).await?, &log.events));
+            return Ok(detail::detail(self.client.state(run).await?, &log.events, branch));
         }
         // The state up to the damage, with the summary of the cached row.
         let Some(mut state) = log.state(run) else {
@@ -130,9 +151,13 @@ impl RunsApi for LocalApi {
         if let Some(row) = self.client.store().head(run).await?.and_then(|head| head.row) {
             state.summary = row.summary;
         }
-        let mut shown = detail::detail(state, &log.events);
+        let mut shown = detail::detail(state, &log.events, branch);
         shown.more.damage = log.damage.iter().map(DamageDoc::from).collect();
         Ok(shown)
+    }
+
+    async fn activity(&self, query: ActivityQuery) -> ApiResult<ActivityDoc> {
+        self.count_activity(query).await
     }
 
     async fn history(&self, run: &RunId, query: HistoryQuery) -> ApiResult<HistoryDoc> {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use goldseam::RunId;
 
-use super::http::run_path;
+use super::http::{NO_QUERY, run_path};
 use super::{EXAMINATION_MAX, RemoteApi};
 use crate::api::{ApiResult, HealingApi, OnProgress};
 use crate::caller::Caller;
@@ -19,6 +19,10 @@ impl HealingApi for RemoteApi {
     async fn recover(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> ApiResult<RecoveryDoc> {
         let new = NewRecovery { by: new.by.or_else(|| caller.who.clone()), ..new };
         self.post(caller, run_path(run, "recover"), &new).await
+    }
+
+    async fn remedies(&self, run: &RunId) -> ApiResult<ItemsDoc<RecoveryDoc>> {
+        self.get(run_path(run, "remedies"), NO_QUERY).await
     }
 
     async fn undo_recovery(&self, caller: &Caller, run: &RunId, reason: NewNote) -> ApiResult<BranchedDoc> {

@@ -7,10 +7,14 @@ use super::http::{NO_BODY, NO_QUERY, segment};
 use crate::api::{ApiResult, KeysApi};
 use crate::caller::Caller;
 use crate::doc::ItemsDoc;
-use crate::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
+use crate::doc::key::{CreatedKeyDoc, CurrentKeyDoc, KeyDoc, NewKey};
 
 #[async_trait]
 impl KeysApi for RemoteApi {
+    async fn current_key(&self) -> ApiResult<CurrentKeyDoc> {
+        self.get("/v1/key", NO_QUERY).await
+    }
+
     async fn keys(&self) -> ApiResult<ItemsDoc<KeyDoc>> {
         self.get("/v1/keys", NO_QUERY).await
     }

@@ -8,10 +8,13 @@ use goldseam::{RunId, Seq, Summary};
 use super::RemoteApi;
 use super::http::{HttpRequest, NO_QUERY, run_path, segment};
 use crate::api::{ApiResult, Following, RunsApi};
+use crate::doc::activity::{ActivityDoc, ActivityQuery};
+use crate::doc::diff::{DiffDoc, DiffQuery};
 use crate::doc::event::{HistoryDoc, HistoryQuery};
+use crate::doc::overview::{StatusesDoc, SuggestionDoc, SuggestionsQuery};
 use crate::doc::run::{
-    BranchDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, QuestionDoc,
-    QuestionsQuery, RunDoc, RunsQuery, WaitQuery,
+    BranchDoc, DetailQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, QuestionDoc, QuestionsQuery,
+    RunDoc, RunsQuery, WaitQuery,
 };
 use crate::doc::{ItemsDoc, PageDoc};
 
@@ -25,8 +28,20 @@ impl RunsApi for RemoteApi {
         self.get("/v1/groups", &query).await
     }
 
-    async fn detail(&self, run: &RunId) -> ApiResult<RunDoc> {
-        self.get(format!("/v1/runs/{}", segment(run.as_str())), NO_QUERY).await
+    async fn statuses(&self) -> ApiResult<StatusesDoc> {
+        self.get("/v1/statuses", NO_QUERY).await
+    }
+
+    async fn suggestions(&self, query: SuggestionsQuery) -> ApiResult<ItemsDoc<SuggestionDoc>> {
+        self.get("/v1/suggestions", &query).await
+    }
+
+    async fn detail_at(&self, run: &RunId, query: DetailQuery) -> ApiResult<RunDoc> {
+        self.get(format!("/v1/runs/{}", segment(run.as_str())), &query).await
+    }
+
+    async fn activity(&self, query: ActivityQuery) -> ApiResult<ActivityDoc> {
+        self.get("/v1/activity", &query).await
     }
 
     async fn history(&self, run: &RunId, query: HistoryQuery) -> ApiResult<HistoryDoc> {

@@ -69,7 +69,7 @@ pub fn describe(event: &Event, much: PayloadLength) -> String {
             None => format!("{question} → {}", short(answer)),
         },
         Event::ChildCompleted { run, output } => format!("{run} → {}", short(output)),
-        Event::ChildFailed { run, failure } => format!("{run}: {}", one_line(&failure.message)),
+        Event::ChildFailed { run, failure, .. } => format!("{run}: {}", one_line(&failure.message)),
         Event::BranchOpened(opened) => match opened.parent {
             Some(parent) => {
                 format!("{} from {parent} at {}: {}", opened.branch, opened.cutoff, why(&opened.why))

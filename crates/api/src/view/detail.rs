@@ -1,20 +1,27 @@
 //! The detail document of one run.
 
-use goldseam::Outcome;
 use goldseam::unstable::core::branch::Branches;
+use goldseam::unstable::core::derive;
 use goldseam::unstable::core::event::Request;
-use goldseam::unstable::core::{Recorded, Seq, State, StepName};
+use goldseam::unstable::core::hash::Hash;
+use goldseam::unstable::core::{BranchId, Recorded, Seq, State, StepName};
+
+use goldseam::unstable::engine::salvage::Log;
+use goldseam::{EngineError, Outcome, RunId};
 
 use super::timeline::{self, OperationDoc};
 use super::{branches, log};
 use crate::doc::ending::PendingDoc;
 use crate::doc::run::{OpenQuestionDoc, PlannedDoc, RunDoc, RunDocParts};
 use crate::next_step::answer_command;
+use crate::problem::Problem;
 
-/// Builds the document of a run from its state and its log.
-pub fn detail(state: State, history: &[Recorded]) -> RunDoc {
+/// Builds the document of a run from its state and its log. The operations are those of `branch`, or of the active
+/// branch.
+pub fn detail(state: State, history: &[Recorded], branch: Option<BranchId>) -> RunDoc {
     let known = Branches::of(history);
-    let steps = timeline::rows(&log::seen_by(history, &known, state.summary.branch));
+    let seen = log::seen_by(history, &known, branch.unwrap_or(state.summary.branch));
+    let steps = timeline::rows(&seen);
     let pending = pending(&state);
     let (output, failure) = match state.outcome {
         Some(Outcome::Completed(output)) => (Some(output), None),
@@ -37,10 +44,27 @@ pub fn detail(state: State, history: &[Recorded]) -> RunDoc {
         questions: summary.inputs.iter().map(question).collect(),
         damage: Vec::new(),
         steps,
+        spans: timeline::ownership(&seen),
         pending,
         left_standing: state.terminated.map(|left| *left),
     };
     RunDoc { summary, more }
+}
+
+/// Derives the state of a run from its events up to a position, which must be one of its log before any damage.
+pub fn until<'a>(run: &RunId, log: &'a Log, at: Seq) -> Result<(State, &'a [Recorded]), Problem> {
+    let whole = log.whole();
+    let count = whole.iter().take_while(|recorded| recorded.seq <= at).count();
+    if whole[..count].last().is_none_or(|last| last.seq != at) {
+        let first = whole.first().map_or(log.end, |first| first.seq);
+        let last = whole.last().map_or(log.end, |last| last.seq);
+        return Err(Problem::not_found(format!("run {run} has no readable event {at}"))
+            .code("GS0626")
+            .hint(format!("it has events {first} to {last}: goldseam history {run}")));
+    }
+    let events = &whole[..count];
+    let corrupt = |corrupt| EngineError::Corrupt { run: run.clone(), corrupt };
+    Ok((derive(run, events, Hash::ZERO).map_err(corrupt)?, events))
 }
 
 /// Requests that no worker has carried out yet.

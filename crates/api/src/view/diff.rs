@@ -8,7 +8,7 @@ use goldseam::{RunId, Seq};
 
 use super::describe::{PayloadLength, describe};
 use super::log;
-use crate::doc::run::{DiffDoc, DiffItemDoc, DiffKind};
+use crate::doc::diff::{DiffDoc, DiffItemDoc, DiffKind};
 use crate::problem::Problem;
 
 /// Compares two branches: where they part, and how operations differ after that.

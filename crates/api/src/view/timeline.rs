@@ -1,8 +1,12 @@
 //! The operations of a run as rows with spans of time.
 
+use std::collections::{HashMap, HashSet};
+
 use goldseam::unstable::core::event::{Cause, Event, WaitStarted};
+use goldseam::unstable::core::hash::WriteId;
+use goldseam::unstable::core::retry::Policy;
 use goldseam::unstable::core::trace::undo_path;
-use goldseam::unstable::core::{BranchId, Path, Recorded};
+use goldseam::unstable::core::{BranchId, NodeId, Path, Recorded};
 use goldseam::{Millis, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -36,8 +40,17 @@ pub struct OperationDoc {
     /// The run that it started as a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<String>,
-    /// The spans for the picture; not part of the document.
-    #[serde(skip)]
+    /// The position of its latest event.
+    #[serde(default)]
+    pub event: Seq,
+    /// When it is tried again; absent unless it waits for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Millis>,
+    /// How often and how soon it is tried; recorded for remote steps only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Policy>,
+    /// Its attempts, waits and pauses, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<OperationSpan>,
     /// The branch of its latest event; not part of the document.
     #[serde(skip)]
@@ -104,9 +117,13 @@ impl OperationState {
     }
 }
 
-/// How a span is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What happens during a span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = SpanKind)]
 pub enum SpanStyle {
+    /// The run waits for a node.
+    Queue,
     /// Work.
     Work,
     /// A failed attempt.
@@ -117,15 +134,32 @@ pub enum SpanStyle {
     Pause,
 }
 
-/// A part of an operation's duration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A part of the duration of an operation or of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = StepSpan)]
 pub struct OperationSpan {
     /// The start.
     pub from: Millis,
-    /// The end; `None` while it is open.
+    /// The end; null while it is open.
     pub to: Option<Millis>,
-    /// How it is drawn.
+    /// What happens.
+    #[serde(rename = "kind")]
     pub look: SpanStyle,
+    /// Number of the attempt, from 1; absent for waits and pauses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// Why the attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The node that owned the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeId>,
+}
+
+impl OperationSpan {
+    fn new(from: Millis, to: Option<Millis>, look: SpanStyle) -> Self {
+        Self { from, to, look, attempt: None, error: None, node: None }
+    }
 }
 
 /// A seam or another event that concerns the whole run.
@@ -167,7 +201,7 @@ impl Cut {
 
 /// Builds the rows for the events that one branch sees, ordered by start.
 pub fn rows(events: &[&Recorded]) -> Vec<OperationDoc> {
-    let mut rows = OperationRows { rows: Vec::new(), branch: None };
+    let mut rows = OperationRows::default();
     for recorded in events {
         rows.take(recorded);
     }
@@ -178,11 +212,38 @@ pub fn rows(events: &[&Recorded]) -> Vec<OperationDoc> {
 
 /// Lists the seams of all branches. A recovery that opened a branch is one seam, not two.
 pub fn seams(history: &[Recorded]) -> Vec<Seam> {
-    let is_recovery = |recorded: &Recorded| {
-        let same = |other: &&Recorded| other.write == recorded.write;
-        history.iter().filter(same).any(|other| matches!(other.event, Event::RunRecovered(_)))
-    };
+    let recovers = |recorded: &&Recorded| matches!(recorded.event, Event::RunRecovered(_));
+    let recoveries: HashSet<WriteId> =
+        history.iter().filter(recovers).map(|recorded| recorded.write).collect();
+    let is_recovery = |recorded: &Recorded| recoveries.contains(&recorded.write);
     history.iter().filter_map(|recorded| seam(recorded, is_recovery(recorded))).collect()
+}
+
+/// Returns the spans of a whole run: when it waited for a node, and which node owned it.
+pub fn ownership(events: &[&Recorded]) -> Vec<OperationSpan> {
+    let mut spans: Vec<OperationSpan> = Vec::new();
+    for recorded in events {
+        let at = recorded.at;
+        let next = match &recorded.event {
+            Event::RunQueued(_) | Event::RunResumed(_) | Event::RunRecovered(_) | Event::BranchOpened(_) => {
+                Some(OperationSpan::new(at, None, SpanStyle::Queue))
+            }
+            Event::RunClaimed(claim) => {
+                let node = Some(claim.node.clone());
+                Some(OperationSpan { node, ..OperationSpan::new(at, None, SpanStyle::Work) })
+            }
+            Event::RunReleased { .. } | Event::RunPaused(_) | Event::RunParked { .. } => None,
+            event if event.may_be_last() => None,
+            _ => continue,
+        };
+        if let Some(OperationSpan { to: to @ None, .. }) = spans.last_mut() {
+            *to = Some(at);
+        }
+        spans.extend(next);
+    }
+    // A claim in the append of a recovery leaves an empty span before it.
+    spans.retain(|span| span.look == SpanStyle::Work || span.to != Some(span.from));
+    spans
 }
 
 /// `is_recovery`: the same write contains `run.recovered`, whose seam covers the whole write.
@@ -215,17 +276,26 @@ fn seam(recorded: &Recorded, is_recovery: bool) -> Option<Seam> {
     Some(Seam { at: recorded.at, kind: kind.to_owned(), what, rule, evidence, cut })
 }
 
+#[derive(Default)]
 struct OperationRows {
     rows: Vec<OperationDoc>,
+    /// The index of each path in `rows`.
+    places: HashMap<String, usize>,
     /// The branch of the event that is being taken.
     branch: Option<BranchId>,
+    /// Its position.
+    seq: Seq,
+    /// The node that owns the run at this event.
+    owner: Option<NodeId>,
 }
 
 impl OperationRows {
     fn take(&mut self, recorded: &Recorded) {
         let at = recorded.at;
         self.branch = Some(recorded.branch);
+        self.seq = recorded.seq;
         match &recorded.event {
+            Event::RunClaimed(claim) => self.owner = Some(claim.node.clone()),
             Event::StepStarted(step) => {
                 let row = self.row(&step.path, OperationKind::Step, at);
                 row.attempts = step.attempt;
@@ -233,14 +303,17 @@ impl OperationRows {
                     row.kind = OperationKind::Remote;
                     row.queue = Some(remote.queue.to_string());
                     row.task = Some(remote.task.to_string());
+                    row.retry = Some(remote.retry);
                 }
                 row.open(at, SpanStyle::Work);
+                self.name_attempt(&step.path, step.attempt, None);
             }
             Event::StepCompleted(step) => {
                 let kind = if step.group { OperationKind::Group } else { OperationKind::Step };
                 let row = self.row(&step.path, kind, step.began);
                 row.attempts = step.attempt;
                 row.close(step.began, at, SpanStyle::Work, OperationState::Done);
+                self.name_attempt(&step.path, step.attempt, None);
             }
             Event::StepFailed(step) => {
                 let kind = if step.group { OperationKind::Group } else { OperationKind::Step };
@@ -248,12 +321,14 @@ impl OperationRows {
                 row.attempts = step.attempt;
                 row.note = Some(step.failure.message.clone());
                 row.close(step.began, at, SpanStyle::Failure, OperationState::Failed);
+                self.name_attempt(&step.path, step.attempt, Some(&step.failure.message));
             }
             Event::StepRetryScheduled { path, due, .. } => {
                 let row = self.row(path, OperationKind::Step, at);
                 row.state = OperationState::Open;
                 row.ended = None;
-                row.spans.push(OperationSpan { from: at, to: Some(*due), look: SpanStyle::Pause });
+                row.retry_at = Some(*due);
+                row.spans.push(OperationSpan::new(at, Some(*due), SpanStyle::Pause));
             }
             Event::ChildStarted(child) => {
                 let row = self.row(&child.path, OperationKind::Wait, at);
@@ -289,14 +364,25 @@ impl OperationRows {
         self.find(path.to_string(), kind, began)
     }
 
+    /// Notes which attempt the latest span of a step is, on which node, and why it failed.
+    fn name_attempt(&mut self, path: &Path, attempt: u32, error: Option<&String>) {
+        let row = self.places.get(path.as_str()).and_then(|at| self.rows.get_mut(*at));
+        if let Some(span) = row.and_then(|row| row.spans.last_mut()) {
+            span.attempt = Some(attempt);
+            span.error = error.cloned();
+            span.node.clone_from(&self.owner);
+        }
+    }
+
     fn undo(&mut self, path: &Path, at: Millis) -> &mut OperationDoc {
         self.find(undo_path(path.as_str()), OperationKind::Undo, at)
     }
 
     fn find(&mut self, path: String, kind: OperationKind, began: Millis) -> &mut OperationDoc {
-        let at = match self.rows.iter().position(|row| row.path == path) {
-            Some(at) => at,
+        let at = match self.places.get(&path) {
+            Some(at) => *at,
             None => {
+                self.places.insert(path.clone(), self.rows.len());
                 self.rows.push(OperationDoc {
                     path,
                     kind,
@@ -308,6 +394,9 @@ impl OperationRows {
                     queue: None,
                     task: None,
                     child: None,
+                    event: self.seq,
+                    retry_at: None,
+                    retry: None,
                     spans: Vec::new(),
                     branch: None,
                 });
@@ -316,12 +405,15 @@ impl OperationRows {
         };
         let row = &mut self.rows[at];
         row.branch = self.branch;
+        row.event = self.seq;
         row
     }
 
     fn finish(&mut self, path: &Path, at: Millis) {
-        if let Some(row) = self.rows.iter_mut().find(|row| row.path == path.as_str()) {
+        if let Some(place) = self.places.get(path.as_str()) {
+            let row = &mut self.rows[*place];
             row.branch = self.branch;
+            row.event = self.seq;
             row.close(row.began, at, SpanStyle::Wait, OperationState::Done);
         }
     }
@@ -336,14 +428,16 @@ impl OperationDoc {
 
     fn open(&mut self, from: Millis, look: SpanStyle) {
         self.close_last(from);
-        self.spans.push(OperationSpan { from, to: None, look });
+        self.retry_at = None;
+        self.spans.push(OperationSpan::new(from, None, look));
     }
 
     /// Ends the operation: replaces its open span by one from `from` to `to`.
     fn close(&mut self, from: Millis, to: Millis, look: SpanStyle, state: OperationState) {
         self.spans.retain(|span| span.to.is_some());
-        self.spans.push(OperationSpan { from, to: Some(to), look });
+        self.spans.push(OperationSpan::new(from, Some(to), look));
         self.state = state;
+        self.retry_at = None;
         self.ended = Some(to);
         if state == OperationState::Done {
             self.note = None;

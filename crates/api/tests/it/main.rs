@@ -6,6 +6,7 @@ mod documents;
 mod idempotency;
 mod limits;
 mod next_steps;
+mod operations;
 mod prune;
 #[cfg(feature = "remote")]
 mod remote;

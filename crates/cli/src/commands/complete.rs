@@ -12,6 +12,7 @@ use goldseam::{RunId, Status};
 use goldseam_api::Api;
 use goldseam_api::codes;
 use goldseam_api::doc::PAGE_MAX;
+use goldseam_api::doc::overview::{SuggestionKind, SuggestionsQuery};
 use goldseam_api::doc::run::RunsQuery;
 use goldseam_api::doc::task::TasksQuery;
 
@@ -168,7 +169,9 @@ impl<'a> CommandWords<'a> {
         let is_run = matches!(id, "run" | "runs" | "parent");
         let run = || self.positional.first().and_then(|run| RunId::new(run).ok());
         let command = self.command.get_name();
-        if !is_run && !matches!(id, "workflow" | "step" | "question" | "name" | "queue" | "task") {
+        if !is_run
+            && !matches!(id, "workflow" | "tag" | "cause" | "step" | "question" | "name" | "queue" | "task")
+        {
             return None;
         }
         let app = self.app();
@@ -176,6 +179,8 @@ impl<'a> CommandWords<'a> {
         match id {
             _ if is_run => self.runs(&*api).await,
             "workflow" => workflows(&*api).await,
+            "tag" => suggestions(&*api, SuggestionKind::Tag).await,
+            "cause" => suggestions(&*api, SuggestionKind::Cause).await,
             "queue" => queues(&*api).await,
             "task" => tasks(&*api).await,
             "question" => {
@@ -273,6 +278,11 @@ fn subcommands(command: &Command) -> Vec<ShellCandidate> {
 fn code_names() -> Vec<ShellCandidate> {
     let names = CATALOGUE.iter().map(|rule| both(rule.name, rule.title));
     names.chain(codes::all().map(|(code, page)| both(code, codes::title(code, page)))).collect()
+}
+
+async fn suggestions(api: &dyn Api, of: SuggestionKind) -> Option<Vec<ShellCandidate>> {
+    let found = api.suggestions(SuggestionsQuery { of, text: None, limit: None }).await.ok()?.items;
+    Some(found.iter().map(|one| both(&one.value, &text::count(one.count, "run"))).collect())
 }
 
 /// Workflows of live nodes; without any, those of the newest runs.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use goldseam::RunId;
-use goldseam_api::doc::run::DiffQuery;
+use goldseam_api::doc::diff::DiffQuery;
 use goldseam_api::view::diff;
 
 use crate::app::App;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use goldseam::unstable::core::{IdError, QueueName};
-use goldseam_api::doc::key::{KeyDoc, NewKey, Scope};
+use goldseam_api::doc::key::{CurrentKeyDoc, KeyDoc, NewKey, Scope};
 use serde_json::json;
 
 use super::actor;
@@ -39,6 +39,8 @@ pub(crate) enum KeyCommand {
         #[arg(long, value_name = "SPAN", value_parser = time::parse_span)]
         expires: Option<Duration>,
     },
+    /// Show the scopes of the key that this command uses
+    Current,
     /// List keys, including revoked ones
     List,
     /// Revoke a key permanently
@@ -51,6 +53,7 @@ pub(crate) enum KeyCommand {
 pub(crate) async fn run(app: &App, command: KeyCommand) -> Result<Exit, CliError> {
     let caller = actor::caller(None);
     match command {
+        KeyCommand::Current => current(app, &app.api().await?.current_key().await?),
         KeyCommand::List => list(app, &app.api().await?.keys().await?.items),
         KeyCommand::Revoke { key } => {
             let key = app.api().await?.revoke_key(&caller, &key).await?;
@@ -77,6 +80,15 @@ pub(crate) async fn run(app: &App, command: KeyCommand) -> Result<Exit, CliError
         }
     }
     Ok(Exit::Ok)
+}
+
+fn current(app: &App, key: &CurrentKeyDoc) {
+    let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
+    match () {
+        () if app.wants_json() => out::json(key),
+        () if app.is_quiet() => scopes.iter().for_each(out::line),
+        () => out::line(format!("{} in {}: {}", key.name, key.namespace, scopes.join(", "))),
+    }
 }
 
 fn queue_name(text: &str) -> Result<QueueName, IdError> {

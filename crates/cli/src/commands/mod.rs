@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod activity;
 mod actor;
 pub(crate) mod answer;
 pub(crate) mod branches;
@@ -100,6 +101,7 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<Exit, CliError
         CliCommand::Workflows(args) => workflows::run(app, &args).await,
         CliCommand::Doctor(args) => doctor::run(app, args).await,
         CliCommand::Recoveries(args) => recoveries::run(app, args).await,
+        CliCommand::Activity(args) => activity::run(app, args).await,
         CliCommand::Failures(args) => failures::run(app, args).await,
         CliCommand::Operation(command) => operation::run(app, command).await,
         CliCommand::Sweeper(args) => sweeper::run(app, args).await,

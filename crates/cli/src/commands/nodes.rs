@@ -17,9 +17,9 @@ use crate::error::{CliError, Exit};
 use crate::table::TextTable;
 use crate::{out, text, time};
 
-const HEAD: &[&str] = &["NODE", "NAME", "ALIVE", "STATE", "RUNNING", "LAST BEAT", "WORKFLOWS"];
+const HEAD: &[&str] = &["NODE", "NAME", "ALIVE", "STATE", "RUNNING", "LAST BEAT", "RELEASE", "WORKFLOWS"];
 /// Columns that a narrow terminal does not show, the first to be dropped first.
-const OPTIONAL: &[&str] = &["NAME", "STATE", "LAST BEAT", "WORKFLOWS"];
+const OPTIONAL: &[&str] = &["RELEASE", "NAME", "STATE", "LAST BEAT", "WORKFLOWS"];
 /// Names of runs that a line with several runs shows.
 const EXAMPLES: usize = 3;
 
@@ -106,6 +106,7 @@ fn table(app: &App, nodes: &[NodeDoc]) -> TextTable {
             node.state.clone(),
             format!("{running}/{}", node.slots),
             beat,
+            node.release.clone().unwrap_or_else(|| "-".to_owned()),
             if node.workflows.is_empty() { "-".to_owned() } else { node.workflows.join(", ") },
         ]);
     }

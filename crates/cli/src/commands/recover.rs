@@ -5,6 +5,7 @@ use goldseam::recovery::Code;
 use goldseam::unstable::core::operation::Verb;
 use goldseam::{RunId, Status};
 use goldseam_api::Api;
+use goldseam_api::doc::ItemsDoc;
 use goldseam_api::doc::change::{NewRecovery, RecoveryDoc};
 use goldseam_api::doc::run::WaitQuery;
 
@@ -21,7 +22,7 @@ use crate::out;
 /// parked, and with 11 if nothing is wrong and nothing was changed.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  goldseam recover ord-7 --dry-run\n  goldseam recover ord-7 --rule worker-lost\n  goldseam recover ord-7 --undo\n\nWhat the rules mean: goldseam explain worker-lost"
+    after_help = "Examples:\n  goldseam recover ord-7 --dry-run --each\n  goldseam recover ord-7 --rule worker-lost\n  goldseam recover ord-7 --undo\n\nWhat the rules mean: goldseam explain worker-lost"
 )]
 pub(crate) struct RecoverArgs {
     /// The run
@@ -32,6 +33,9 @@ pub(crate) struct RecoverArgs {
     /// Only report what would be done
     #[arg(long, conflicts_with = "undo")]
     dry_run: bool,
+    /// Report what each rule that applies would do, not only the first
+    #[arg(long, requires = "dry_run", conflicts_with_all = ["rule", "where"])]
+    each: bool,
     /// First compensate completed steps that a cut would leave standing
     #[arg(long, conflicts_with_all = ["undo", "dry_run", "where"])]
     compensate: bool,
@@ -59,6 +63,9 @@ pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, CliError> 
         let text = format!("{run} is back on the other side of its seam, on branch {}", undone.branch);
         return Ok(app.print_result(&run, &undone, &text));
     }
+    if args.each {
+        return Ok(remedies(app, &run, &api.remedies(&run).await?));
+    }
     let dry_run = args.dry_run;
     let new = NewRecovery {
         rule: args.rule,
@@ -85,6 +92,20 @@ pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, CliError> 
         app.remark(&format!("both sides: goldseam show {run}; to undo: goldseam recover {run} --undo"));
     }
     Ok(exit)
+}
+
+/// Prints what each rule would do.
+fn remedies(app: &App, run: &RunId, plans: &ItemsDoc<RecoveryDoc>) -> Exit {
+    match () {
+        () if app.json => out::json(plans),
+        () if app.jsonl => plans.items.iter().for_each(out::jsonl),
+        () if app.is_quiet() => {
+            plans.items.iter().filter_map(|plan| plan.rule).for_each(|rule| out::line(rule.to_string()));
+        }
+        () if plans.items.is_empty() => out::line(format!("{run}: no rule applies")),
+        () => plans.items.iter().flat_map(|plan| lines(run, plan, true, false)).for_each(out::line),
+    }
+    Exit::Ok
 }
 
 /// Whether the remedy parked the run.

@@ -6,7 +6,7 @@ use goldseam::unstable::core::{Event, Recorded, version};
 use goldseam::{Millis, RunId, Status, Summary};
 use goldseam_api::Api;
 use goldseam_api::doc::ending::PendingDoc;
-use goldseam_api::doc::run::{OpenQuestionDoc, RunDoc, WaitQuery};
+use goldseam_api::doc::run::{DetailQuery, OpenQuestionDoc, RunDoc, WaitQuery};
 use goldseam_api::view::describe::{PayloadLength, short};
 use goldseam_api::view::log;
 use goldseam_api::view::timeline::{self, OperationDoc};
@@ -25,7 +25,7 @@ use crate::{damage, out, text, time};
 /// Marks below the bars: ↻ healed or taken over, ┼ a seam where a branch was cut, ⏸ paused.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  goldseam show ord-7\n  goldseam show ord-7 --json | jq '.steps[] | {path, state}'\n  goldseam show ord-7 --width 100 > picture.txt"
+    after_help = "Examples:\n  goldseam show ord-7\n  goldseam show ord-7 --json | jq '.steps[] | {path, state}'\n  goldseam show ord-7 --at 12\n  goldseam show ord-7 --width 100 > picture.txt"
 )]
 pub(crate) struct ShowArgs {
     /// The run
@@ -33,21 +33,28 @@ pub(crate) struct ShowArgs {
     /// Draw the timeline with this width, even without a terminal
     #[arg(long, value_name = "COLUMNS")]
     width: Option<usize>,
+    /// Show the state as derived at this event of the log
+    #[arg(long, value_name = "POSITION")]
+    at: Option<u64>,
+    /// Show the steps of this branch
+    #[arg(long, value_name = "BRANCH")]
+    branch: Option<String>,
 }
 
 pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
     let api = app.api().await?;
     let mut broken = Vec::new();
+    let place = DetailQuery { at: args.at, branch: args.branch };
     match (args.width, app.terminal) {
         _ if app.wants_json() => {
-            let detail = api.detail(&run).await?;
+            let detail = api.detail_at(&run, place).await?;
             out::json(&detail);
             return Ok(damage::exit(&detail.more.damage));
         }
         _ if app.quiet => out::line(api.result(&run, WaitQuery::default()).await?.run.as_str()),
         (width, is_terminal) => {
-            let view = RunPage::load(app, &*api, &run).await?;
+            let view = RunPage::load(app, &*api, &run, place).await?;
             match width.or(is_terminal.then(out::width)) {
                 Some(width) => out::page(&view.picture(app, width)),
                 None => view.facts(app),
@@ -61,7 +68,7 @@ pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, CliError> {
 
 /// Draws the whole page of a run.
 pub(crate) async fn picture(app: &App, api: &dyn Api, run: &RunId, width: usize) -> Result<String, CliError> {
-    Ok(RunPage::load(app, api, run).await?.picture(app, width))
+    Ok(RunPage::load(app, api, run, DetailQuery::default()).await?.picture(app, width))
 }
 
 /// Everything that the page of a run shows.
@@ -77,11 +84,16 @@ struct RunPage {
 }
 
 impl RunPage {
-    async fn load(app: &App, api: &dyn Api, run: &RunId) -> Result<Self, CliError> {
-        let (history, _) = super::history::recorded(api, run).await?;
-        let detail = api.detail(run).await?;
+    async fn load(app: &App, api: &dyn Api, run: &RunId, place: DetailQuery) -> Result<Self, CliError> {
+        let (mut history, _) = super::history::recorded(api, run).await?;
+        if let Some(at) = place.at {
+            history.retain(|recorded| recorded.seq.0 <= at);
+        }
         let branches = Branches::of(&history);
-        let rows = timeline::rows(&log::seen_by(&history, &branches, detail.summary.branch));
+        let branch = place.branch.as_deref().map(|name| log::branch(&branches, name)).transpose()?;
+        let detail = api.detail_at(run, place).await?;
+        let rows =
+            timeline::rows(&log::seen_by(&history, &branches, branch.unwrap_or(detail.summary.branch)));
         let Summary { workflow, version, .. } = &detail.summary;
         let missing = LiveWorkflows::of(api).await?.missing(workflow, *version);
         Ok(Self { detail, history, branches, rows, missing, now: app.now() })

@@ -125,6 +125,7 @@ fn bar(row: &OperationDoc, range: Range, colors: Colors, width: usize) -> String
             Some(SpanStyle::Work) => colors.apply(Hue::Good, "█"),
             Some(SpanStyle::Failure) => colors.apply(Hue::Bad, "╳"),
             Some(SpanStyle::Wait) => colors.apply(Hue::Dim, "░"),
+            Some(SpanStyle::Queue) => colors.apply(Hue::Dim, "░"),
             Some(SpanStyle::Pause) => colors.apply(Hue::Dim, "·"),
         });
     }

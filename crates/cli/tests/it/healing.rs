@@ -202,6 +202,28 @@ fn why_explains_the_chain_and_what_to_do() {
 }
 
 #[test]
+fn a_dry_run_shows_what_each_rule_would_do() {
+    let place = faulty_store();
+    let plans = place.run(&["recover", "hidden", "--dry-run", "--each", "--json"]).json();
+    let first = &plans["items"][0];
+    assert_eq!(
+        (&first["rule"], &first["run"], &first["healed"]),
+        (&json!("A2"), &json!("hidden"), &json!(false))
+    );
+    let found = place.run(&["why", "hidden", "--json"]).json()["findings"].as_array().unwrap().len();
+    assert_eq!(plans["items"].as_array().unwrap().len(), found, "{plans}");
+    let text = place.run(&["recover", "hidden", "--dry-run", "--each"]).ok();
+    assert!(text.contains("hidden-question (A2)") && text.contains("would: open a branch"), "{text}");
+    assert_eq!(place.run(&["recover", "done", "--dry-run", "--each"]).ok(), "done: no rule applies\n");
+    assert_eq!(place.run(&["recoveries", "-q"]).ok(), "", "nothing was changed");
+    assert_eq!(
+        place.run(&["recover", "hidden", "--each"]).code,
+        2,
+        "it changes nothing, so it needs --dry-run"
+    );
+}
+
+#[test]
 fn recoveries_are_listed_and_counted() {
     let place = faulty_store();
     assert_eq!(place.run(&["recoveries", "-q"]).ok(), "");

@@ -27,6 +27,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["questions"], "--workflow <WORKFLOW>"),
     (&["tasks"], "--owner <OWNER>"),
     (&["recoveries"], "--stats"),
+    (&["activity"], "--interval <SPAN>"),
     (&["failures"], "--since <SPAN>"),
     (&["operation"], "goldseam history ID shows its log"),
     (&["operation", "watch"], "Ctrl-C never stops"),

@@ -44,6 +44,20 @@ fn tasks_show_the_state_that_a_claimant_reports() {
 }
 
 #[test]
+fn cancelled_tasks_and_released_locks_name_the_operator() {
+    let place = Place::new();
+    place.run(&["queue", "submit", "copy", "--id", "t"]).ok();
+    place.run(&["queue", "claim", "--owner", "w1"]).ok();
+    place.run(&["queue", "cancel", "t"]).ok();
+    let task = place.run(&["queue", "get", "t", "--json"]).json();
+    assert_eq!(task["audit"][0]["what"], "cancelled, held by w1: by tester", "{task}");
+    place.run(&["lock", "acquire", "nightly", "--holder", "ana", "--ttl", "1h"]).ok();
+    place.run(&["lock", "release", "nightly", "--holder", "ana", "--fence", "1"]).ok();
+    let lock = place.run(&["lock", "get", "nightly", "--json"]).json();
+    assert_eq!(lock["audit"][0]["what"], "released, held by ana: by tester", "{lock}");
+}
+
+#[test]
 fn heartbeat_details_reach_the_next_claimant() {
     let place = Place::new();
     place.run(&["queue", "submit", "copy", "--id", "t", "--attempts", "3"]).ok();

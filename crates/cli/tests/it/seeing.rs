@@ -212,6 +212,8 @@ fn completion_offers_names_of_the_store() {
     assert_eq!(candidates(&place, &["show", "w"]), ["waits"]);
     assert_eq!(candidates(&place, &["why", "waits", ""]), ["asks", "failed", "done"]);
     assert_eq!(candidates(&place, &["ls", "--workflow", ""]), ["order"]);
+    assert_eq!(candidates(&place, &["ls", "--tag", "reg"]), ["region=eu"]);
+    assert_eq!(candidates(&place, &["ls", "--cause", ""]).len(), 1);
     assert_eq!(candidates(&place, &["start", "or"]), ["order"]);
     assert_eq!(candidates(&place, &["jump", "done", "ch"]), ["charge"]);
     assert_eq!(candidates(&place, &["answer", "asks", ""]), ["review"]);
@@ -328,4 +330,31 @@ fn zsh_completes_run_ids_with_the_generated_script() {
     assert_eq!(complete("goldseam show wa"), "goldseam show waits");
     assert_eq!(complete("goldseam why waits a"), "goldseam why waits asks");
     assert_eq!(complete("goldseam doctor --rule worker-l"), "goldseam doctor --rule worker-lost");
+}
+
+#[test]
+fn a_run_is_shown_as_it_was_at_an_event() {
+    let place = prepared();
+    let first = place.run(&["show", "done", "--at", "1", "--json"]).json();
+    assert_eq!((&first["status"], &first["as_of"]), (&"queued".into(), &1.into()));
+    assert!(place.run(&["show", "done", "--at", "1"]).ok().contains("status\tqueued\n"));
+    let beyond = place.run(&["show", "done", "--at", "9999"]);
+    assert!(beyond.code != 0 && beyond.err.contains("GS0626"), "{}", beyond.err);
+    let now = place.run(&["show", "done", "--json"]).json();
+    let attempts = |step: &Value| step["spans"].as_array().is_some_and(|spans| !spans.is_empty());
+    assert!(now["steps"].as_array().unwrap().iter().all(attempts), "{now}");
+}
+
+#[test]
+fn activity_counts_runs_by_interval() {
+    let place = prepared();
+    let activity = place.run(&["activity", "--json"]).json();
+    let sum = |field: &str| {
+        let intervals = activity["intervals"].as_array().unwrap();
+        intervals.iter().map(|interval| interval[field].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((sum("started"), sum("completed"), sum("failed")), (4, 1, 1), "{activity}");
+    assert!(place.run(&["activity", "--since", "5m"]).ok().starts_with("FROM\tSTARTED\t"));
+    let wrong = place.run(&["activity", "--since", "9d", "--interval", "1s"]);
+    assert!(wrong.code != 0 && wrong.err.contains("GS0627"), "{}", wrong.err);
 }

@@ -15,6 +15,16 @@ pub(crate) struct Server {
     pub(crate) url: String,
 }
 
+/// Sends a request without headers of a browser and returns the whole response.
+fn fetch(url: &str, path: &str) -> String {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
 impl Server {
     pub(crate) fn begin(place: &Place, args: &[&str]) -> Self {
         let all = [args, &["--listen", "127.0.0.1:0", "--jsonl"]].concat();
@@ -161,6 +171,8 @@ fn dev_leaves_no_files_behind() {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let url = serde_json::from_str::<Value>(&line).unwrap()["url"].as_str().unwrap().to_owned();
     place.run(&["start", "order", "--id", "o-1", "--server", &url]).ok();
+    let page = fetch(&url, "/runs/o-1");
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("<title>Goldseam</title>"), "{page}");
     let folders = || std::fs::read_dir(&scratch).unwrap().map(|entry| entry.unwrap()).collect::<Vec<_>>();
     let [folder] = &folders()[..] else { panic!("the scratch store: {:?}", folders()) };
     assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);

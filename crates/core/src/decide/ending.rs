@@ -58,7 +58,7 @@ pub(super) fn cancel(view: View<'_>, note: &Note, code: Code<'_>, now: Millis) -
 }
 
 /// Requests that a run end whose deadline has passed. If this needs no worker, the run fails in the same append.
-pub(super) fn time_out(view: View<'_>, now: Millis) -> Result<Decision, Refusal> {
+pub(super) fn time_out(view: View<'_>, code: Code<'_>, now: Millis) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
     open(summary)?;
     let Some(deadline) = summary.times_out_at().filter(|deadline| *deadline <= now) else {
@@ -71,7 +71,7 @@ pub(super) fn time_out(view: View<'_>, now: Millis) -> Result<Decision, Refusal>
         reason: failure.message.clone(),
         deadline: Some(deadline),
     });
-    if ends_at_once(&view, summary, Code::MayBeLive)? {
+    if ends_at_once(&view, summary, code)? {
         return Ok(Decision::new(now, vec![requested, Event::RunFailed { failure }], TaskMove::Remove));
     }
     Ok(Decision::new(now, vec![requested], TaskMove::Wake))

@@ -69,7 +69,7 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
     let summary = view.summary()?;
     let mut events = Vec::new();
     if summary.is_overdue(now) {
-        let timed_out = ending::time_out(view, now)?;
+        let timed_out = ending::time_out(view, ending::Code::MayBeLive, now)?;
         // If nothing is left for the code to do, there is nothing to claim.
         if timed_out.task == TaskMove::Remove {
             return Ok(timed_out);
@@ -141,12 +141,13 @@ pub(super) fn mail(
     let id = match command {
         Command::Signal { id, .. } | Command::Answer { id, .. } => id.clone(),
         Command::Pause(note) | Command::Resume(note) | Command::Annotate(note) => note.id.clone(),
-        Command::ChildEnded { child, .. } => child_command(child),
+        Command::ChildEnded { child, .. } | Command::ChildRefused { child, .. } => child_command(child),
         Command::Start { .. }
         | Command::Claim(_)
         | Command::Cancel(_)
         | Command::CancelUnmanned { .. }
         | Command::TimeOut
+        | Command::TimeOutUnmanned { .. }
         | Command::Terminate(_)
         | Command::Withdraw(_)
         | Command::Jump(_)
@@ -269,12 +270,17 @@ fn mail_event(view: View<'_>, command: &Command, limits: &Limits) -> Result<Even
             Ok(Event::RunResumed(note.clone()))
         }
         Command::ChildEnded { child, result } => alive().and_then(|()| child_mail(view, child, result)),
+        Command::ChildRefused { child, failure } => {
+            alive()?;
+            refused_child(view, child, failure)
+        }
         Command::Annotate(note) => Ok(Event::NoteAdded(note.clone())),
         Command::Start { .. }
         | Command::Claim(_)
         | Command::Cancel(_)
         | Command::CancelUnmanned { .. }
         | Command::TimeOut
+        | Command::TimeOutUnmanned { .. }
         | Command::Terminate(_)
         | Command::Withdraw(_)
         | Command::Jump(_)
@@ -292,11 +298,18 @@ fn mail_event(view: View<'_>, command: &Command, limits: &Limits) -> Result<Even
     }
 }
 
+fn refused_child(view: View<'_>, child: &RunId, failure: &Failure) -> Result<Event, Refusal> {
+    if !view.state()?.children.contains_key(child) {
+        return Err(Refusal::NothingToDo { why: "the run did not request this child" });
+    }
+    Ok(Event::ChildFailed { run: child.clone(), failure: failure.clone(), refused: true })
+}
+
 /// Returns the event for the parent's log about the end of a child.
 pub(super) fn child_event(child: &RunId, result: &Result<Payload, Failure>) -> Event {
     let run = child.clone();
     match result {
         Ok(output) => Event::ChildCompleted { run, output: output.clone() },
-        Err(failure) => Event::ChildFailed { run, failure: failure.clone() },
+        Err(failure) => Event::ChildFailed { run, failure: failure.clone(), refused: false },
     }
 }

@@ -359,12 +359,16 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         | Command::Pause(_)
         | Command::Resume(_)
         | Command::Annotate(_)
-        | Command::ChildEnded { .. } => external::mail(view, command, now, limits),
+        | Command::ChildEnded { .. }
+        | Command::ChildRefused { .. } => external::mail(view, command, now, limits),
         Command::Cancel(note) => ending::cancel(view, note, ending::Code::MayBeLive, now),
         Command::CancelUnmanned { note, lost } => {
             ending::cancel(view, note, ending::Code::Nowhere { lost: lost.as_ref() }, now)
         }
-        Command::TimeOut => ending::time_out(view, now),
+        Command::TimeOut => ending::time_out(view, ending::Code::MayBeLive, now),
+        Command::TimeOutUnmanned { lost } => {
+            ending::time_out(view, ending::Code::Nowhere { lost: lost.as_ref() }, now)
+        }
         Command::Terminate(note) => ending::terminate(view, note, now),
         Command::Withdraw(withdraw) => ending::withdraw(view, withdraw, now),
         Command::StepEnded(ended) => remote::ended(view, ended, now),

@@ -139,6 +139,7 @@ proptest! {
             Command::CancelUnmanned { note: note("u"), lost: state.summary.owner.clone() },
             take_over("n-9", "n-1", true),
             Command::TimeOut,
+            Command::TimeOutUnmanned { lost: state.summary.owner.clone() },
             signal("go", "s9"),
             Command::Owned(fence, vec![]),
         ];

@@ -267,6 +267,11 @@ pub(super) fn no_task(sight: &Sight<'_>) -> Option<Diagnosis> {
             let needs = sight.state.summary.needs();
             format!("its advance task is of kind {}, but the run needs {needs}", task.kind)
         }
+        // Only nodes with the queue of the task are offered it.
+        Some(task) if task.state == TaskState::Ready && task.is_advance() && !is_in_queue(sight, task) => {
+            let queue = &sight.state.summary.queue;
+            format!("its advance task is in queue {}, but the run is in queue {queue}", task.queue)
+        }
         Some(task) if task.state.is_live() => return None,
         Some(task) => idle(Some(task)),
     };
@@ -297,6 +302,10 @@ fn idle(task: Option<&Task>) -> String {
 fn is_offered(sight: &Sight<'_>, task: &Task) -> bool {
     let Summary { workflow, version, .. } = &sight.state.summary;
     !task.is_advance() || task.is_offered_to(workflow.as_str(), *version)
+}
+
+fn is_in_queue(sight: &Sight<'_>, task: &Task) -> bool {
+    task.queue == sight.state.summary.queue
 }
 
 fn lapsed(claimant: &Owner) -> String {
@@ -398,6 +407,11 @@ pub(super) fn no_version(sight: &Sight<'_>) -> Option<Diagnosis> {
         initial if initial != summary.version && live.contains(&initial) => {
             Remedy::ChangeVersion { to: initial }
         }
+        // A run that is to end is not parked: it ends as soon as a worker with its version is there.
+        _ if summary.is_cancel_pending() => Remedy::Tell {
+            hint: Hint::from(format!("start a worker with {}, or: ", summary.needs()))
+                .step(NextStep::terminate(&summary.run)),
+        },
         _ => Remedy::Park { reason: missing.clone() },
     };
     found(Code::E2, format!("{missing}: the run waits for a worker with {}", summary.needs()), remedy)

@@ -25,6 +25,7 @@ enum Queue {
     Missing,
     Completed,
     Ready,
+    Elsewhere,
     Sleeps,
     Claimed,
     Due(Millis),
@@ -56,7 +57,8 @@ fn task(log: &Log, queue: Queue) -> Option<Task> {
     let new = NewTask {
         id: Task::advance_id(&log.run, 1),
         kind: Task::advance_kind("checkout", 1),
-        queue: QueueName::new("default").unwrap(),
+        queue: QueueName::new(if matches!(queue, Queue::Elsewhere) { "elsewhere" } else { "default" })
+            .unwrap(),
         lane: None,
         priority: 0,
         key: None,
@@ -73,7 +75,7 @@ fn task(log: &Log, queue: Queue) -> Option<Task> {
     match queue {
         Queue::Missing => None,
         Queue::Completed => Some(task.claimed("n-1", NOW).completed(1, json("null"), NOW).unwrap()),
-        Queue::Ready | Queue::Sleeps | Queue::Due(_) => Some(task),
+        Queue::Ready | Queue::Elsewhere | Queue::Sleeps | Queue::Due(_) => Some(task),
         Queue::Claimed => Some(task.claimed("n-1", NOW)),
     }
 }
@@ -169,7 +171,7 @@ fn failed_with(left: u32) -> Log {
 #[test]
 fn each_rule_finds_its_own() {
     use Code::{A1, A2, A3, A4, D2, E2, N1, O1, O2, W1, W2};
-    use Queue::{Claimed, Completed, Missing, Ready, Sleeps};
+    use Queue::{Claimed, Completed, Elsewhere, Missing, Ready, Sleeps};
     use Status::{Running, Waiting};
     let rests = |log, queue| Case::resting(log, queue);
     let done = || released(Log::running().completed("a"));
@@ -229,6 +231,7 @@ fn each_rule_finds_its_own() {
             Case { owner: lost(), versions: Some(vec![2]), queue: Ready, ..Case::healthy(Log::running()) },
             vec![E2],
         ),
+        ("O1 its task is in another queue", rests(done(), Elsewhere), vec![O1]),
         ("O1 its task is for another version", rests(done().act(changed(&done())), Ready), vec![O1, E2]),
         ("claimed by the dead", Case { owner: lost(), queue: Claimed, ..Case::healthy(asked()) }, vec![O2]),
     ];

@@ -36,12 +36,13 @@ impl Command {
             Self::DropCancel(command) => command.redact(redactor),
             Self::Prune(prune) => redact_note(&mut prune.note, redactor),
             Self::ChildEnded { result, .. } => redact_result(result, redactor),
+            Self::ChildRefused { failure, .. } => redactor.edit_failure(failure),
             Self::StepEnded(ended) => redact_result(&mut ended.result, redactor),
             Self::Owned(_, doings) => doings.iter_mut().for_each(|doing| doing.what.redact(redactor)),
             Self::Start { queued, .. } => {
                 queued.trace.iter_mut().for_each(|trace| trace.drop_state_if(|state| redactor.finds(state)));
             }
-            Self::Signal { .. } | Self::TimeOut | Self::HandBack(_) => {}
+            Self::Signal { .. } | Self::TimeOut | Self::TimeOutUnmanned { .. } | Self::HandBack(_) => {}
         }
     }
 
@@ -61,6 +62,8 @@ impl Command {
             | Self::Cancel(_)
             | Self::CancelUnmanned { .. }
             | Self::TimeOut
+            | Self::TimeOutUnmanned { .. }
+            | Self::ChildRefused { .. }
             | Self::Terminate(_)
             | Self::Withdraw(_)
             | Self::Pause(_)

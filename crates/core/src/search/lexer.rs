@@ -193,7 +193,10 @@ impl<'a> Lexer<'a> {
             Some('t') => ('\t', 2),
             Some('u') => {
                 let code = self.rest().strip_prefix("\\u{").and_then(|rest| rest.split_once('}'));
-                let digits = code.map(|(digits, _)| digits).filter(|digits| (1..=6).contains(&digits.len()));
+                let is_hex = |digits: &&str| {
+                    (1..=6).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit())
+                };
+                let digits = code.map(|(digits, _)| digits).filter(is_hex);
                 let c = digits.and_then(|digits| char::from_u32(u32::from_str_radix(digits, 16).ok()?));
                 match (c, digits) {
                     (Some(c), Some(digits)) => (c, digits.len() + 4),

@@ -161,6 +161,7 @@ fn errors_have_a_code_a_place_and_a_hint() {
         ("a = 'x'", "GS0139", 5, "a text needs double quotes"),
         ("a = \"x", "GS0139", 5, "this text has no closing quote"),
         ("a = \"\\q\"", "GS0139", 6, "unknown escape"),
+        ("a = \"\\u{+41}\"", "GS0139", 6, "unknown escape"),
         ("a in ()", "GS0139", 7, "expected a value, found `)`"),
         ("a in (1, \"x\")", "GS0141", 10, "this list mixes a number and text"),
         ("a = 2026-13-40", "GS0139", 5, "`2026-13-40` is not a number and not a time"),

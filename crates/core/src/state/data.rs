@@ -243,6 +243,8 @@ pub struct Child {
     pub seq: Seq,
     /// Whether it has ended.
     pub ended: bool,
+    /// Why it was never created, if the call that requested it failed.
+    pub refused: Option<Failure>,
     /// Whether it outlives this run.
     pub detached: bool,
     /// Whether this run has a compensation for it.
@@ -250,12 +252,15 @@ pub struct Child {
 }
 
 impl Child {
-    pub(super) fn of(child: &ChildStarted, recorded: &Recorded) -> Self {
+    /// A child as requested; `before`: the same child, requested on a branch that a recovery left.
+    pub(super) fn of(child: &ChildStarted, recorded: &Recorded, before: Option<&Self>) -> Self {
+        let refused = before.and_then(|before| before.refused.clone());
         Self {
             path: child.path.clone(),
             branch: recorded.branch,
             seq: recorded.seq,
-            ended: false,
+            ended: refused.is_some(),
+            refused,
             detached: child.detached,
             undo: child.undo,
         }

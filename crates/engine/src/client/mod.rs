@@ -505,6 +505,8 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn carry_out(&self, run: &RunId, command: &Command) -> Result<Committed, EngineError> {
+        // An empty id is a mistake of the caller: all commands without an id would be one.
+        command.outside_id().map_or(Ok(()), |id| argument::name("the id", id))?;
         let committed = self.ledger.commit(run, command).await?;
         self.live_runs.poke(run);
         Ok(committed)

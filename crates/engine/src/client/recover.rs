@@ -80,6 +80,14 @@ fn first_after(state: &State, remedy: &Remedy) -> Option<Path> {
     after.min_by_key(|(_, op)| op.first).map(|(path, _)| path.clone())
 }
 
+/// Completed steps with a compensation that a remedy leaves standing, if it cuts the log.
+fn standing(examined: &Examined, remedy: &Remedy) -> Vec<Path> {
+    match (remedy, &examined.state) {
+        (Remedy::Branch { cutoff }, Some(state)) => state.to_undo(*cutoff),
+        _ => Vec::new(),
+    }
+}
+
 /// Whether the rule would cut the log, but the log has no stable event.
 fn lacks_stable_event(found: &Found) -> bool {
     match &found.diagnosis.remedy {
@@ -142,6 +150,30 @@ impl Client {
         healer.examine(run, &liveness).await
     }
 
+    /// Returns what a recovery by each rule that applies would do, the most urgent first. Changes nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let client = goldseam::Client::new(goldseam::open_store(&url).await?);
+    /// let run = client.start("greet", "greet-1", "Ada").await?;
+    /// for plan in client.remedies(run.id()).await? {
+    ///     println!("{:?}, {} steps run again", plan.found, plan.standing.len());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn remedies(&self, run: &RunId) -> Result<Vec<Recovery>, EngineError> {
+        let examined = self.examine(run).await?;
+        let status = examined.state.as_ref().map_or(Status::Parked, |state| state.summary.status);
+        let plan = |found: &Found| Recovery {
+            status,
+            found: Some(found.clone()),
+            healed: None,
+            standing: standing(&examined, &found.diagnosis.remedy),
+        };
+        Ok(examined.found.iter().map(plan).collect())
+    }
+
     /// Recovers one run by the first rule that applies, or by the requested rule.
     ///
     /// ```
@@ -182,9 +214,7 @@ impl Client {
             Some(state) if options.rule != Some(Code::E2) => found.before_grace(&state.summary),
             _ => found,
         };
-        if let (Remedy::Branch { cutoff }, Some(state)) = (&found.diagnosis.remedy, &examined.state) {
-            recovery.standing = state.to_undo(*cutoff);
-        }
+        recovery.standing = standing(&examined, &found.diagnosis.remedy);
         if status == Status::Parked && lacks_stable_event(&found) {
             return Err(no_stable_event(run, &found, status));
         }

@@ -117,7 +117,7 @@ impl Client {
         options: RequestOptions,
     ) -> Result<Requested, EngineError> {
         let signal = request_signal(name)?;
-        let until = self.ledger.clock.elapsed() + options.timeout;
+        let until = self.ledger.clock.elapsed().saturating_add(options.timeout);
         let fresh = options.id.is_none();
         let id = self.command_id(options.id);
         let command =
@@ -143,7 +143,7 @@ impl Client {
     ) -> Result<Requested, EngineError> {
         let ReplyOptions { id, seq, timeout } = options;
         let signal = request_signal(name)?;
-        let until = self.ledger.clock.elapsed() + timeout;
+        let until = self.ledger.clock.elapsed().saturating_add(timeout);
         let summary = self.get(run).await?;
         if let Some(pruned) = &summary.pruned {
             return Err(refused(run, Refusal::Archived { archive: pruned.archive.clone() }));

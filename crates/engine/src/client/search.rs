@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use goldseam_core::Status;
 use goldseam_core::operation::is_operation;
 use goldseam_core::search::{Condition, Group, GroupBy};
 use goldseam_store::{BoundList, GroupQuery, Groups, Page, Row, RunFilter, RunOrder};
@@ -69,6 +70,20 @@ impl Client {
             }));
         }
         Ok(self.store().groups(query).await?)
+    }
+
+    /// Counts runs by status, without operations. SQLite and Postgres count by their indexes.
+    pub async fn status_counts(&self) -> Result<Vec<(Status, u64)>, EngineError> {
+        let store = self.store();
+        let mut counts = store.status_counts(None).await?;
+        if self.has_operations().await? {
+            for (status, operations) in store.status_counts(Some(&operation::workflow())).await? {
+                let of_status = counts.iter_mut().filter(|(found, _)| *found == status);
+                of_status.for_each(|(_, count)| *count = count.saturating_sub(operations));
+            }
+            counts.retain(|(_, count)| *count > 0);
+        }
+        Ok(counts)
     }
 
     /// Lists runs. Operations have lists of their own, and are hidden unless the filter names their workflow.

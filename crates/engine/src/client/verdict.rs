@@ -1,5 +1,6 @@
 //! The verdict: one line that sums up an explanation.
 
+use goldseam_core::moment::iso;
 use goldseam_core::recovery::Code;
 use goldseam_core::{Hint, Status, Summary};
 
@@ -15,11 +16,19 @@ pub(super) fn verdict(explained: &Explanation, summary: &Summary) -> Hint {
         Status::Failed => because("failed"),
         Status::Cancelled if summary.terminated => "ended: it was terminated".to_owned(),
         Status::Cancelled => "ended: it was cancelled".to_owned(),
-        Status::Parked => because("needs you: parked"),
-        Status::Paused => "needs you: an operator paused it".to_owned(),
+        Status::Parked => with_deadline(because("needs you: parked"), summary),
+        Status::Paused => with_deadline("needs you: an operator paused it".to_owned(), summary),
         _ => return with_requests(explained, of_active(explained)),
     };
     text.into()
+}
+
+/// Adds the deadline of a run that an operator or a rule stopped: it ends then, although it is stopped.
+fn with_deadline(text: String, summary: &Summary) -> String {
+    match summary.times_out_at() {
+        Some(deadline) => format!("{text}; it times out at {}", iso(deadline)),
+        None => text,
+    }
 }
 
 /// The verdict on a run whose log cannot be read.

@@ -41,6 +41,23 @@ impl Builder {
         self
     }
 
+    /// Makes the engine one of a release without bulk operations: it neither claims nor knows them.
+    ///
+    /// ```
+    /// use goldseam::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> goldseam::Result<()> {
+    /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
+    /// let engine = Engine::open(&url).await?.without_operations().start().await?;
+    /// let nodes = engine.client().store().nodes().await?;
+    /// assert!(nodes[0].record.workflows.is_empty());
+    /// # engine.shutdown().await;
+    /// # Ok(()) }
+    /// ```
+    pub fn without_operations(mut self) -> Self {
+        self.registry.remove(&crate::operation::workflow());
+        self
+    }
+
     /// Changes the current configuration.
     ///
     /// ```

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use goldseam_core::recovery::{Code, Diagnosis, Policy, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{Command, Hash, Millis, RunId, Seq};
+use goldseam_core::{Command, Hash, Millis, RunId, Seq, Summary};
 use goldseam_store::Row;
 
 use super::foreign::{
@@ -175,6 +175,8 @@ pub struct Sweeper {
     stage: Stage,
     /// The cursor of the walk over logs, if it is not shared.
     walked: Option<String>,
+    /// Where the next sweep continues with paused and parked runs.
+    stopped: Option<String>,
     /// About how many active runs the store has.
     active: u64,
     /// Whether the store has more active runs than a slice, so that engines share the walk.
@@ -198,6 +200,7 @@ impl Sweeper {
             options,
             stage,
             walked: None,
+            stopped: None,
             active: 0,
             shares_walk: false,
             counted: 0,
@@ -374,19 +377,29 @@ impl Sweeper {
     }
 
     /// Requests the end of a run whose deadline has passed while no node could claim it. A run that has not begun ends
-    /// at once.
+    /// at once, and so does one that has nothing to undo if no live node has its code.
     async fn timed_out(
         &self,
         run: &RunId,
         examined: Examined,
         liveness: &Liveness,
     ) -> Result<Examined, EngineError> {
-        let is_overdue = examined.state.as_ref().is_some_and(|state| state.summary.is_overdue(liveness.now));
-        if !is_overdue || self.options.dry_run {
-            return Ok(examined);
-        }
-        match self.healer.ledger.commit(run, &Command::TimeOut).await {
+        let summary = examined.state.as_ref().map(|state| &state.summary);
+        let overdue = summary.filter(|summary| summary.is_overdue(liveness.now) && !self.options.dry_run);
+        let Some(overdue) = overdue else { return Ok(examined) };
+        match self.healer.ledger.commit(run, &time_out(overdue, liveness)).await {
             Ok(_) | Err(EngineError::Refused { .. }) => self.healer.examine(run, liveness).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Requests the end of a paused or parked run whose deadline has passed. A damaged run stays parked.
+    async fn time_out_stopped(&self, summary: &Summary, liveness: &Liveness) -> Result<(), EngineError> {
+        if !summary.is_overdue(liveness.now) || self.options.dry_run {
+            return Ok(());
+        }
+        match self.healer.ledger.commit(&summary.run, &time_out(summary, liveness)).await {
+            Ok(_) | Err(EngineError::Refused { .. } | EngineError::Corrupt { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -522,6 +535,15 @@ fn fingerprint(row: &Row, task: Option<&Task>) -> u64 {
     let version = task.map_or(0, |task| task.version);
     Hash::of_parts(&[&row.updated_at.0.to_string(), &row.summary.as_of.0.to_string(), &version.to_string()])
         .leading()
+}
+
+/// The command that ends a run whose deadline has passed, which differs if no live node has the run's code.
+fn time_out(summary: &Summary, liveness: &Liveness) -> Command {
+    let owned = liveness.owner(summary.owner.as_ref(), summary.claimed_at).is_alive();
+    match owned || liveness.can_run(summary) {
+        true => Command::TimeOut,
+        false => Command::TimeOutUnmanned { lost: summary.owner.clone() },
+    }
 }
 
 /// Whether an unchanged run is still healthy: only time could have stalled it, and it has not.

@@ -28,6 +28,8 @@ const DAY: u64 = 24 * 3_600;
 const WALK: u32 = 10;
 /// Fewest active runs that a sweep reads for the walk: small stores are read by every sweep.
 const WALK_ROWS_MIN: u32 = 5_000;
+/// Fewest runs of a slice of a larger store.
+const WALK_ROWS_LEAST: u32 = 1_000;
 /// Most active runs that a sweep reads for the walk on a store that charges per request.
 const WALK_ROWS_REMOTE: u32 = 2_000;
 
@@ -321,7 +323,10 @@ impl WalkSlice {
     pub(crate) fn rows(&self, total: u64) -> u32 {
         let share = self.sweep.as_secs_f64() / self.every.as_secs_f64().max(1.0);
         let rows = (total as f64 * share).ceil().min(f64::from(u32::MAX)) as u32;
-        rows.clamp(self.rows_min.min(self.rows_max), self.rows_max).max(1)
+        let fits = total <= u64::from(self.rows_min) || self.rows_max <= self.rows_min;
+        // A store that does not fit into one slice is read in slices of its share.
+        let least = if fits { self.rows_min.min(self.rows_max) } else { WALK_ROWS_LEAST };
+        rows.clamp(least, self.rows_max).max(1)
     }
 }
 

@@ -14,6 +14,7 @@ pub mod error;
 pub mod foreign;
 pub mod liveness;
 pub mod meter;
+pub(crate) mod open_name;
 pub mod page;
 pub(crate) mod process;
 mod read;

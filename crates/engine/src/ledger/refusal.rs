@@ -25,6 +25,8 @@ pub enum CopyRefusal {
     NotEmpty {
         /// The store.
         store: String,
+        /// Whether the copy may merge both stores.
+        may_merge: bool,
     },
     /// The destination takes part in another copy.
     #[error("{store} takes part in another copy: it is {words}")]
@@ -58,6 +60,7 @@ impl CopyRefusal {
                 "stop its engines first, then copy; active runs continue at the destination".into()
             }
             Self::Overtaken { .. } => "let that copy finish".into(),
+            Self::NotEmpty { may_merge: false, .. } => "name an empty store".into(),
             Self::NotEmpty { .. } => Hint::from("name an empty store, or pass ")
                 .step(NextStep::Repeat { setting: Setting::Merge })
                 .text(" to merge both stores"),

@@ -91,8 +91,8 @@ impl Node {
                 }
                 Ok((_, next)) => {
                     // A node with runs may have no free slot, or hold suspects back: its next look is not to be late.
-                    let is_idle =
-                        next.is_none() && self.live_runs().live_count() == 0 && self.taking().is_empty();
+                    let is_far = next.is_none_or(|due| due > self.config.poll * IDLE_FACTOR);
+                    let is_idle = is_far && self.live_runs().live_count() == 0 && self.taking().is_empty();
                     idle = if is_idle { idle.saturating_add(1) } else { 0 };
                     next
                 }
@@ -400,10 +400,10 @@ impl Node {
         Ok(Taken::Ours { base, end: taken.end })
     }
 
-    /// Whether the run is active and this node lacks its version.
+    /// Whether the run can be claimed and this node lacks its version.
     fn lacks_version(&self, summary: &Summary) -> bool {
         let is_here = self.registry.has(&summary.workflow, summary.version);
-        summary.status.is_active() && !is_here
+        (summary.status.is_active() || summary.is_overdue(self.ledger.clock.now())) && !is_here
     }
 
     /// Builds the claim of a run. It decides by this node's registry what the start left open.

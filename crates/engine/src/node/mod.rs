@@ -249,11 +249,13 @@ impl Node {
     }
 
     fn record(&self, state: NodeState) -> NodeRecord {
+        let mut workflows = self.registry.labels();
+        workflows.push(NodeRecord::release_label(env!("CARGO_PKG_VERSION")));
         NodeRecord {
             id: self.id.clone(),
             name: self.name.clone(),
             started_at: self.live_runs().started_at(),
-            workflows: self.registry.labels(),
+            workflows,
             slots: self.config.slots,
             timing: Some(Timing { beat: self.config.beat, silence_max: self.config.silence_max }),
             state,
@@ -363,7 +365,7 @@ impl Node {
     pub(crate) async fn leave(&self) {
         self.live_runs().leave();
         self.release_suspects().await;
-        let deadline = self.ledger.clock.elapsed() + self.config.drain;
+        let deadline = self.ledger.clock.elapsed().saturating_add(self.config.drain);
         while self.live_runs().live_count() > 0 && self.ledger.clock.elapsed() < deadline {
             self.live_runs().nudge_all();
             pause(Duration::from_millis(5)).await;

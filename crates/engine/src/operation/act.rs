@@ -17,30 +17,36 @@ use crate::ledger::clock::pause;
 use crate::ledger::error::EngineError;
 
 /// Most targets of a batch.
-const BATCH: usize = 200;
+pub(super) const BATCH: usize = 200;
+/// How long a batch takes at most, apart from its last actions: progress is recorded after every batch.
+const BATCH_SPAN: Duration = Duration::from_secs(1);
 /// Targets of a batch that are acted on at once, if the operation has no rate.
 const CONCURRENCY: usize = 8;
 /// The reason of a run that another operator or the run itself has changed since the plan.
 const MOVED_ON: &str = "it no longer matches the condition";
 
-/// Returns how many targets one step acts on: as many as fit into a few seconds.
+/// Returns how many targets one step acts on: as many as fit into a second, and at least one.
 fn batch_size(interval: Option<Duration>) -> usize {
     let Some(interval) = interval else { return BATCH };
-    let fits = SLOW.as_micros() / interval.as_micros().max(1);
+    let fits = BATCH_SPAN.as_micros() / interval.as_micros().max(1);
     usize::try_from(fits).unwrap_or(BATCH).clamp(1, BATCH)
 }
 
 impl OperationWorker {
-    /// Acts on the next targets.
+    /// Acts on the next targets, until the batch has taken long enough.
     pub(super) async fn act(&self, chapter: &Chapter) -> Result<Progress, EngineError> {
         let mut progress = chapter.progress.clone();
+        let clock = &self.client.ledger().clock;
+        let begun = clock.elapsed();
+        let has_time = || clock.elapsed().saturating_sub(begun) < BATCH_SPAN;
         let interval = self.spec.rate.map(ActionRate::interval);
         let wanted = usize::try_from(progress.wanted()).unwrap_or(usize::MAX);
         let most = batch_size(interval).min(wanted);
         let targets = self.targets(chapter, progress.handled, most).await?;
         match interval {
             None => {
-                let acting = targets.iter().cloned().map(|run| {
+                // The next target is taken when an action has ended, and not once the time is over.
+                let acting = targets.clone().into_iter().take_while(|_| has_time()).map(|run| {
                     let worker = self.clone();
                     async move { worker.act_on(&run).await }
                 });
@@ -54,6 +60,9 @@ impl OperationWorker {
                     progress.count(run, self.act_on(run).await?);
                     if interval <= SLOW {
                         pause(interval).await;
+                    }
+                    if !has_time() {
+                        break;
                     }
                 }
             }
@@ -160,9 +169,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_takes_a_few_seconds_at_most() {
+    fn a_batch_takes_about_a_second_at_most() {
         let at = |rate: &str| batch_size(Some(rate.parse::<ActionRate>().unwrap().interval()));
-        assert_eq!([at("1/s"), at("10/s"), at("1000/s"), at("1/m"), at("1000000/s")], [5, 50, 200, 1, 200]);
+        assert_eq!([at("1/s"), at("10/s"), at("1000/s"), at("1/m"), at("1000000/s")], [1, 10, 200, 1, 200]);
         assert_eq!(batch_size(None), BATCH);
     }
 }

@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use goldseam_core::operation::{
-    Chapter, Examples, OperationPhase, Progress, QUEUE, Spec, SpecError, VERSION, is_operation,
+    Chapter, Examples, OperationPhase, PlanPage, Progress, QUEUE, Spec, SpecError, TargetResult, VERSION,
+    is_operation,
 };
 use goldseam_core::search::{
     Condition, ConditionSubject, Group, GroupBy, Grouping, Literal, Operator, RunField,
 };
 use goldseam_core::state::{OpKind, Outcome, StepProgress};
-use goldseam_core::{Millis, Path, Payload, RunId, State, Status, Summary};
+use goldseam_core::{Millis, Path, Payload, RunId, Seq, State, Status, Summary};
 use goldseam_store::{GroupQuery, Page, RunFilter, RunOrder, Unreadable};
 
-use super::{plan, workflow};
+use super::act::BATCH;
+use super::{OperationWorker, plan, workflow};
 use crate::client::{Client, StartOptions};
 use crate::ledger::commit::Committed;
 use crate::ledger::error::EngineError;
@@ -129,15 +131,43 @@ impl Client {
         if !is_operation(&summary.workflow) {
             return Err(SpecError::no_operation(id).into());
         }
-        self.read_operation(id).await
+        let (mut operation, mut chapter) = self.read_operation(id).await?;
+        if operation.progress.outcome.is_none() && operation.summary.status.is_terminal() {
+            chapter.progress = operation.progress;
+            operation.progress = self.count_interrupted(id, &chapter).await?;
+        }
+        Ok(operation)
     }
 
-    async fn read_operation(&self, id: &RunId) -> Result<Operation, EngineError> {
+    /// Reads an operation, and its chapter with the whole plan.
+    async fn read_operation(&self, id: &RunId) -> Result<(Operation, Chapter), EngineError> {
         let state = self.state(id).await?;
         let unreadable = |_| SpecError::no_operation(id);
-        let chapter: Chapter = state.queued.input.read().map_err(unreadable)?;
+        let mut chapter: Chapter = state.queued.input.read().map_err(unreadable)?;
         let progress = progress(&state, &chapter);
-        Ok(Operation { summary: state.summary, spec: chapter.spec, progress })
+        for (_, output) in completed(&state, "index") {
+            chapter.plan.extend(output.read::<Vec<PlanPage>>().unwrap_or_default());
+        }
+        Ok((Operation { summary: state.summary, spec: chapter.spec.clone(), progress }, chapter))
+    }
+
+    /// Counts the actions of a batch that a stop interrupted: they are in the logs of the targets, but the batch left no
+    /// result.
+    async fn count_interrupted(&self, id: &RunId, chapter: &Chapter) -> Result<Progress, EngineError> {
+        let mut progress = chapter.progress.clone();
+        let worker = OperationWorker::of(self.clone(), id, &chapter.spec)?;
+        for run in worker.targets(chapter, progress.handled, BATCH).await? {
+            match self.get(&run).await {
+                Ok(summary) => {
+                    if worker.has_acted_on(&run, &summary).await? {
+                        progress.count(&run, TargetResult::Acted);
+                    }
+                }
+                Err(EngineError::Refused { .. } | EngineError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(progress)
     }
 
     /// Lists operations, the latest first. Operations of a newer release that this one cannot read are left out.
@@ -151,7 +181,7 @@ impl Client {
         let mut items = Vec::with_capacity(page.items.len());
         for row in page.items {
             match self.read_operation(&row.summary.run).await {
-                Ok(operation) => items.push(operation),
+                Ok((operation, _)) => items.push(operation),
                 Err(
                     EngineError::Operation(_) | EngineError::Corrupt { .. } | EngineError::Refused { .. },
                 ) => {}
@@ -182,8 +212,7 @@ impl Client {
                 grouping.add(&row.summary);
                 match spec.verb.skips(&row.summary) {
                     Some(reason) => {
-                        counted
-                            .count(&row.summary.run, goldseam_core::operation::TargetResult::Skipped(reason));
+                        counted.count(&row.summary.run, TargetResult::Skipped(reason));
                     }
                     None => {
                         preview.would_act += 1;
@@ -241,6 +270,17 @@ impl Client {
     }
 }
 
+/// Returns the results of the completed steps with this name, each with its position.
+fn completed<'a>(state: &'a State, name: &'static str) -> impl Iterator<Item = (Seq, &'a Payload)> {
+    state.ops.iter().filter_map(move |(path, op)| match &op.kind {
+        OpKind::Step(step) if path.as_str().split('#').next() == Some(name) => match &step.progress {
+            StepProgress::Completed(output) => Some((op.last, output)),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
 /// Returns how far an operation is, from the results of its steps.
 fn progress(state: &State, chapter: &Chapter) -> Progress {
     if let Some(Outcome::Completed(output)) = &state.outcome
@@ -248,15 +288,7 @@ fn progress(state: &State, chapter: &Chapter) -> Progress {
     {
         return progress;
     }
-    let completed = |prefix: &'static str| {
-        state.ops.iter().filter_map(move |(path, op)| match &op.kind {
-            OpKind::Step(step) if path.as_str().split('#').next() == Some(prefix) => match &step.progress {
-                StepProgress::Completed(output) => Some((op.last, output)),
-                _ => None,
-            },
-            _ => None,
-        })
-    };
+    let completed = |name| completed(state, name);
     let latest = completed("act").chain(completed("watch")).max_by_key(|(last, _)| *last);
     let mut progress = match latest.and_then(|(_, output)| output.read().ok()) {
         Some(progress) => progress,

@@ -22,9 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::operation::{Chapter, OperationPhase, Progress, Spec, VERSION, WORKFLOW, action_id};
-use goldseam_core::reserved::{Named, prefix};
 use goldseam_core::search::Condition;
-use goldseam_core::{IdError, Millis, Retry, RunId, WorkflowName};
+use goldseam_core::{Millis, Retry, RunId, WorkflowName};
 
 use crate::client::Client;
 use crate::heal::claims::Claims;
@@ -50,17 +49,6 @@ pub(crate) fn built_in() -> Registry {
     let mut registry = Registry::default();
     registry.add(workflow(), VERSION, operate);
     registry
-}
-
-/// Refuses the name of a built-in workflow.
-pub(crate) fn open_name(name: WorkflowName) -> std::result::Result<WorkflowName, IdError> {
-    match prefix(Named::Workflow, name.as_str()) {
-        None => Ok(name),
-        Some(_) => {
-            let reason = "names that begin with `goldseam.` are reserved";
-            Err(IdError { noun: "workflow", text: name.as_str().to_owned(), reason })
-        }
-    }
 }
 
 impl Client {
@@ -89,12 +77,15 @@ struct OperationWorker {
 
 impl OperationWorker {
     fn new(ctx: &Context, spec: &Spec) -> Result<Self> {
+        Ok(Self::of(Client::in_process(&ctx.live), ctx.run_id(), spec)?)
+    }
+
+    fn of(client: Client, operation: &RunId, spec: &Spec) -> std::result::Result<Self, EngineError> {
         // The text is canonical: it has no relative times.
-        let condition = Condition::parse(&spec.condition, Millis(0)).map_err(EngineError::from)?;
-        let operation = ctx.run_id().clone();
-        let id = action_id(&operation);
-        let client = Client::in_process(&ctx.live);
-        Ok(Self { client, operation, spec: Arc::new(spec.clone()), condition: Arc::new(condition), id })
+        let condition = Arc::new(Condition::parse(&spec.condition, Millis(0))?);
+        let id = action_id(operation);
+        let operation = operation.clone();
+        Ok(Self { client, operation, spec: Arc::new(spec.clone()), condition, id })
     }
 }
 

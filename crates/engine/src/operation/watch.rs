@@ -6,10 +6,13 @@ use goldseam_core::operation::{CanaryVerdict, Chapter, OperationEnd, Progress, R
 use goldseam_core::{RunId, Status};
 
 use super::OperationWorker;
+use crate::ledger::clock::pause;
 use crate::ledger::error::EngineError;
 
 /// How long one step waits for changes; a durable sleep follows.
 const WINDOW: Duration = Duration::from_secs(2);
+/// Pause after a look that found a run pending: a busy store changes all the time.
+const PAUSE: Duration = Duration::from_millis(200);
 /// Most runs judged in one look. Those before them have passed.
 const LOOK: usize = 500;
 
@@ -52,6 +55,7 @@ impl OperationWorker {
                     if clock.elapsed().saturating_sub(begun) >= WINDOW {
                         return Ok(progress);
                     }
+                    pause(PAUSE).await;
                     mark = self.client.wait_for_change(mark).await?;
                 }
             }

@@ -63,7 +63,12 @@ struct Serving<'a> {
 /// The result of an append.
 enum Done {
     /// It is in the log.
-    Landed { repeated: bool },
+    Landed {
+        /// An earlier request brought it there.
+        repeated: bool,
+        /// Its events, unless they must be read.
+        events: Option<Vec<Recorded>>,
+    },
     /// The worker must replay.
     Again(String),
     /// It is in the log, and the claim has ended since.
@@ -124,17 +129,24 @@ impl RemoteWorkers {
         if over {
             return self.after_claim(Serving { node, handoff, offer }, &job, done).await;
         }
-        let (outcome, repeated, why) = match done? {
-            Done::Landed { repeated } => (Outcome::Held, repeated, None),
-            Done::Again(why) => (Outcome::Again, false, Some(why)),
+        let (outcome, repeated, why, own) = match done? {
+            Done::Landed { repeated, events } => (Outcome::Held, repeated, None, events),
+            Done::Again(why) => (Outcome::Again, false, Some(why), None),
             Done::Passed => return Err(refused(&job.held.run, Refusal::Fenced)),
         };
-        let lineage = {
-            let inner = offer.live.lock();
-            inner.state.branches.lineage(inner.fence.branch)
+        // Most workers know everything up to their own append.
+        let known = job.append.after;
+        let page = match own.filter(|own| own.first().is_some_and(|first| first.seq == known.next())) {
+            Some(own) => Page::of(own, known, known, &mut Room::new()),
+            None => {
+                let lineage = {
+                    let inner = offer.live.lock();
+                    inner.state.branches.lineage(inner.fence.branch)
+                };
+                let sees = |recorded: &Recorded| lineage.sees(recorded.branch, recorded.seq);
+                after(&self.ledger, &job.held.run, known, &sees, &mut Room::new()).await?
+            }
         };
-        let sees = |recorded: &Recorded| lineage.sees(recorded.branch, recorded.seq);
-        let page = after(&self.ledger, &job.held.run, job.append.after, &sees, &mut Room::new()).await?;
         let answer = self.answer(outcome, page, node.live_runs().is_leaving()).await?;
         Ok(Appended { repeated, why, ..answer })
     }
@@ -159,7 +171,7 @@ impl RemoteWorkers {
             node.clear(handoff, offer).await;
         }
         let repeated = match done? {
-            Done::Landed { repeated } => repeated,
+            Done::Landed { repeated, .. } => repeated,
             Done::Passed => true,
             Done::Again(_) => return Err(refused(&job.held.run, Refusal::Fenced)),
         };
@@ -225,7 +237,7 @@ async fn write(offer: &OfferedRun, job: &Job) -> Result<Done, EngineError> {
         if landed.end > known && read_on(live, write).await.is_err() {
             return Ok(Done::Passed);
         }
-        return Ok(Done::Landed { repeated: true });
+        return Ok(Done::Landed { repeated: true, events: None });
     }
     let now = live.now();
     let defaults = HandoutDefaults::of(live);
@@ -254,13 +266,14 @@ async fn write(offer: &OfferedRun, job: &Job) -> Result<Done, EngineError> {
             inner.push(doing.clone());
         }
     }
-    if let Err(stop) = append_as(Arc::clone(live), job.name.write).await {
-        return explain(offer, stop, doings);
-    }
+    let events = match append_as(Arc::clone(live), job.name.write).await {
+        Ok(events) => events,
+        Err(stop) => return explain(offer, stop, doings),
+    };
     for child in children {
         child::create_for(live, child).await;
     }
-    Ok(Done::Landed { repeated: false })
+    Ok(Done::Landed { repeated: false, events: Some(events) })
 }
 
 /// Explains why nothing was appended, and thereby what the worker must do next.

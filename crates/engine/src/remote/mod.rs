@@ -502,7 +502,7 @@ impl RemoteWorkers {
                 handoff.wake_all();
             }
         }
-        let deadline = self.ledger.clock.elapsed() + drain;
+        let deadline = self.ledger.clock.elapsed().saturating_add(drain);
         let busy = |node: &Arc<Node>| !node.is_closed() && node.live_runs().live_count() > 0;
         while all.iter().any(busy) && self.ledger.clock.elapsed() < deadline {
             pause(Duration::from_millis(10)).await;

@@ -113,6 +113,7 @@ pub(super) async fn after(
             return Ok(page);
         };
         read = last.seq;
+        let is_last = records.len() < READ as usize;
         for record in records {
             let recorded = decode(record.seq, &record.body)
                 .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
@@ -120,6 +121,11 @@ pub(super) async fn after(
                 room.take(page.bytes);
                 return Ok(page);
             }
+        }
+        if is_last {
+            page.end = page.end.max(read);
+            room.take(page.bytes);
+            return Ok(page);
         }
     }
 }

@@ -20,6 +20,7 @@ use super::RemoteRefusal;
 use super::holder::{Holder, check_kind};
 use super::wire::{Doing, Giving, Question, Timeout, Trouble};
 use crate::ledger::config::{SILENCE_MOST, default_queue};
+use crate::ledger::open_name::open_name;
 use crate::run::live_run::{Inner, LiveRun, Spot, Stop};
 
 /// Maximum number of doings in one append.
@@ -270,6 +271,8 @@ impl<'a> Reader<'a> {
                     let what = format!("{path} is detached, so it cannot have a compensation");
                     return Err(RequestFlaw::Malformed(what));
                 }
+                let workflow =
+                    open_name(workflow).map_err(|error| RequestFlaw::Malformed(error.to_string()))?;
                 let (run, start) = self.child(&path, &workflow, start)?;
                 let input = self.payload(&input)?;
                 self.children.insert(run.clone());

@@ -24,11 +24,11 @@ const PAGE: u32 = 1_000;
 /// Appends everything that the run has queued. On return it is durable, or the execution is over.
 pub(crate) async fn append_queued(live: Arc<LiveRun>) -> Result<(), Stop> {
     let write = live.ledger.entropy.write_id();
-    append_as(live, write).await
+    append_as(live, write).await.map(|_| ())
 }
 
-/// Like [`append_queued`], under a write id that the caller chose.
-pub(crate) async fn append_as(live: Arc<LiveRun>, write: WriteId) -> Result<(), Stop> {
+/// Like [`append_queued`], under a write id that the caller chose. Returns the new events.
+pub(crate) async fn append_as(live: Arc<LiveRun>, write: WriteId) -> Result<Vec<Recorded>, Stop> {
     let mut source = OwnerWrite::of_queue(&live, write);
     let mut window = RetryWindow::new(&live.ledger, "an append");
     live.ledger.write(&mut source, &mut window).await
@@ -59,8 +59,9 @@ impl<'a> OwnerWrite<'a> {
         Self { live, command, write, extra, count, seen }
     }
 
-    /// Reads what others appended. Returns whether this write is in the log. Counts it if the reply to it was lost.
-    async fn catch_up(&mut self, tried: Tried) -> Result<bool, Stop> {
+    /// Reads what others appended. Returns the events of this write if it is in the log. Counts it if the reply to it
+    /// was lost.
+    async fn catch_up(&mut self, tried: Tried) -> Result<Option<Vec<Recorded>>, Stop> {
         let mut own = Vec::new();
         if read_keeping(self.live, self.write, &mut own).await? {
             // Without a lost reply, another process wrote it for the same worker, and counted it.
@@ -68,7 +69,7 @@ impl<'a> OwnerWrite<'a> {
                 self.live.work.committed(&own);
             }
             self.live.lock().advanced(self.count);
-            return Ok(true);
+            return Ok(Some(own));
         }
         let end = self.live.lock().state.summary.as_of;
         if let Command::Owned(_, actions) = &mut self.command
@@ -77,10 +78,10 @@ impl<'a> OwnerWrite<'a> {
             // Others may have written what the run waits for: its code looks at it before the run leaves memory.
             actions.retain(|action| action.what != Owned::Release(Release::Unload));
         }
-        Ok(false)
+        Ok(None)
     }
 
-    fn decide(&self) -> Result<Next<()>, Stop> {
+    fn decide(&self) -> Result<Next<Vec<Recorded>>, Stop> {
         let live = self.live;
         let inner = live.lock();
         let now = live.now();
@@ -91,7 +92,7 @@ impl<'a> OwnerWrite<'a> {
         if events.is_empty() {
             drop(inner);
             live.lock().advanced(self.count);
-            return Ok(Next::Done(()));
+            return Ok(Next::Done(Vec::new()));
         }
         let mut sealed = seal(place(&inner.state, Some(inner.fence.epoch), self.write), events);
         let row = if changes_row(summary, &sealed) && !leaves_branch(&sealed) {
@@ -121,19 +122,26 @@ impl<'a> OwnerWrite<'a> {
 impl Source for OwnerWrite<'_> {
     const DOING: &'static str = "an append";
     const CONFLICTS_MAX: u32 = u32::MAX;
-    type Done = ();
+    type Done = Vec<Recorded>;
     type Error = Stop;
 
-    async fn prepare(&mut self, _window: &mut RetryWindow, tried: Tried) -> Result<Next<()>, Stop> {
-        if tried.appends > 0 && self.catch_up(tried).await? {
-            return Ok(Next::Done(()));
+    async fn prepare(
+        &mut self,
+        _window: &mut RetryWindow,
+        tried: Tried,
+    ) -> Result<Next<Vec<Recorded>>, Stop> {
+        if tried.appends > 0
+            && let Some(own) = self.catch_up(tried).await?
+        {
+            return Ok(Next::Done(own));
         }
         self.decide()
     }
 
-    fn landed(&mut self, prepared: Prepared, _end: Seq, sent: Duration) -> Result<(), Stop> {
+    fn landed(&mut self, prepared: Prepared, _end: Seq, sent: Duration) -> Result<Vec<Recorded>, Stop> {
         self.live.holds_at(sent);
-        apply(self.live, prepared.sealed, self.count)
+        apply(self.live, &prepared.sealed, self.count)?;
+        Ok(prepared.sealed.records)
     }
 }
 
@@ -148,7 +156,7 @@ fn stop(refusal: Refusal) -> Stop {
     }
 }
 
-fn apply(live: &LiveRun, sealed: Sealed, count: u64) -> Result<(), Stop> {
+fn apply(live: &LiveRun, sealed: &Sealed, count: u64) -> Result<(), Stop> {
     let mut inner = live.lock();
     for (recorded, head) in sealed.records.iter().zip(&sealed.heads) {
         match inner.state.apply(recorded, *head) {

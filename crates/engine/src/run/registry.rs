@@ -55,6 +55,13 @@ impl Registry {
         self.functions.entry(name).or_default().insert(version, erased);
     }
 
+    /// Removes all versions of a workflow.
+    #[cfg(feature = "testing")]
+    pub(crate) fn remove(&mut self, name: &WorkflowName) {
+        self.functions.remove(name);
+        self.names.values_mut().for_each(|known| known.retain(|(known, _)| known != name));
+    }
+
     /// Registers a workflow of a remote worker: its name and version are known, its function is never called.
     pub(crate) fn add_remote(&mut self, name: WorkflowName, version: u32) {
         let never_called: WorkflowFn = Arc::new(|_, _| Box::pin(std::future::pending()));

@@ -204,7 +204,11 @@ async fn restore_needs_an_empty_store() {
     assert_eq!(restore(&file, &new.url(), None).await.unwrap_err().code(), "GS0401");
     engine.start("order", "theirs", &"theirs".to_owned()).await.unwrap();
     engine.shutdown().await;
-    assert_eq!(restore(&file, &new.url(), None).await.unwrap_err().code(), "GS0402");
+    let refused = restore(&file, &new.url(), None).await.unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.hint().unwrap().to_string()),
+        ("GS0402", "name an empty store".to_owned())
+    );
     assert!(new.client().await.get(&run_id("theirs")).await.is_ok());
 }
 
@@ -226,7 +230,7 @@ async fn damaged_and_incomplete_backups_are_refused() {
             "UPDATE goldseam_backup SET manifest = replace(manifest, 'snapshot', 'logs')",
             "GS0232",
         ),
-        ("later", "UPDATE goldseam_backup SET manifest = '{\"format\":2}'", "GS0235"),
+        ("later", "UPDATE goldseam_backup SET manifest = '{\"format\":3}'", "GS0235"),
         ("lost-event", "DELETE FROM events WHERE seq = 2", "GS0234"),
         (
             "changed-event",
@@ -235,6 +239,9 @@ async fn damaged_and_incomplete_backups_are_refused() {
         ),
         ("lost-task", "DELETE FROM tasks WHERE id = 't-1'", "GS0234"),
         ("other-lock", "UPDATE locks SET holder = 'eve' WHERE name = 'nightly'", "GS0234"),
+        // A node would never find the task of the run.
+        ("other-queue", "UPDATE tasks SET queue = 'elsewhere'", "GS0234"),
+        ("other-priority", "UPDATE tasks SET priority = 9 WHERE id = 't-1'", "GS0234"),
     ] {
         let path = copy(name);
         rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();

@@ -1,6 +1,7 @@
 //! Options of children: chosen ids, other queues and tags, detached children, and compensations.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use goldseam::client::Jump;
 use goldseam::prelude::*;
@@ -47,6 +48,22 @@ async fn a_child_has_its_own_id_and_options() {
 }
 
 #[tokio::test]
+async fn a_child_times_out_and_its_parent_learns_why() {
+    async fn parent(ctx: Context, _: ()) -> goldseam::Result<String> {
+        let child = ctx.child::<()>("wait", "wait", &()).id("p-wait").timeout(Duration::from_millis(200));
+        let error = child.await.unwrap_err();
+        Ok(error.code().unwrap_or_default().to_owned())
+    }
+    let scratch = Scratch::new();
+    let engine =
+        scratch.builder().await.workflow("parent", parent).workflow("wait", wait).start().await.unwrap();
+    let run = engine.start(parent, "p", &()).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), "timeout");
+    assert_eq!(engine.client().get(&run_id("p-wait")).await.unwrap().status, Status::Failed);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_stranger_is_neither_adopted_nor_cancelled() {
     async fn parent(ctx: Context, _: ()) -> goldseam::Result<()> {
         ctx.child::<()>("wait", "wait", &()).id("mine").await
@@ -75,6 +92,8 @@ async fn one_child_id_belongs_to_one_call() {
         assert_eq!(second.code(), Some("GS0173"));
         let invalid = ctx.child::<u32>("third", "double", &1).id("a b").await.unwrap_err();
         assert_eq!(invalid.code(), Some("GS0101"));
+        let built_in = ctx.child::<u32>("fourth", "goldseam.operation", &()).await.unwrap_err();
+        assert_eq!(built_in.code(), Some("GS0101"));
         ctx.step("after", || ok(first)).await
     }
     let scratch = Scratch::new();

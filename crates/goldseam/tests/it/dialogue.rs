@@ -260,3 +260,77 @@ async fn a_run_signals_another_exactly_once() {
     }
     engine.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_replay_does_not_publish_an_older_value_again() {
+    async fn stages(ctx: Context, _: ()) -> goldseam::Result<()> {
+        ctx.publish("stage", "packed").await?;
+        // Leaves no event, and everything that follows in the log is in an arm.
+        ctx.publish("stage", "packed").await?;
+        let arm = ctx.arm("truck")?;
+        arm.publish("stage", "shipped").await?;
+        arm.signal("stop").await
+    }
+    let scratch = Scratch::new();
+    let engine = scratch.engine("stages", stages).await;
+    engine.start(stages, "s", &()).await.unwrap();
+    reaches(engine.client(), "s", Status::Waiting).await;
+    engine.shutdown().await;
+    let engine = scratch.engine("stages", stages).await;
+    let run: RunHandle = engine.client().handle(run_id("s"));
+    run.signal("stop", &()).await.unwrap();
+    run.result::<()>().await.unwrap();
+    assert_eq!(run.published::<String>("stage").await.unwrap(), "shipped");
+    assert_eq!(names(&run.history().await.unwrap(), "value.published"), 2);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_lower_limit_does_not_refuse_what_the_log_has() {
+    async fn talk(ctx: Context, _: ()) -> goldseam::Result<()> {
+        ctx.publish("text", &"x".repeat(500)).await?;
+        ctx.signal("stop").await
+    }
+    let scratch = Scratch::new();
+    let engine = scratch.engine("talk", talk).await;
+    engine.start(talk, "t", &()).await.unwrap();
+    reaches(engine.client(), "t", Status::Waiting).await;
+    engine.shutdown().await;
+    let limits = Limits { published_bytes_max: 100, ..Limits::default() };
+    let engine = scratch.builder().await.limits(limits).workflow("talk", talk).start().await.unwrap();
+    let run: RunHandle = engine.client().handle(run_id("t"));
+    run.signal("stop", &()).await.unwrap();
+    run.result::<()>().await.unwrap();
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_request_may_wait_without_a_limit() {
+    async fn echo(ctx: Context, _: ()) -> goldseam::Result<()> {
+        let request = ctx.requests::<u32>("echo").next().await?;
+        let value = *request.value();
+        request.answer(&value).await
+    }
+    let scratch = Scratch::new();
+    let engine = scratch.engine("echo", echo).await;
+    let run = engine.start(echo, "e", &()).await.unwrap();
+    let asked = run.request_with::<_, u32>("echo", &7, options("r", Duration::MAX)).await;
+    assert_eq!(asked.unwrap(), 7);
+    let later = ReplyOptions { timeout: Duration::MAX, ..back("r", None, 0) };
+    assert!(matches!(
+        engine.client().reply(run.id(), "echo", later).await.unwrap().reply,
+        Reply::Answered(_)
+    ));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_empty_id_is_refused_and_nothing_is_sent() {
+    let scratch = Scratch::new();
+    let client = scratch.client().await;
+    let run = client.start("three", "t", &()).await.unwrap();
+    assert_eq!(code(run.request_with::<_, u32>("echo", &7, options("", Duration::ZERO)).await), "GS0138");
+    let payload = Payload::of(&1, &Limits::default()).unwrap();
+    assert_eq!(code(client.signal(run.id(), "go", payload, Some(String::new())).await), "GS0138");
+    assert_eq!(run.history().await.unwrap().len(), 1);
+}

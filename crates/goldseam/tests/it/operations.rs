@@ -8,8 +8,10 @@ use goldseam::client::By;
 use goldseam::prelude::*;
 use goldseam::unstable::core::operation::{OperationEnd, OperationPhase, Progress, Spec, Verb, action_id};
 use goldseam::unstable::core::summary::command_id;
+use goldseam::unstable::core::task::TaskState;
+use goldseam::unstable::engine::client::doctor::{DoctorOptions, Subject};
 use goldseam::unstable::engine::operation::Operation;
-use goldseam::unstable::store::RunFilter;
+use goldseam::unstable::store::{RunFilter, TaskFilter};
 use goldseam::{Client, EngineError, RunId, Status};
 
 use crate::support::{Scratch, eventually, run_id};
@@ -26,6 +28,15 @@ impl Shop {
     }
 
     async fn engine(&self, scratch: &Scratch) -> Engine {
+        self.build(scratch.builder().await).await
+    }
+
+    /// An engine of a release without operations.
+    async fn older_engine(&self, scratch: &Scratch) -> Engine {
+        self.build(scratch.builder().await.without_operations()).await
+    }
+
+    async fn build(&self, builder: goldseam::Builder) -> Engine {
         let repaired = Arc::clone(&self.repaired);
         let order = move |ctx: Context, what: String| {
             let repaired = Arc::clone(&repaired);
@@ -44,7 +55,7 @@ impl Shop {
                 ctx.signal::<()>("ship").await
             }
         };
-        scratch.engine("order", order).await
+        builder.workflow("order", order).start().await.unwrap()
     }
 }
 
@@ -145,6 +156,106 @@ async fn a_crash_repeats_no_action() {
     for run in &runs {
         assert_eq!(actions(&client, run, &id).await, 1, "{run}");
     }
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_older_node_leaves_operations_to_newer_ones() {
+    let scratch = Scratch::new();
+    let shop = Shop::default();
+    let older = shop.older_engine(&scratch).await;
+    let client = older.client();
+    let runs = start(&older, 5, "a").await;
+    shop.repair();
+    let id = run_id("op-1");
+    client.begin_operation(&id, retry("status = failed")).await.unwrap();
+    // The older node executes a run that was started later, and examines the whole store.
+    let next = run_id("next");
+    older.start("order", next.as_str(), &"a".to_owned()).await.unwrap();
+    reaches(client, &next, Status::Waiting).await;
+    let checkup = client.doctor(DoctorOptions { fix: true, ..DoctorOptions::default() }).await.unwrap();
+    assert!(
+        checkup.findings.iter().all(|found| found.subject == Subject::Run(id.to_string())),
+        "{checkup:?}"
+    );
+    let operation = client.operation(&id).await.unwrap();
+    assert_eq!((operation.summary.status, operation.summary.as_of.0), (Status::Queued, 1));
+    // A newer node carries it out, and both execute the retried runs.
+    let newer = shop.engine(&scratch).await;
+    assert_eq!(ended(client, &id).await.progress.outcome, Some(OperationEnd::Done));
+    for run in &runs {
+        reaches(client, run, Status::Waiting).await;
+        assert_eq!(actions(client, run, &id).await, 1, "{run}");
+    }
+    newer.shutdown().await;
+    older.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_older_node_returns_the_operation_of_a_dead_newer_one() {
+    let scratch = Scratch::new();
+    let shop = Shop::default();
+    let older = shop.older_engine(&scratch).await;
+    let client = older.client();
+    let runs = start(&older, 30, "a").await;
+    shop.repair();
+    let newer = shop.engine(&scratch).await;
+    let id = run_id("op-1");
+    let spec = Spec { rate: Some("40/s".parse().unwrap()), ..retry("status = failed") };
+    client.begin_operation(&id, spec).await.unwrap();
+    eventually("the first actions", || async {
+        let mut acted = 0;
+        for run in &runs {
+            acted += actions(client, run, &id).await;
+        }
+        acted >= 5
+    })
+    .await;
+    newer.crash();
+    // The older node takes the task from the dead one, and does not execute it.
+    let filter = TaskFilter { run: Some(id.clone()), limit: 1, ..TaskFilter::default() };
+    eventually("a free task", || async {
+        let tasks = client.store().tasks(filter.clone()).await.unwrap();
+        tasks.first().is_some_and(|task| task.state == TaskState::Ready)
+    })
+    .await;
+    assert!(client.get(&id).await.unwrap().status.is_active());
+    let newer = shop.engine(&scratch).await;
+    let Progress { acted, outcome, .. } = ended(client, &id).await.progress;
+    assert_eq!((acted, outcome), (30, Some(OperationEnd::Done)));
+    for run in &runs {
+        assert_eq!(actions(client, run, &id).await, 1, "{run}");
+    }
+    newer.shutdown().await;
+    older.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_stopped_operation_counts_the_batch_that_a_crash_cut() {
+    let scratch = Scratch::new();
+    let shop = Shop::default();
+    let engine = shop.engine(&scratch).await;
+    let runs = start(&engine, 30, "a").await;
+    shop.repair();
+    let id = run_id("op-1");
+    let spec = Spec { rate: Some("40/s".parse().unwrap()), ..retry("status = failed") };
+    engine.client().begin_operation(&id, spec).await.unwrap();
+    let client = scratch.client().await;
+    let in_logs = || async {
+        let mut acted = 0;
+        for run in &runs {
+            acted += actions(&client, run, &id).await as u64;
+        }
+        acted
+    };
+    // The batch takes longer than this, so the crash hits the middle of it.
+    eventually("enough actions", || async { in_logs().await >= 7 }).await;
+    engine.crash();
+    client.cancel(&id, "enough".into()).await.unwrap();
+    let engine = shop.engine(&scratch).await;
+    let Progress { acted, handled, .. } = ended(&client, &id).await.progress;
+    assert!(acted >= 7, "{acted}");
+    assert_eq!((acted, handled), (in_logs().await, acted));
     engine.shutdown().await;
 }
 

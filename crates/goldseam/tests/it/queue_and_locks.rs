@@ -132,3 +132,52 @@ async fn join_spawned<F: Future<Output = bool> + Send + 'static>(all: impl Itera
     }
     results
 }
+
+#[tokio::test]
+async fn audit_of_a_task_names_the_operator_who_cancelled_it() {
+    let (_scratch, client) = client().await;
+    let queue = client.queue();
+    for (id, who, what) in [
+        ("named", Some("ada"), "cancelled, held by w1: by ada"),
+        ("unnamed", None, "cancelled, held by w1: by hand"),
+    ] {
+        queue.submit(task(id)).await.unwrap();
+        queue.claim(want("w1")).await.unwrap();
+        let task = TaskId::new(id).unwrap();
+        queue.cancel_by_hand(&task, who).await.unwrap();
+        let stored = queue.get(&task).await.unwrap();
+        let entries: Vec<&str> = stored.audit.iter().map(|entry| entry.what.as_str()).collect();
+        assert_eq!((stored.state, entries), (TaskState::Cancelled, vec![what]));
+        // A repeat changes nothing, by any operator.
+        let _ = queue.cancel_by_hand(&task, Some("ben")).await;
+        assert_eq!(queue.get(&task).await.unwrap(), stored);
+    }
+    // A task without a claim, and a cancel by a program, which leaves no entry.
+    for id in ["idle", "program"] {
+        queue.submit(task(id)).await.unwrap();
+    }
+    let idle = queue.cancel_by_hand(&TaskId::new("idle").unwrap(), Some("ada")).await.unwrap();
+    assert_eq!(idle.audit[0].what, "cancelled: by ada");
+    assert!(queue.cancel(&TaskId::new("program").unwrap()).await.unwrap().audit.is_empty());
+}
+
+#[tokio::test]
+async fn audit_of_a_lock_names_the_operator_who_released_it() {
+    let (_scratch, client) = client().await;
+    let locks = client.locks();
+    let name = LockName::new("nightly").unwrap();
+    let hour = Duration::from_secs(3600);
+    let held = locks.acquire(&name, "job-1", hour).await.unwrap();
+    // A stale fence releases nothing and leaves no entry.
+    assert!(!locks.release_by_hand(&name, "job-1", held.fence + 1, Some("ada")).await.unwrap());
+    assert!(locks.get(&name).await.unwrap().unwrap().audit.is_empty());
+    assert!(locks.release_by_hand(&name, "job-1", held.fence, Some("ada")).await.unwrap());
+    let free = locks.get(&name).await.unwrap().unwrap();
+    let entries: Vec<&str> = free.audit.iter().map(|entry| entry.what.as_str()).collect();
+    assert_eq!((free.holder, entries), (None, vec!["released, held by job-1: by ada"]));
+    // The entry outlives the next hold; a release by its holder adds none.
+    let again = locks.acquire(&name, "job-2", hour).await.unwrap();
+    assert!(locks.release(&name, "job-2", again.fence).await.unwrap());
+    let entries = locks.get(&name).await.unwrap().unwrap().audit;
+    assert_eq!(entries.len(), 1, "{entries:?}");
+}

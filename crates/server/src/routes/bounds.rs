@@ -123,6 +123,7 @@ pub(super) fn add_to_parameter(path: &str, parameter: &mut Value) {
         (Some("query"), "wait_ms") => up_to(WAIT_MS_MAX),
         (Some("query"), "limit") if path == "/v1/prune" => up_to(PLAN_MAX),
         (Some("query"), "limit") => json!({ "minimum": 1, "maximum": PAGE_MAX }),
+        (Some("query"), "interval_ms") => from_1(),
         (Some("query"), "latest") => json!({ "minimum": 1, "maximum": STATS_MAX }),
         (Some("query"), "workflow" | "parent" | "queue") => id(),
         _ => return,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use goldseam_api::doc::heal::{
-    CheckupDoc, HealingDoc, HealingStatsDoc, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery,
-    SweepDoc,
+    CheckupDoc, ExamineQuery, HealingDoc, HealingStatsDoc, HealingStatsQuery, NewCheckup, NewSweep,
+    RecoveriesQuery, SweepDoc,
 };
 use goldseam_api::doc::node::{NodeDoc, WorkflowDoc};
 use goldseam_api::doc::run::{ChangesQuery, MarkDoc};
@@ -23,7 +23,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
         .routes(routes!(recoveries))
         .routes(routes!(stats))
         .routes(routes!(sweep))
-        .routes(routes!(doctor))
+        .routes(routes!(examine, doctor))
         .routes(routes!(nodes))
         .routes(routes!(workflows))
         .routes(routes!(changes))
@@ -79,6 +79,19 @@ async fn doctor(
             return Err(Problem::bad_request(detail).limit(u64::from(PAGE_MAX)).into());
         }
     }
+    Ok(Json(access.namespace.api.doctor(&caller, new, &mut |_| ()).await?))
+}
+
+/// Examines the next part of the store by every rule, and changes nothing. Pass `next` as `after` until it is null.
+#[utoipa::path(get, path = "/v1/doctor", tag = "healing", params(ExamineQuery),
+    responses((status = 200, body = CheckupDoc)))]
+async fn examine(
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    QueryParams(query): QueryParams<ExamineQuery>,
+) -> JsonResult<CheckupDoc> {
+    let ExamineQuery { after, rule } = query;
+    let new = NewCheckup { after, rule, page: true, limit: Some(PAGE_MAX), ..NewCheckup::default() };
     Ok(Json(access.namespace.api.doctor(&caller, new, &mut |_| ()).await?))
 }
 

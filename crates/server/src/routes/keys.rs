@@ -5,16 +5,25 @@ use std::sync::Arc;
 use axum::extract::State;
 use goldseam_api::KeysApi;
 use goldseam_api::doc::ItemsDoc;
-use goldseam_api::doc::key::{CreatedKeyDoc, KeyDoc, NewKey};
+use goldseam_api::doc::key::{CreatedKeyDoc, CurrentKeyDoc, KeyDoc, NewKey};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::ServerState;
 use crate::extract::{Access, CallerInfo, JsonBody, PathParam};
+use crate::principal::Principal;
 use crate::reply::{Json, JsonResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
+    OpenApiRouter::new().routes(routes!(current)).routes(routes!(list, create)).routes(routes!(revoke))
+}
+
+/// Returns the name and the scopes of the key that the request was made with.
+#[utoipa::path(get, path = "/v1/key", tag = "keys", responses((status = 200, body = CurrentKeyDoc)))]
+async fn current(access: Access) -> JsonResult<CurrentKeyDoc> {
+    let Principal { name, key, scopes, queues } = Principal::clone(&access.principal);
+    let namespace = access.namespace.name.clone();
+    Ok(Json(CurrentKeyDoc { id: key, name, namespace, queues, scopes }))
 }
 
 /// Lists the keys of this namespace.

@@ -20,7 +20,7 @@ mod workers;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{from_fn, from_fn_with_state};
 use goldseam_api::Problem;
 use serde_json::Value;
@@ -29,8 +29,9 @@ use utoipa::openapi::{Components, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::ServerState;
+use crate::dashboard::Listener;
 use crate::reply::ProblemResponse;
-use crate::{auth, concurrency, hardening, meter, redact, stream};
+use crate::{auth, concurrency, dashboard, hardening, meter, redact, stream};
 
 /// Names of the security schemes in the description.
 const KEY: &str = "key";
@@ -75,20 +76,17 @@ fn described() -> OpenApiRouter<Arc<ServerState>> {
     router
 }
 
-/// Builds the routes of the main listener.
-pub(crate) fn build() -> Router<Arc<ServerState>> {
-    described().split_for_parts().0
-}
-
-/// Builds the routes of the health listener.
-pub(crate) fn build_health() -> Router<Arc<ServerState>> {
-    health::probes().split_for_parts().0
-}
-
-/// Adds the middleware. The last layer is the outermost. A body is read only after its sender is authorised.
-pub(crate) fn layered(router: Router<Arc<ServerState>>, app: Arc<ServerState>) -> Router {
+/// Builds the routes of a listener with their middleware. The last layer is the outermost. A body is read only after
+/// its sender is authorised.
+pub(crate) fn build(listener: Listener, app: Arc<ServerState>) -> Router {
+    let router = match listener {
+        Listener::Main => described(),
+        Listener::Health => health::probes(),
+    };
     let state = || Arc::clone(&app);
     router
+        .split_for_parts()
+        .0
         .method_not_allowed_fallback(|| async {
             ProblemResponse(Problem::new(405, "this route does not accept that method"))
         })
@@ -97,16 +95,21 @@ pub(crate) fn layered(router: Router<Arc<ServerState>>, app: Arc<ServerState>) -
         .route_layer(from_fn_with_state(state(), hardening::body))
         .route_layer(from_fn(auth::authorise))
         .layer(from_fn_with_state(state(), auth::authenticate))
+        .layer(from_fn_with_state(listener, dashboard::files))
         .layer(from_fn_with_state(state(), hardening::outermost))
+        // `hardening::body` reads the body, up to `body_bytes_max`.
+        .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&app.redactor), redact::responses))
         .layer(from_fn_with_state(Arc::clone(&app.clock), meter::count))
         .with_state(app)
 }
 
-/// Adds the middleware for requests of this process itself: no host, no credential, no limits of clients.
-pub(crate) fn in_process(router: Router<Arc<ServerState>>, app: Arc<ServerState>) -> Router {
+/// Builds the routes for requests of this process itself: no host, no credential, no limits of clients.
+pub(crate) fn in_process(app: Arc<ServerState>) -> Router {
     let state = || Arc::clone(&app);
-    router
+    described()
+        .split_for_parts()
+        .0
         .method_not_allowed_fallback(|| async {
             ProblemResponse(Problem::new(405, "this route does not accept that method"))
         })
@@ -114,6 +117,8 @@ pub(crate) fn in_process(router: Router<Arc<ServerState>>, app: Arc<ServerState>
         .route_layer(from_fn_with_state(state(), concurrency::admit))
         .route_layer(from_fn(auth::authorise))
         .layer(from_fn_with_state(state(), auth::trust))
+        // The engine refuses payloads that are too large, and says which.
+        .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&app.redactor), redact::responses))
         .with_state(app)
 }

@@ -65,6 +65,10 @@ fn describe(operation: &mut Value, route: &Route) {
             operation[SCOPE] = json!(scope.to_string());
             json!([{ KEY: [] }])
         }
+        Some(Need::Key) => {
+            text.push_str("\n\nNeeds a key with any scope.");
+            json!([{ KEY: [] }])
+        }
         Some(Need::Pass) => json!([{ PASS: [] }]),
         Some(Need::Signature) => json!([{ SIGNATURE: [] }]),
         None => json!([]),

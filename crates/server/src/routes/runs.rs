@@ -5,14 +5,17 @@ use std::sync::Arc;
 use axum::extract::State;
 use goldseam::search::Condition;
 use goldseam::{EngineError, Millis, RunId, Summary};
+use goldseam_api::doc::activity::{ActivityDoc, ActivityQuery};
 use goldseam_api::doc::change::{
     BranchedDoc, DoneDoc, JumpedDoc, NewJump, NewMigration, NewNote, NewRecovery, NewSignal, RecoveryDoc,
     ResumedDoc, SignalledDoc,
 };
+use goldseam_api::doc::diff::{DiffDoc, DiffQuery};
 use goldseam_api::doc::event::{HistoryDoc, HistoryQuery};
+use goldseam_api::doc::overview::{StatusesDoc, SuggestionDoc, SuggestionsQuery};
 use goldseam_api::doc::run::{
-    BranchDoc, DiffDoc, DiffQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, NewRun, RunDoc,
-    RunsQuery, StartedDoc, WaitQuery,
+    BranchDoc, DetailQuery, EndingDoc, ExplanationDoc, GroupsDoc, GroupsQuery, NewRun, RunDoc, RunsQuery,
+    StartedDoc, WaitQuery,
 };
 use goldseam_api::doc::{ItemsDoc, PageDoc};
 use goldseam_api::{CommandsApi, HealingApi, Problem, RunsApi};
@@ -27,6 +30,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<ServerState>> {
     OpenApiRouter::new()
         .routes(routes!(list, start))
         .routes(routes!(groups))
+        .routes(routes!(activity))
+        .routes(routes!(statuses))
+        .routes(routes!(suggestions))
+        .routes(routes!(remedies))
         .routes(routes!(get))
         .routes(routes!(history))
         .routes(routes!(result))
@@ -139,10 +146,45 @@ async fn why(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Exp
     Ok(Json(access.namespace.api.why(&run).await?))
 }
 
-/// Returns all details of a run.
-#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", responses((status = 200, body = RunDoc)))]
-async fn get(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<RunDoc> {
-    Ok(Json(access.namespace.api.detail(&run).await?))
+/// Counts all runs by status, without operations.
+#[utoipa::path(get, path = "/v1/statuses", tag = "runs", responses((status = 200, body = StatusesDoc)))]
+async fn statuses(access: Access) -> JsonResult<StatusesDoc> {
+    Ok(Json(access.namespace.api.statuses().await?))
+}
+
+/// Suggests values for a filter of the list of runs, from the latest 500 runs, the most frequent first.
+#[utoipa::path(get, path = "/v1/suggestions", tag = "runs", params(SuggestionsQuery),
+    responses((status = 200, body = ItemsDoc<SuggestionDoc>)))]
+async fn suggestions(
+    access: Access,
+    QueryParams(query): QueryParams<SuggestionsQuery>,
+) -> JsonResult<ItemsDoc<SuggestionDoc>> {
+    Ok(Json(access.namespace.api.suggestions(query).await?))
+}
+
+/// Returns what each rule that applies to a run would do, the most urgent first. Changes nothing.
+#[utoipa::path(get, path = "/v1/runs/{run}/remedies", tag = "healing",
+    responses((status = 200, body = ItemsDoc<RecoveryDoc>)))]
+async fn remedies(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<ItemsDoc<RecoveryDoc>> {
+    Ok(Json(access.namespace.api.remedies(&run).await?))
+}
+
+/// Counts starts, ends and recoveries for each interval of a recent time.
+#[utoipa::path(get, path = "/v1/activity", tag = "runs", params(ActivityQuery),
+    responses((status = 200, body = ActivityDoc)))]
+async fn activity(access: Access, QueryParams(query): QueryParams<ActivityQuery>) -> JsonResult<ActivityDoc> {
+    Ok(Json(access.namespace.api.activity(query).await?))
+}
+
+/// Returns all details of a run: now, or as derived at an earlier event.
+#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", params(DetailQuery),
+    responses((status = 200, body = RunDoc)))]
+async fn get(
+    access: Access,
+    PathParam(run): PathParam<RunId>,
+    QueryParams(query): QueryParams<DetailQuery>,
+) -> JsonResult<RunDoc> {
+    Ok(Json(access.namespace.api.detail_at(&run, query).await?))
 }
 
 /// Returns a page of a run's log.

@@ -90,6 +90,9 @@ async fn claim(
     for ClaimedTaskDoc { task, token, .. } in &mut claimed.items {
         *token = Some(token::seal(&app, &access, task)?);
     }
+    if !claimed.items.is_empty() {
+        access.namespace.fan_out.note_change();
+    }
     Ok(Json(claimed))
 }
 

@@ -32,6 +32,8 @@ const FIRST_PAGE: u32 = 8;
 const KEPT_BYTES: usize = 16 * 1024;
 /// Pause before the second read after a wake-up, because an append may enter the feed a moment later.
 const LATE: Duration = Duration::from_millis(250);
+/// Shortest time between two messages about changes of the store.
+const CHANGES_PAUSE: Duration = Duration::from_secs(1);
 /// Interval between two reads without a wake-up.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -55,6 +57,17 @@ pub(crate) struct FeedQuery {
     #[serde(default)]
     #[param(inline)]
     from: From,
+    /// Also sends `changed`, without an id and at most once in a second, if anything in the store may have changed:
+    /// logs, tasks, locks or nodes.
+    #[serde(default)]
+    changes: bool,
+}
+
+/// A change of the store that may be in no log.
+#[derive(Debug, Serialize)]
+struct StoreChanged {
+    /// As in the response of `/v1/changes`.
+    mark: u64,
 }
 
 /// An event and its run.
@@ -66,6 +79,8 @@ struct RunEvent {
 }
 
 /// Follows all events of this namespace: existing events, then new ones. Events of one run are in order.
+///
+/// With `changes`, messages `changed` say that a list of tasks, locks or nodes may have changed.
 #[utoipa::path(get, path = "/v1/events", tag = "streams", params(FeedQuery),
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream"),
         (status = 501, body = Problem)))]
@@ -91,6 +106,8 @@ pub(super) async fn follow_all(
     let mut reader = FeedReader {
         app: Arc::clone(&app),
         wake: access.namespace.fan_out.follow_all(),
+        changes: query.changes.then(|| access.namespace.fan_out.follow_changes()),
+        next_change: Duration::ZERO,
         store: Arc::clone(&store),
         position,
         unsent: VecDeque::new(),
@@ -109,6 +126,10 @@ struct FeedReader {
     /// Position of the last sent event.
     position: Option<String>,
     wake: watch::Receiver<u64>,
+    /// The mark of the store, if the follower wants to know about changes.
+    changes: Option<watch::Receiver<u64>>,
+    /// When the next change may be sent, by the time since the start of the clock.
+    next_change: Duration,
     unsent: VecDeque<FeedEvent>,
     /// Events in the next read.
     page: u32,
@@ -135,11 +156,20 @@ impl FeedReader {
                 let _permit = self.app.follower_reads.acquire().await;
                 return message(&self.app, fed);
             }
+            self.woken |= self.wake.has_changed().unwrap_or_default();
             self.wake.mark_unchanged();
             self.read().await?;
             if self.unsent.is_empty() {
                 let pause = if self.woken { LATE } else { IDLE };
-                self.woken = tokio::time::timeout(pause, self.wake.changed()).await.is_ok();
+                let rest = self.next_change.saturating_sub(self.app.clock.elapsed());
+                tokio::select! {
+                    biased;
+                    woken = tokio::time::timeout(pause, self.wake.changed()) => self.woken = woken.is_ok(),
+                    mark = next_mark(self.changes.as_mut(), rest) => {
+                        self.next_change = self.app.clock.elapsed() + CHANGES_PAUSE;
+                        return redacted_message(&self.app, "changed", &StoreChanged { mark });
+                    }
+                }
             }
         }
     }
@@ -159,6 +189,16 @@ impl FeedReader {
             self.page = (kept * 2).min(PAGE);
         }
         Ok(())
+    }
+}
+
+/// Waits for the next change of the store, at least for `rest`. Never returns if the follower wants no changes.
+async fn next_mark(changes: Option<&mut watch::Receiver<u64>>, rest: Duration) -> u64 {
+    let Some(changes) = changes else { return std::future::pending().await };
+    tokio::time::sleep(rest).await;
+    match changes.changed().await {
+        Ok(()) => *changes.borrow_and_update(),
+        Err(_) => std::future::pending().await,
     }
 }
 

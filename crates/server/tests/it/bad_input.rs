@@ -264,6 +264,14 @@ async fn endless_body_is_cut_off_at_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn larger_limit_of_bodies_is_honoured() {
+    let server = TestServer::with(&[("body_bytes_max", "4194304")]).await;
+    let body = format!("{{\"workflow\":\"w\",\"input\":1{}}}", " ".repeat(3 << 20));
+    let request = server.ask(Method::POST, "/v1/runs").header(header::CONTENT_TYPE, "application/json");
+    Reply::of(request.body(body).send().await.unwrap()).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn accepts_configured_hosts_and_origins_only() {
     let server = TestServer::with(&[("hosts", "app.example"), ("origins", "https://app.example")]).await;
     let named = async |name: &str| {

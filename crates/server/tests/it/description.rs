@@ -70,6 +70,12 @@ async fn responses_match_their_description() {
         ("/v1/workflows", "/v1/workflows"),
         ("/v1/recoveries", "/v1/recoveries"),
         ("/v1/recoveries/stats", "/v1/recoveries/stats"),
+        ("/v1/key", "/v1/key"),
+        ("/v1/activity", "/v1/activity"),
+        ("/v1/doctor", "/v1/doctor"),
+        ("/v1/statuses", "/v1/statuses"),
+        ("/v1/suggestions", "/v1/suggestions?of=tag"),
+        ("/v1/runs/{run}/remedies", "/v1/runs/d-2/remedies"),
         ("/v1/keys", "/v1/keys"),
         ("/v1/prune", "/v1/prune?completed_before_ms=0"),
     ] {

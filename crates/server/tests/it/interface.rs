@@ -2,8 +2,11 @@
 
 use goldseam::RunId;
 use goldseam::unstable::engine::remote::wire::{Claim, Events, Heartbeat, Register};
+use goldseam_api::doc::activity::{ActivityDoc, ActivityQuery};
 use goldseam_api::doc::key::{NewKey, Scope};
+use goldseam_api::doc::overview::{SuggestionKind, SuggestionsQuery};
 use goldseam_api::doc::pass::NewPass;
+use goldseam_api::doc::run::DetailQuery;
 use goldseam_api::{Api, Caller, KeysApi as _, LocalApi, PassesApi as _, RemoteApi};
 use serde_json::json;
 
@@ -108,5 +111,35 @@ async fn workers_are_the_same_on_the_store_and_over_http() {
         assert_eq!(api.remove_worker(&caller, &worker).await.unwrap().worker, worker);
         assert_eq!(api.remove_worker(&caller, &worker).await.unwrap_err().status, 404);
     }
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overviews_are_the_same_on_the_store_and_over_http() {
+    let (server, [local, remote]) = both().await;
+    let caller = Caller::default();
+    for id in ["q-1", "q-2"] {
+        let new = serde_json::from_value(json!({ "workflow": "none", "id": id, "tags": { "who": "ada" } }));
+        local.start(&caller, new.unwrap()).await.unwrap();
+    }
+    let run = RunId::new("q-1").unwrap();
+    assert_eq!(local.statuses().await.unwrap(), remote.statuses().await.unwrap());
+    assert_eq!(local.statuses().await.unwrap().total, 2);
+    let tags = SuggestionsQuery { of: SuggestionKind::Tag, text: Some("WHO".to_owned()), limit: Some(1) };
+    let suggested = local.suggestions(tags.clone()).await.unwrap();
+    assert_eq!(suggested.items[0].value, "who=ada");
+    assert_eq!(suggested, remote.suggestions(tags).await.unwrap());
+    let at = DetailQuery { at: Some(1), branch: Some("b1".to_owned()) };
+    assert_eq!(local.detail_at(&run, at.clone()).await.unwrap(), remote.detail_at(&run, at).await.unwrap());
+    let remedies = local.remedies(&run).await.unwrap();
+    assert_eq!(remedies.items.len(), 1, "{remedies:?}");
+    assert_eq!(remedies.items[0].rule, remote.remedies(&run).await.unwrap().items[0].rule);
+    let here = ActivityQuery::default();
+    let there = ActivityQuery::default();
+    let here = local.activity(here).await.unwrap();
+    let there = remote.activity(there).await.unwrap();
+    let started = |doc: &ActivityDoc| doc.intervals.iter().map(|one| one.started).sum::<u64>();
+    assert_eq!((started(&here), started(&there), here.complete), (2, 2, there.complete));
+    assert_eq!(local.current_key().await.unwrap().scopes, remote.current_key().await.unwrap().scopes);
     drop(server);
 }

@@ -5,6 +5,7 @@
 mod bad_input;
 mod client_limits;
 mod credentials;
+mod dashboard;
 mod description;
 mod dialogue;
 mod example;

@@ -11,7 +11,7 @@ use crate::journal::JournalFacts;
 /// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The number of the invariant, `I1` to `I25`.
+    /// The number of the invariant, `I1` to `I26`.
     pub rule: &'static str,
     /// What violates it.
     pub what: String,

@@ -183,8 +183,14 @@ pub fn i13_saga(evidence: &SimEvidence) -> Vec<Violation> {
                     say(format!("left {standing:?} standing, but lists {:?}", left.standing));
                 }
             }
-            Some(Event::RunFailed { .. } | Event::RunCancelled { .. }) if undone != to_undo => {
-                say(format!("undid {undone:?}, had to undo {to_undo:?}"));
+            Some(Event::RunFailed { .. } | Event::RunCancelled { .. }) => {
+                // A child may complete while steps are undone, so its place among them is open.
+                let children = completed_children(log);
+                let (of_children, of_steps): (Vec<&Path>, Vec<&Path>) =
+                    undone.iter().copied().partition(|path| children.contains(path));
+                if of_steps != to_undo || of_children.len() != children.len() {
+                    say(format!("undid {undone:?}, had to undo {to_undo:?} and {children:?}"));
+                }
             }
             _ => {}
         }
@@ -192,6 +198,19 @@ pub fn i13_saga(evidence: &SimEvidence) -> Vec<Violation> {
         found.extend(begins_while_undoing(run, log));
     }
     found
+}
+
+/// The calls of the active branch whose child has completed and has a compensation.
+fn completed_children(log: &Log) -> BTreeSet<&Path> {
+    let has_completed = |child: &RunId| {
+        let is_end = |event: &Event| matches!(event, Event::ChildCompleted { run, .. } if run == child);
+        log.events.iter().any(|recorded| is_end(&recorded.event))
+    };
+    let calls = log.active().into_iter().filter_map(|recorded| match &recorded.event {
+        Event::ChildStarted(child) if child.undo && has_completed(&child.run) => Some(&child.path),
+        _ => None,
+    });
+    calls.collect()
 }
 
 /// Finds operations that begin, waits that end and results that are returned on a compensating branch.

@@ -4,6 +4,7 @@
 
 mod data;
 mod ending;
+mod kin;
 mod log;
 mod mail;
 mod operations;
@@ -20,6 +21,7 @@ use goldseam_core::{Millis, RunId, Status};
 
 pub use data::{Log, SimEvidence, Violation};
 pub use ending::{i21_endings, i24_deadlines};
+pub use kin::i26_kin;
 pub use log::{
     i02_no_lost_event, i03_order, i05_fencing, i06_single_terminal, i07_status_is_fold, i08_replay,
 };
@@ -37,7 +39,7 @@ pub use versions::i22_versions;
 
 /// Runs all checks, in order.
 pub fn check_all(evidence: &SimEvidence) -> Vec<Violation> {
-    let checks: [fn(&SimEvidence) -> Vec<Violation>; 27] = [
+    let checks: [fn(&SimEvidence) -> Vec<Violation>; 28] = [
         i01_no_lost_workflow,
         i02_no_lost_event,
         i03_order,
@@ -65,6 +67,7 @@ pub fn check_all(evidence: &SimEvidence) -> Vec<Violation> {
         i23_operations,
         i24_deadlines,
         i25_requests,
+        i26_kin,
     ];
     checks.iter().flat_map(|check| check(evidence)).collect()
 }

@@ -24,9 +24,11 @@ if _first != __file__:
     # Steps of one copy would be plain calls in the workflows of the other.
     raise ImportError(f"two copies of goldseam in one process: {_first} and {__file__} (GS0637); remove one of them")
 
+from ._blocking import BlockingEngine, BlockingRun
+from ._children import ChildHandle, child, start_child
 from ._client import Client, RunHandle
 from ._codec import Codec, JsonCodec
-from ._engine import BlockingEngine, BlockingRun, Engine, Opening, explain, open
+from ._engine import Engine, Opening, explain, open
 from ._errors import (
     Cancelled,
     ChildFailed,
@@ -46,16 +48,11 @@ from ._errors import (
     register_exception,
 )
 from ._operations import (
-    ChildHandle,
     Secret,
-    Selected,
     arm,
-    ask,
     attempt,
     changed,
-    child,
     continue_as_new,
-    first,
     group,
     heartbeat,
     idempotency_key,
@@ -69,28 +66,26 @@ from ._operations import (
     run_function,
     run_id,
     secret,
-    select,
     set_attribute,
-    signal,
-    sleep,
-    sleep_until,
-    start_child,
     tag,
     uuid,
     version,
 )
+from ._select import Selected, first, select
 from ._steps import Attempt, Done, NotDone, Retry, Step, step
 from ._sweeper import Sweeper
+from ._talk import IncomingRequest, Requests, TraceContext, publish, requests, signal_run, trace_context
+from ._waits import ask, signal, sleep, sleep_until
 from ._workflows import Workflow, workflow
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Attempt", "BlockingEngine", "BlockingRun", "Cancelled", "ChildFailed", "ChildHandle", "Client", "Closed", "Codec",
-    "CodecError", "Done", "Engine", "Error", "Failed", "JsonCodec", "Misuse", "NotDone", "Opening", "Problem", "Retry",
-    "Retryable", "RunFailed", "RunHandle", "Secret", "Selected", "Step", "StepFailed", "Sweeper", "Terminal", "Unknown",
+    "CodecError", "Done", "Engine", "Error", "Failed", "IncomingRequest", "JsonCodec", "Misuse", "NotDone", "Opening", "Problem", "Requests",
+    "Retry", "Retryable", "RunFailed", "RunHandle", "Secret", "Selected", "Step", "StepFailed", "Sweeper", "Terminal", "TraceContext", "Unknown",
     "Unreachable", "WaitTimeout", "Workflow", "arm", "ask", "attempt", "changed", "child", "continue_as_new", "explain",
-    "first", "group", "heartbeat", "idempotency_key", "in_workflow", "is_replaying", "now", "open", "progress", "random",
-    "register_exception", "remote", "remove_attribute", "run_function", "run_id", "secret", "select", "set_attribute",
-    "signal", "sleep", "sleep_until", "start_child", "step", "tag", "uuid", "version", "workflow",
+    "first", "group", "heartbeat", "idempotency_key", "in_workflow", "is_replaying", "now", "open", "progress", "publish", "random",
+    "register_exception", "remote", "remove_attribute", "requests", "run_function", "run_id", "secret", "select", "set_attribute",
+    "signal", "signal_run", "sleep", "sleep_until", "start_child", "step", "tag", "trace_context", "uuid", "version", "workflow",
 ]  # fmt: skip

@@ -7,45 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import json
 import secrets as _secrets
 import threading
-import urllib.parse
-from typing import Any, AsyncIterator, Generic, Mapping, TypeVar
+from typing import Any, AsyncGenerator, AsyncIterator, Generic, Mapping, TypeVar
 
 from ._codec import Codec
-from ._errors import Closed, Error, RunFailed, Unreachable, exception_of
+from ._errors import Problem, RunFailed, Unreachable, exception_of
+from ._follow import follow as _follow
 from ._steps import Span, millis
-from ._workflows import Workflow
 from ._transport import Transport
+from ._verbs import Document, StoreVerbs, given, moment, quoted, with_query
+from ._workflows import Workflow
 
 R = TypeVar("R")
-Document = dict[str, Any]
 
 #: A long poll of a result.
 _POLL = 20.0
 _TERMINAL = ("completed", "failed", "cancelled")
 
 
-def _quoted(text: str) -> str:
-    return urllib.parse.quote(text, safe="")
+class _Unset:
+    def __repr__(self) -> str:
+        return "unset"
 
 
-def _query(path: str, **parameters: Any) -> str:
-    given = {name: _text(value) for name, value in parameters.items() if value is not None}
-    return f"{path}?{urllib.parse.urlencode(given)}" if given else path
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dt.datetime):
-        return str(int(value.timestamp() * 1000))
-    return str(value)
-
-
-def _given(**fields: Any) -> Document:
-    return {name: value for name, value in fields.items() if value is not None}
+_UNSET: Any = _Unset()
 
 
 class RunHandle(Generic[R]):
@@ -77,7 +63,7 @@ class RunHandle(Generic[R]):
         """Explains why the run does not move, and what to do."""
         return await self.client.why(self.id)
 
-    async def history(self, **query: Any) -> Document:
+    async def history(self, /, **query: Any) -> Document:
         """The log of the run."""
         return await self.client.history(self.id, **query)
 
@@ -93,9 +79,31 @@ class RunHandle(Generic[R]):
         """Waits until the run asks a question, the one of this name or any, and returns it."""
         return await self.client.question(self.id, name, timeout)
 
-    async def cancel(self, reason: str = "", **options: Any) -> Document:
+    async def request(
+        self, name: str, payload: Any = None, type: Any = Any, *, id: str | None = None, timeout: Span | None = None
+    ) -> Any:
+        """Sends a request and waits for its answer. Raises :class:`Problem` if the run refuses it or ends, or TimeoutError."""
+        return await self.client.request(self.id, name, payload, type, id=id, timeout=timeout)
+
+    async def published(self, name: str, type: Any = Any, *, default: Any = _UNSET) -> Any:
+        """The latest value that the run published under a name. Does not wake the run."""
+        return await self.client.published(self.id, name, type, default=default)
+
+    async def cancel(self, /, reason: str = "", **options: Any) -> Document:
         """Asks the run to stop between two effects, and undoes its steps."""
         return await self.client.cancel(self.id, reason, **options)
+
+    async def retry(self, /, reason: str = "", **options: Any) -> Document:
+        """Runs the failed run again from the step that failed, on a new branch."""
+        return await self.client.retry(self.id, reason, **options)
+
+    async def jump(self, /, to: str, **options: Any) -> Document:
+        """Goes back to a step, on a new branch; options as in :meth:`Client.jump`."""
+        return await self.client.jump(self.id, to, **options)
+
+    async def recover(self, /, rule: str | None = None, **options: Any) -> Document:
+        """Applies the remedy of a rule now."""
+        return await self.client.recover(self.id, rule, **options)
 
     async def pause(self, reason: str = "") -> Document:
         """Lets the run begin no new effect."""
@@ -110,7 +118,7 @@ class RunHandle(Generic[R]):
         return self.client.follow(self.id, after)
 
 
-class Client:
+class Client(StoreVerbs):
     """Everything that can be done to runs, on a store in this process or on a server."""
 
     def __init__(self, transport: Transport, codec: Codec) -> None:
@@ -118,19 +126,26 @@ class Client:
         self.codec = codec
 
     async def call(
-        self, method: str, path: str, body: Any = None, *, key: str | None = None, wait: float = 0.0
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait: float = 0.0,
     ) -> Any:
         """Sends any request of the HTTP API."""
-        headers = {"idempotency-key": key} if key else None
-        return await self.transport.send(method, path, body, headers, wait)
+        sent = {**(headers or {}), **({"idempotency-key": key} if key else {})}
+        return await self.transport.send(method, path, body, sent or None, wait)
 
-    async def _change(self, method: str, path: str, body: Any) -> Any:
+    async def _change(self, method: str, path: str, body: Any, headers: Mapping[str, str] | None = None) -> Any:
         """Sends a change. After a lost response the same request is sent again: the key makes it one change."""
         key = _secrets.token_hex(16)
         pause = 0.1
         while True:
             try:
-                return await self.call(method, path, body, key=key)
+                return await self.call(method, path, body, key=key, headers=headers)
             except Unreachable:
                 if pause > 2.0:
                     raise
@@ -149,9 +164,20 @@ class Client:
         tags: Mapping[str, str] | None = None,
         attributes: Mapping[str, Any] | None = None,
         version: int | None = None,
+        timeout: Span | None = None,
+        deadline: dt.datetime | None = None,
+        delay: Span | None = None,
+        start_at: dt.datetime | None = None,
+        lane: str | None = None,
+        trace: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> RunHandle[R]:
-        """Starts a run. The same id with the same input is the same run; with other input it is refused (GS0108)."""
+        """Starts a run. The same id with the same input is the same run; with other input it is refused (GS0108).
+
+        ``timeout`` or ``deadline``: when the run must have ended; then it is cancelled, undone, and fails with the code ``timeout``.
+        ``delay`` or ``start_at``: when it begins. ``lane``: at most one run of a lane is executed at a time. ``trace``: the headers
+        ``traceparent`` and ``tracestate`` of the caller.
+        """
         body: Document = {}
         hint: Any = Any
         if isinstance(workflow, Workflow):
@@ -161,31 +187,34 @@ class Client:
         else:
             body = {"workflow": workflow, "input": self.codec.encode(args[0]) if args else None}
         body["id"] = id or f"{body['workflow'][:90]}-{_secrets.token_hex(8)}"
-        body.update(_given(queue=queue, version=version, tags=dict(tags) if tags else None))
+        body.update(given(queue=queue, version=version, tags=dict(tags) if tags else None))
         if attributes:
             body["attributes"] = self.codec.encode(dict(attributes))
         if priority:
             body["priority"] = priority
-        started = await self._change("POST", "/v1/runs", body)
+        body.update(given(lane=lane, timeout_ms=_span(timeout), delay_ms=_span(delay)))
+        body.update(given(deadline_ms=_moment(deadline), start_at_ms=_moment(start_at)))
+        headers = {name: value for name, value in (trace or {}).items() if name in ("traceparent", "tracestate")}
+        started = await self._change("POST", "/v1/runs", body, headers)
         return RunHandle(self, started["run"], hint)
 
     def run(self, id: str, workflow: Workflow[Any, R] | None = None) -> RunHandle[R]:
         """A handle of an existing run; ``workflow`` gives its result a type."""
         return RunHandle(self, id, workflow.hint if workflow is not None else Any)
 
-    async def list(self, **query: Any) -> Document:
+    async def list(self, /, **query: Any) -> Document:
         """Lists runs: ``status``, ``workflow``, ``tag``, ``where``, ``since_ms``, ``parent``, ``order``, ``after``, ``limit``."""
-        return await self.call("GET", _query("/v1/runs", **query))  # type: ignore[no-any-return]
+        return await self.call("GET", with_query("/v1/runs", **query))  # type: ignore[no-any-return]
 
     async def show(self, run: str) -> Document:
         """A run with its steps, waits and questions."""
         return await self._of(run)  # type: ignore[no-any-return]
 
-    async def _of(self, run: str, what: str = "", **query: Any) -> Any:
-        path = f"/v1/runs/{_quoted(run)}" + (f"/{what}" if what else "")
-        return await self.call("GET", _query(path, **query))
+    async def _of(self, /, run: str, what: str = "", **query: Any) -> Any:
+        path = f"/v1/runs/{quoted(run)}" + (f"/{what}" if what else "")
+        return await self.call("GET", with_query(path, **query))
 
-    async def history(self, run: str, **query: Any) -> Document:
+    async def history(self, /, run: str, **query: Any) -> Document:
         """The log of a run: ``branch``, ``after``, ``limit``."""
         return await self._of(run, "history", **query)  # type: ignore[no-any-return]
 
@@ -193,14 +222,80 @@ class Client:
         """Explains why a run does not move, and what to do."""
         return await self._of(run, "why")  # type: ignore[no-any-return]
 
+    async def published(self, run: str, name: str, type: Any = Any, *, default: Any = _UNSET) -> Any:
+        """The latest value that a run published under a name; ``default`` if it published none (otherwise GS0168)."""
+        try:
+            found = await self._of(run, f"published/{quoted(name)}")
+        except Problem as problem:
+            if default is not _UNSET and problem.code == "GS0168":
+                return default
+            raise
+        return self.codec.decode(found["value"], type)
+
+    async def published_values(self, run: str) -> Document:
+        """All values that a run published, as JSON data."""
+        return await self._of(run, "published")  # type: ignore[no-any-return]
+
+    async def request(
+        self,
+        run: str,
+        name: str,
+        payload: Any = None,
+        type: Any = Any,
+        *,
+        id: str | None = None,
+        timeout: Span | None = None,
+    ) -> Any:
+        """Sends a request to a run and waits for its answer. The same ``id`` is the same request.
+
+        Raises :class:`Problem` with GS0170 if the run refuses it, with GS0171 if it ends without an answer, or TimeoutError.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + millis(timeout) / 1000
+        body: Document = {"payload": self.codec.encode(payload), "id": id or _secrets.token_hex(16)}
+        place = f"/v1/runs/{quoted(run)}/requests/{quoted(name)}"
+        found = await self._change("POST", place, {**body, "wait_ms": 0})
+        while found["reply"] == "pending":
+            wait = _POLL if deadline is None else max(0.0, min(_POLL, deadline - loop.time()))
+            path = with_query(place, id=found["id"], event=found["event"], wait_ms=int(wait * 1000))
+            found = await self._patient(path, wait)
+            if found["reply"] == "pending" and deadline is not None and loop.time() >= deadline:
+                raise TimeoutError(f"run {run} did not answer request {name} in time")
+        if found["reply"] == "answered":
+            return self.codec.decode(found.get("answer"), type)
+        if found["reply"] == "refused":
+            raise Problem(f"run {run} refused request {name}: {found.get('refused')}", status=409, code="GS0170", document=found)
+        message = f"run {run} ended ({found.get('status')}) without an answer to request {name}"
+        raise Problem(message, status=409, code="GS0171", document=found)
+
+    async def _patient(self, path: str, wait: float) -> Any:
+        """Reads; a server that does not answer is asked again for a while."""
+        pause = 0.1
+        while True:
+            try:
+                return await self.call("GET", path, wait=wait)
+            except Unreachable:
+                if pause > 2.0:
+                    raise
+                await asyncio.sleep(pause)
+                pause *= 2
+
+    async def diff(self, run: str, left: str, right: str) -> Document:
+        """Compares two branches of a run, such as ``b1`` and ``b2``."""
+        return await self._of(run, "diff", left=left, right=right)  # type: ignore[no-any-return]
+
+    async def undo_recovery(self, run: str, reason: str = "", *, by: str | None = None) -> Document:
+        """Returns to the branch before the latest recovery."""
+        return await self._command(run, "undo-recovery", {"reason": reason, **given(by=by)})
+
     async def branches(self, run: str) -> Document:
         """The branches of a run."""
         return await self._of(run, "branches")  # type: ignore[no-any-return]
 
     async def poll(self, run: str, wait: float = 0.0) -> Document:
         """Status, output and failure of a run; waits up to ``wait`` seconds for its end."""
-        path = _query(f"/v1/runs/{_quoted(run)}/result", wait_ms=int(wait * 1000))
-        return await self.call("GET", path, wait=wait)  # type: ignore[no-any-return]
+        path = with_query(f"/v1/runs/{quoted(run)}/result", wait_ms=int(wait * 1000))
+        return await self._patient(path, wait)  # type: ignore[no-any-return]
 
     async def result(self, run: str, timeout: Span | None = None) -> Any:
         """Waits for the end of a run and returns its output as JSON data."""
@@ -222,23 +317,27 @@ class Client:
 
     async def signal(self, run: str, name: str, payload: Any = None, *, id: str | None = None) -> Document:
         """Sends a signal. The same ``id`` is delivered once."""
-        body = _given(name=name, payload=self.codec.encode(payload), id=id)
+        body = given(name=name, payload=self.codec.encode(payload), id=id)
         body.setdefault("payload", None)
         return await self._command(run, "signal", body)
 
     async def _command(self, run: str, what: str, body: Document) -> Document:
-        return await self._change("POST", f"/v1/runs/{_quoted(run)}/{what}", body)  # type: ignore[no-any-return]
+        return await self._change("POST", f"/v1/runs/{quoted(run)}/{what}", body)  # type: ignore[no-any-return]
 
     async def answer(self, run: str, question: str, answer: Any, *, by: str | None = None) -> Document:
         """Answers a question of a run."""
-        body = {"answer": self.codec.encode(answer), **_given(by=by)}
-        return await self._command(run, f"questions/{_quoted(question)}/answer", body)
+        body = {"answer": self.codec.encode(answer), **given(by=by)}
+        return await self._command(run, f"questions/{quoted(question)}/answer", body)
 
-    async def questions(self, run: str | None = None, **query: Any) -> Document:
+    async def questions(self, /, run: str | None = None, **query: Any) -> Document:
         """Open questions, of one run or of all."""
         if run is not None:
             return await self._of(run, "questions")  # type: ignore[no-any-return]
-        return await self.call("GET", _query("/v1/questions", **query))  # type: ignore[no-any-return]
+        return await self.call("GET", with_query("/v1/questions", **query))  # type: ignore[no-any-return]
+
+    async def show_question(self, run: str, path: str) -> Document:
+        """One question of a run, open or answered."""
+        return await self._of(run, f"questions/{quoted(path)}")  # type: ignore[no-any-return]
 
     async def question(self, run: str, name: str | None = None, timeout: Span | None = None) -> Document:
         """Waits until a run asks a question, the one of this name or any. Raises TimeoutError."""
@@ -246,7 +345,7 @@ class Client:
         deadline = None if timeout is None else loop.time() + millis(timeout) / 1000
         mark: Any = None
         while True:
-            changed = await self.call("GET", _query("/v1/changes", after=mark, wait_ms=0 if mark is None else 2000), wait=2.0)
+            changed = await self.call("GET", with_query("/v1/changes", after=mark, wait_ms=0 if mark is None else 2000), wait=2.0)
             mark = changed["mark"]
             for question in (await self.questions(run))["items"]:
                 if name is None or question["path"] == name:
@@ -256,35 +355,35 @@ class Client:
 
     async def pause(self, run: str, reason: str = "", *, by: str | None = None) -> Document:
         """Lets a run begin no new effect."""
-        return await self._command(run, "pause", {"reason": reason, **_given(by=by)})
+        return await self._command(run, "pause", {"reason": reason, **given(by=by)})
 
     async def resume(self, run: str, reason: str = "", *, by: str | None = None) -> Document:
         """Lets a paused or parked run continue."""
-        return await self._command(run, "resume", {"reason": reason, **_given(by=by)})
+        return await self._command(run, "resume", {"reason": reason, **given(by=by)})
 
     async def cancel(self, run: str, reason: str = "", *, by: str | None = None) -> Document:
         """Asks a run to stop between two effects, and undoes its steps."""
-        return await self._command(run, "cancel", {"reason": reason, **_given(by=by)})
+        return await self._command(run, "cancel", {"reason": reason, **given(by=by)})
 
     async def terminate(self, run: str, reason: str = "", *, by: str | None = None) -> Document:
         """Ends a run at once; nothing is undone."""
-        return await self._command(run, "terminate", {"reason": reason, **_given(by=by)})
+        return await self._command(run, "terminate", {"reason": reason, **given(by=by)})
 
     async def withdraw(self, run: str, what: str | None = None, reason: str = "", *, by: str | None = None) -> Document:
         """Takes back a pending request, such as to cancel."""
-        return await self._command(run, "withdraw", {"reason": reason, **_given(by=by, what=what)})
+        return await self._command(run, "withdraw", {"reason": reason, **given(by=by, what=what)})
 
     async def note(self, run: str, reason: str, *, by: str | None = None) -> Document:
         """Adds a note for people to the log."""
-        return await self._command(run, "note", {"reason": reason, **_given(by=by)})
+        return await self._command(run, "note", {"reason": reason, **given(by=by)})
 
     async def requeue(self, run: str, reason: str = "", *, by: str | None = None) -> Document:
         """Gives a run a task again."""
-        return await self._command(run, "requeue", {"reason": reason, **_given(by=by)})
+        return await self._command(run, "requeue", {"reason": reason, **given(by=by)})
 
     async def retry(self, run: str, reason: str = "", *, by: str | None = None, drop_cancel: bool = False) -> Document:
         """Runs a failed run again from the step that failed, on a new branch."""
-        return await self._command(run, "retry", {"reason": reason, "drop_cancel": drop_cancel, **_given(by=by)})
+        return await self._command(run, "retry", {"reason": reason, "drop_cancel": drop_cancel, **given(by=by)})
 
     async def jump(
         self,
@@ -300,7 +399,7 @@ class Client:
         by: str | None = None,
     ) -> Document:
         """Goes back to a step, on a new branch."""
-        body: Document = {"to": to, "reason": reason, **_given(by=by)}
+        body: Document = {"to": to, "reason": reason, **given(by=by)}
         body.update(compensate=compensate, drop_mail=drop_mail, drop_cancel=drop_cancel, dry_run=dry_run)
         if input is not None:
             body["input"] = self.codec.encode(input)
@@ -308,15 +407,15 @@ class Client:
 
     async def reset(self, run: str, reason: str = "", *, by: str | None = None) -> Document:
         """Starts a run over, on a new branch."""
-        return await self._command(run, "reset", {"reason": reason, **_given(by=by)})
+        return await self._command(run, "reset", {"reason": reason, **given(by=by)})
 
-    async def migrate(self, run: str, **body: Any) -> Document:
+    async def migrate(self, /, run: str, **body: Any) -> Document:
         """Moves a run to another version of its workflow."""
         return await self._command(run, "migrate", body)
 
-    async def follow(self, run: str | None = None, after: int = 0) -> AsyncIterator[Document]:
+    async def follow(self, run: str | None = None, after: int = 0) -> AsyncGenerator[Document, None]:
         """Follows the log of a run until it ends, or of all runs: each event once and in order, over reconnects."""
-        path = _query(f"/v1/runs/{_quoted(run)}/events", after=after or None) if run else "/v1/events"
+        path = with_query(f"/v1/runs/{quoted(run)}/events", after=after or None) if run else "/v1/events"
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[Any] = asyncio.Queue()
         stopped = threading.Event()
@@ -335,179 +434,10 @@ class Client:
         finally:
             stopped.set()
 
-    # ------------------------------------------------------------------------------------------ healing
 
-    async def recover(
-        self, run: str, rule: str | None = None, *, dry_run: bool = False, compensate: bool = False, reason: str = ""
-    ) -> Document:
-        """Applies the remedy of a rule to a run now."""
-        body = {"dry_run": dry_run, "compensate": compensate, "reason": reason, **_given(rule=rule)}
-        return await self._command(run, "recover", body)
-
-    async def doctor(self, *, fix: bool = False, deep: bool = False, rule: str | None = None) -> Document:
-        """Examines the store and all active runs; with ``fix`` also heals them."""
-        return await self.call("POST", "/v1/doctor", {"fix": fix, "deep": deep, **_given(rule=rule)})  # type: ignore[no-any-return]
-
-    async def sweep(self, *, dry_run: bool = False, stale_after: Span | None = None, from_log: bool = False) -> Document:
-        """Makes one sweep: finds stalled runs and, unless ``dry_run``, heals them."""
-        body = {"dry_run": dry_run, "from_log": from_log}
-        body.update(_given(stale_after_ms=None if stale_after is None else millis(stale_after)))
-        return await self.call("POST", "/v1/sweep", body)  # type: ignore[no-any-return]
-
-    async def recoveries(self, **query: Any) -> Document:
-        """Recoveries, latest first: ``since_ms``, ``ended``, ``rule``, ``after``, ``limit``."""
-        return await self.call("GET", _query("/v1/recoveries", **query))  # type: ignore[no-any-return]
-
-    async def recovery_stats(self, **query: Any) -> Document:
-        """Counts and durations of recoveries by rule: ``since_ms``, ``latest``."""
-        return await self.call("GET", _query("/v1/recoveries/stats", **query))  # type: ignore[no-any-return]
-
-    async def nodes(self) -> Document:
-        """The nodes of the store."""
-        return await self.call("GET", "/v1/nodes")  # type: ignore[no-any-return]
-
-    # ------------------------------------------------------------------------------------ queue and locks
-
-    async def tasks(self, **query: Any) -> Document:
-        """Lists tasks: ``queue``, ``state``, ``run``, ``owner``, ``after``, ``limit``."""
-        return await self.call("GET", _query("/v1/tasks", **query))  # type: ignore[no-any-return]
-
-    async def submit_task(self, kind: str, payload: Any = None, **options: Any) -> Document:
-        """Adds a task to a queue: ``queue``, ``id``, ``key``, ``priority``, ``delay_ms``, ``attempts_max``, ``silence_max_ms``."""
-        body = {"kind": kind, "payload": self.codec.encode(payload), **options}
-        return await self._change("POST", "/v1/tasks", body)  # type: ignore[no-any-return]
-
-    async def claim_tasks(self, owner: str, *, wait: float = 0.0, **options: Any) -> Document:
-        """Claims tasks: ``queue``, ``kind``, ``limit``."""
-        body = {"owner": owner, "wait_ms": int(wait * 1000), **options}
-        return await self.call("POST", "/v1/tasks/claim", body, wait=wait)  # type: ignore[no-any-return]
-
-    async def heartbeat_task(self, task: str, token: str, details: Any = None) -> Document:
-        """Reports that a task is being worked on."""
-        body: Document = {"token": token}
-        if details is not None:
-            body["details"] = self.codec.encode(details)
-        return await self.call("POST", f"/v1/tasks/{_quoted(task)}/heartbeat", body)  # type: ignore[no-any-return]
-
-    async def complete_task(self, task: str, token: str, result: Any = None) -> Document:
-        """Completes a task."""
-        body = {"token": token, "result": self.codec.encode(result)}
-        return await self._change("POST", f"/v1/tasks/{_quoted(task)}/complete", body)  # type: ignore[no-any-return]
-
-    async def fail_task(self, task: str, token: str, failure: Document) -> Document:
-        """Fails a task."""
-        body = {"token": token, "failure": failure}
-        return await self._change("POST", f"/v1/tasks/{_quoted(task)}/fail", body)  # type: ignore[no-any-return]
-
-    async def release_task(self, task: str, token: str) -> Document:
-        """Returns a task to its queue without blame."""
-        return await self._change("POST", f"/v1/tasks/{_quoted(task)}/release", {"token": token})  # type: ignore[no-any-return]
-
-    async def queue_stats(self) -> Document:
-        """Counts of tasks by queue and state."""
-        return await self.call("GET", "/v1/queues")  # type: ignore[no-any-return]
-
-    async def reclaim_stale(self, *, older_than: Span | None = None, dry_run: bool = False) -> Document:
-        """Returns tasks of silent claimants to their queues, and cleans stale locks."""
-        body: Document = {"dry_run": dry_run}
-        if older_than is not None:
-            body["older_than_ms"] = millis(older_than)
-        return await self.call("POST", "/v1/tasks/reclaim", body)  # type: ignore[no-any-return]
-
-    async def detect_and_recover_stale(self, *, older_than: Span | None = None) -> Document:
-        """Another name of :meth:`reclaim_stale`."""
-        return await self.reclaim_stale(older_than=older_than)
-
-    async def locks(self, **query: Any) -> Document:
-        """Lists locks."""
-        return await self.call("GET", _query("/v1/locks", **query))  # type: ignore[no-any-return]
-
-    async def stale_locks(self) -> Document:
-        """Locks whose holders are gone."""
-        return await self.call("GET", "/v1/locks/stale")  # type: ignore[no-any-return]
-
-    async def acquire_lock(self, name: str, holder: str, *, ttl: Span | None = None) -> Document:
-        """Acquires a lock; the document has its fence."""
-        body = {"holder": holder, **_given(ttl_ms=None if ttl is None else millis(ttl))}
-        return await self._change("POST", f"/v1/locks/{_quoted(name)}/acquire", body)  # type: ignore[no-any-return]
-
-    async def extend_lock(self, name: str, holder: str, fence: int, *, ttl: Span | None = None) -> Document:
-        """Extends a lock."""
-        body = {"holder": holder, "fence": fence, **_given(ttl_ms=None if ttl is None else millis(ttl))}
-        return await self.call("POST", f"/v1/locks/{_quoted(name)}/extend", body)  # type: ignore[no-any-return]
-
-    async def release_lock(self, name: str, holder: str, fence: int) -> Document:
-        """Releases a lock."""
-        body = {"holder": holder, "fence": fence}
-        return await self.call("POST", f"/v1/locks/{_quoted(name)}/release", body)  # type: ignore[no-any-return]
+def _span(span: Span | None) -> int | None:
+    return None if span is None else millis(span)
 
 
-def _follow(
-    transport: Transport, path: str, loop: asyncio.AbstractEventLoop, queue: Any, stopped: threading.Event
-) -> None:
-    """Reads a stream in a thread, and reconnects where it broke."""
-    last: str | None = None
-    pause = 0.1
-
-    def put(item: Any) -> None:
-        try:
-            loop.call_soon_threadsafe(queue.put_nowait, item)
-        except RuntimeError:
-            stopped.set()
-
-    while not stopped.is_set():
-        try:
-            stream = transport.stream(path, last)
-        except Unreachable:
-            stopped.wait(pause)
-            pause = min(pause * 2, 5.0)
-            continue
-        except (Closed, Error) as error:
-            put(None if isinstance(error, Closed) else error)
-            return
-        received = False
-        try:
-            for message in _messages(stream.pieces(), stopped):
-                received = True
-                pause = 0.1
-                if message.get("event") == "problem":
-                    put(Error(str(json.loads(message["data"]).get("detail"))))
-                    return
-                if message.get("id"):
-                    last = message["id"]
-                if "data" in message:
-                    put(json.loads(message["data"]))
-        finally:
-            stream.close()
-        if not received and last is not None or path.startswith("/v1/runs/") and _ended(transport, path, last):
-            put(None)
-            return
-        stopped.wait(pause)
-
-
-def _ended(transport: Transport, path: str, last: str | None) -> bool:
-    """Whether the run of a stream has ended and all its events were received."""
-    try:
-        found = transport.request("GET", path.partition("/events")[0] + "/result")
-    except Error:
-        return False
-    return found["status"] in _TERMINAL and last is not None and int(last) >= int(found["event"])
-
-
-def _messages(pieces: Any, stopped: threading.Event) -> Any:
-    """Parses server-sent events."""
-    buffer = b""
-    for piece in pieces:
-        if stopped.is_set():
-            return
-        buffer += piece
-        while b"\n\n" in buffer:
-            block, _, buffer = buffer.partition(b"\n\n")
-            message: dict[str, str] = {}
-            for line in block.decode("utf-8", "replace").split("\n"):
-                name, separator, value = line.partition(":")
-                if separator and name:
-                    value = value[1:] if value.startswith(" ") else value
-                    message[name] = f"{message[name]}\n{value}" if name in message else value
-            if message:
-                yield message
+def _moment(time: dt.datetime | None) -> int | None:
+    return None if time is None else moment(time)

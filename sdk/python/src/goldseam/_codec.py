@@ -27,6 +27,8 @@ except ImportError:  # pydantic is optional
     _pydantic = None
 
 _NONE = type(None)
+#: Python reads back integers of up to 4,300 decimal digits.
+_INT_BITS_MAX = 14_000
 
 
 class Codec(Protocol):
@@ -46,9 +48,14 @@ class JsonCodec:
 
     def encode(self, value: Any) -> Any:
         kind = type(value)
-        if value is None or kind is bool or kind is int or (kind is str and value.isascii()):
+        if value is None or kind is bool or (kind is str and value.isascii()):
             return value
-        return _encode(value)
+        if kind is int and -(2**63) <= value < 2**63:
+            return value
+        try:
+            return _encode(value)
+        except RecursionError:
+            raise CodecError("a value contains itself, or is nested too deeply", hint="pass ids instead of objects") from None
 
     def decode(self, data: Any, hint: Any) -> Any:
         if hint is Any or hint is None or hint is object:
@@ -67,6 +74,8 @@ def _encode(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return _encode(value.value)
     if isinstance(value, int):
+        if value.bit_length() > _INT_BITS_MAX:
+            raise CodecError(f"an integer has {value.bit_length()} bits", hint="pass a string or bytes")
         return value
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
@@ -85,7 +94,10 @@ def _encode(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(bytes(value)).decode("ascii")
     if isinstance(value, collections.abc.Mapping):
-        return {_key(key): _encode(item) for key, item in value.items()}
+        made = {_key(key): _encode(item) for key, item in value.items()}
+        if len(made) != len(value):
+            raise CodecError("two keys of a mapping are the same text in JSON", hint="use keys of one type")
+        return made
     if isinstance(value, (set, frozenset)):
         # The order of a set differs between processes; the log must not.
         items = [_encode(item) for item in value]
@@ -94,9 +106,11 @@ def _encode(value: Any) -> Any:
         return [_encode(item) for item in value]
     if _pydantic is not None:
         try:
-            return _pydantic.TypeAdapter(type(value)).dump_python(value, mode="json")
+            made = _pydantic.TypeAdapter(type(value)).dump_python(value, mode="json")
         except Exception:
-            pass
+            made = value
+        if made is not value:
+            return made
     raise CodecError(
         f"a value of type {type(value).__qualname__} cannot be written as JSON",
         hint="use a dataclass, a pydantic model or types of JSON, or pass your own codec",

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Callable, Coroutine
 
-from ._errors import Continuation, Diverged, Evicted, Problem, failure_of
+from ._errors import CodecError, Continuation, Diverged, Error, Evicted, Problem, failure_of
 from ._history import History, Op
 from ._paths import Arm
 
@@ -45,6 +45,7 @@ class Endings:
     history: History
     mode: str
     over: bool
+    cut_short: bool
     busy: int
     thread: int | None
     arms: dict[str, Arm]
@@ -94,7 +95,9 @@ class Endings:
         elif self.mode != "run":
             await self._undo_all()
         elif isinstance(error, Continuation):
-            await self._end([{"continue_as_new": {"input": self.codec.encode(error.value)}}])
+            await self._end_or_fail("continue_as_new", "input", error.value)
+        elif error is None and self.cut_short:
+            await self._fail(asyncio.CancelledError())
         elif error is None:
             await self._complete(main.result())
         elif self.worker.is_stopping and not self.history.cancel_requested and isinstance(error, asyncio.CancelledError):
@@ -107,16 +110,32 @@ class Endings:
         if left is not None:
             await self._append([{"park": {"code": "V1", "reason": left}}])
             return
+        await self._end_or_fail("complete", "output", value)
+
+    async def _end_or_fail(self, what: str, field: str, value: Any) -> None:
+        """Ends the run with a value; fails it if the value cannot be written, or is too large."""
         try:
-            output = self.codec.encode(value)
+            data = self.codec.encode(value)
         except Exception as error:
             return await self._fail(error)
         try:
-            await self._end([{"complete": {"output": output}}])
-        except Problem as problem:
-            if problem.code != "GS0102":
+            await self._end([{what: {field: data}}])
+        except (Problem, CodecError) as problem:
+            if problem.code not in ("GS0102", "GS0103", "GS0605", "GS0634"):
                 raise
             await self._fail(problem)
+
+    async def _give_up(self, error: Exception) -> None:
+        """Parks a run that could not be executed for a reason which another attempt would meet again."""
+        log.error("execution of run %s failed", self.run, exc_info=error)
+        if self.over:
+            return
+        self.over = True
+        reason = f"its execution failed: {type(error).__name__}: {error}"
+        try:
+            await self._append([{"park": {"code": "V1", "reason": reason[:4000]}}])
+        except (Evicted, Error) as refusal:
+            log.warning("run %s could not be parked: %s", self.run, refusal)
 
     async def _end(self, doings: list[dict[str, Any]]) -> None:
         if await self._append(doings) == "again":
@@ -140,7 +159,7 @@ class Endings:
     def _to_undo(self) -> list[Op]:
         history = self.history
         since = history.after(history.jump["to"]) if self.mode == "jump" and history.jump else 0
-        ops = [op for op in history.ops.values() if op.undo and op.ended and op.path not in history.undone]
+        ops = [op for op in history.ops.values() if op.undo and op.completed and op.path not in history.undone]
         return sorted((op for op in ops if op.last >= since), key=lambda op: op.last, reverse=True)
 
     async def _undo_all(self, failure: dict[str, Any] | None = None) -> None:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import os
 import signal
-import threading
 from types import TracebackType
-from typing import Any, Awaitable, Callable, Coroutine, Iterable, Mapping, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
-from ._client import Client, Document, RunHandle
+from ._client import Client
 from ._codec import Codec, JsonCodec
-from ._errors import Closed, Error
+from ._errors import Error, Misuse
 from ._operations import Secret
 from ._steps import Span, seconds
 from ._workflows import Workflow
-from ._transport import HttpTransport, NativeTransport, Transport, native
+from ._transport import HttpTransport, NativeTransport, Transport, in_thread, native
+from ._verbs import Document
 from ._worker import Worker
 
-R = TypeVar("R")
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from ._blocking import BlockingEngine
 
 
 def connect(
@@ -32,6 +30,8 @@ def connect(
     virtual_time: bool = False,
 ) -> Transport:
     """Returns the transport of a URL."""
+    if not isinstance(url, str):
+        raise Misuse(f"the URL of a store or server must be text, not {url!r}", code="GS0206")
     if url.startswith(("http://", "https://")):
         return HttpTransport(url, key)
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()}
@@ -73,7 +73,7 @@ class Engine(Client):
         span = self._opening.drain if drain is None else seconds(drain)
         if self.worker is not None:
             await self.worker.stop(span)
-        await asyncio.get_running_loop().run_in_executor(None, self.transport.close, 0.0)
+        await in_thread(self.transport.close)
 
     async def serve(self, *, signals: Iterable[signal.Signals] = (signal.SIGTERM, signal.SIGINT)) -> None:
         """Executes runs until the process gets SIGTERM or SIGINT, then closes the engine."""
@@ -133,7 +133,7 @@ class Opening:
         )
 
     async def _open(self) -> Engine:
-        transport = await asyncio.get_running_loop().run_in_executor(None, self._connect)
+        transport = await in_thread(self._connect)
         engine = Engine(self, transport)
         try:
             await engine._start()
@@ -156,6 +156,8 @@ class Opening:
             await self._engine.close()
 
     def __enter__(self) -> "BlockingEngine":
+        from ._blocking import BlockingEngine
+
         self._blocking = BlockingEngine(self)
         return self._blocking
 
@@ -201,97 +203,6 @@ def open(
     )  # fmt: skip
 
 
-class BlockingEngine:
-    """An engine for programs without an event loop, and for notebooks: every method waits for its result.
-
-    It runs an event loop in a thread of its own. It has the methods of :class:`Client`, without ``await``.
-    """
-
-    def __init__(self, opening: Opening) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._pid = os.getpid()
-        self._thread = threading.Thread(target=self._run, name="goldseam-loop", daemon=True)
-        self._thread.start()
-        try:
-            self.engine: Engine = self._wait(opening._open())
-        except BaseException:
-            self._end()
-            raise
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._pid != os.getpid():
-            work.close()
-            raise Closed(
-                "this process was forked after the engine was opened",
-                code="GS0630",
-                hint="open the engine in the child process, after the fork",
-            )
-        if self._loop.is_closed():
-            work.close()
-            raise Closed("the engine is closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def start(self, workflow: Workflow[Any, R] | str, *args: Any, **options: Any) -> "BlockingRun[R]":
-        """Starts a run; see :meth:`Client.start`."""
-        handle: RunHandle[R] = self._wait(self.engine.start(workflow, *args, **options))
-        return BlockingRun(self, handle)
-
-    def run(self, id: str, workflow: Workflow[Any, R] | None = None) -> "BlockingRun[R]":
-        """A handle of an existing run."""
-        return BlockingRun(self, self.engine.run(id, workflow))
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_") or name == "engine":
-            raise AttributeError(name)
-        return _blocking(self, getattr(self.engine, name))
-
-    def close(self, drain: Span | None = None) -> None:
-        """Closes the engine."""
-        if self._loop.is_closed() or self._pid != os.getpid():
-            return
-        self._wait(self.engine.close(drain))
-        self._end()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10.0)
-        if not self._thread.is_alive():
-            self._loop.close()
-
-
-class BlockingRun(RunHandle[R]):
-    """A run, for programs without an event loop: it has the methods of :class:`RunHandle`, without ``await``."""
-
-    def __init__(self, engine: BlockingEngine, handle: RunHandle[R]) -> None:
-        super().__init__(engine.engine, handle.id, handle._hint)
-        self._blocking = engine
-        self._handle = handle
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in _RUN_METHODS:
-            return _blocking(super().__getattribute__("_blocking"), getattr(self._handle, name))
-        return super().__getattribute__(name)
-
-
-_RUN_METHODS = frozenset(
-    ("result", "show", "status", "why", "history", "signal", "answer", "question", "cancel", "pause", "resume")
-)
-
-
-def _blocking(engine: BlockingEngine, method: Any) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        made: Awaitable[Any] | Any = method(*args, **kwargs)
-        if inspect.iscoroutine(made):
-            return engine._wait(made)
-        return made
-
-    return call
-
-
 def explain(code: str) -> str:
     """Returns the page of an error code or a rule: what happened, why, and what to do."""
     page: str | None = native().explain(code)
@@ -300,4 +211,4 @@ def explain(code: str) -> str:
     return page
 
 
-__all__ = ["BlockingEngine", "BlockingRun", "Document", "Engine", "Opening", "connect", "explain", "open"]
+__all__ = ["Document", "Engine", "Opening", "connect", "explain", "open"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping, TypeVar
+
+T = TypeVar("T")
 
 MESSAGE_BYTES_MAX = 4096
 
@@ -168,6 +170,22 @@ class Evicted(BaseException):
     """Ends the code of a run that this process no longer has. Not an ``Exception``: handlers of users do not see it."""
 
 
+class Exited(Exception):
+    """Code of a user raised an exception that would end an event loop, or that a future cannot hold."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def guarded(function: Callable[[], T]) -> T:
+    """Calls code of a user in a thread."""
+    try:
+        return function()
+    except (StopIteration, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        raise Exited(error) from None
+
+
 class Diverged(BaseException):
     """The code does not fit the log."""
 
@@ -220,6 +238,8 @@ def _shown(error: BaseException) -> str:
 
 def failure_of(error: BaseException, *, with_traceback: bool = True) -> dict[str, Any]:
     """Returns an exception as the log stores it: class, message, code."""
+    if isinstance(error, Exited):
+        error = error.error
     if isinstance(error, Failed):
         found: dict[str, Any] = {"class": error.klass, "message": _cut(error.message, MESSAGE_BYTES_MAX)}
         if error.code is not None:

@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, TypeVar
 from ._endings import Endings, Wait, shown_arm
 from ._errors import (
     Cancelled,
+    Closed,
     CodecError,
     Diverged,
     Evicted,
+    Exited,
     Problem,
     StepFailed,
     exception_of,
+    guarded,
 )
 from ._history import History, Op
 from ._paths import Arm, Spot, current_arm
@@ -42,10 +45,11 @@ LONG_STEP = 1.0
 DOINGS_MAX = 500
 
 #: Refusals that concern one doing.
-_ENTRY = ("GS0101", "GS0102", "GS0103", "GS0142", "GS0602", "GS0608")
+_ENTRY = ("GS0101", "GS0102", "GS0103", "GS0142", "GS0167", "GS0173", "GS0313", "GS0602", "GS0608", "GS0634")
 
 _KINDS = {"step": "a step", "wait": "a wait", "sleep": "a sleep", "child": "a child run", "progress": "progress",
-          "attributes": "a change of attributes"}  # fmt: skip
+          "attributes": "a change of attributes", "published": "a published value",
+          "answered": "an answer to a request"}  # fmt: skip
 
 
 class Execution(Endings):
@@ -75,6 +79,12 @@ class Execution(Endings):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._serial = 0
+        #: The cancellation of the run ended a task of the workflow.
+        self.cut_short = False
+        #: Paths of waits that the next append opens.
+        self._opening: set[str] = set()
+        #: The names under which the run has published in this replay.
+        self.published: set[str] = set()
         self._diverged: str | None = None
         self._unsettled_since: float | None = None
         self._main: asyncio.Task[Any] | None = None
@@ -91,6 +101,7 @@ class Execution(Endings):
         self.input: Any = document.get("input")
         self.tags: dict[str, str] = document.get("tags") or {}
         self.attributes: dict[str, Any] = document.get("attributes") or {}
+        self.trace: dict[str, Any] | None = document.get("trace")
         self.recoveries: int = document.get("attempt", 0)
         self.created_at: int = document["created_at"]
         self.other_input_until: int = document.get("other_input_until", 0)
@@ -117,6 +128,10 @@ class Execution(Endings):
                 await self._advance()
         except Evicted:
             pass
+        except Closed:
+            raise
+        except Exception as error:
+            await self._give_up(error)
         finally:
             self.over = True
             await self._unwind()
@@ -136,23 +151,27 @@ class Execution(Endings):
 
     async def _call_async(self) -> Any:
         current_arm.set(self.root)
-        return await self.workflow.function(*self._arguments())
+        try:
+            return await self._arguments()()
+        except SystemExit as error:
+            # It would end the event loop.
+            raise Exited(error) from None
 
-    def _arguments(self) -> tuple[Any, ...]:
+    def _arguments(self) -> Callable[[], Any]:
         try:
             return self.workflow.arguments(self.codec, self.input)
         except CodecError as error:
             return self.diverge(f"the code cannot read the input of the run: {error.message}")  # type: ignore[no-any-return]
 
     async def _call_sync(self) -> Any:
-        arguments = self._arguments()
+        function = self._arguments()
         context = contextvars.copy_context()
 
         def body() -> Any:
             self.thread = threading.get_ident()
             self._thread_active = True
             try:
-                return context.run(self.workflow.function, *arguments)
+                return context.run(guarded, function)
             finally:
                 self._thread_active = False
 
@@ -285,7 +304,7 @@ class Execution(Endings):
         doings = [*(doing for doing, _ in pending), *checks, *([release] if release else [])]
         try:
             outcome = await self._append(doings)
-        except Problem as problem:
+        except (Problem, CodecError) as problem:
             await self._refused(problem, pending)
             return
         if outcome == "again":
@@ -365,7 +384,7 @@ class Execution(Endings):
         """Whether no effect may begin now, but the code waits for it to begin."""
         return self.history.paused or self.worker.leaving
 
-    async def _refused(self, problem: Problem, pending: list[tuple[dict[str, Any], asyncio.Future[None] | None]]) -> None:
+    async def _refused(self, problem: Problem | CodecError, pending: list[tuple[dict[str, Any], asyncio.Future[None] | None]]) -> None:
         """Handles a refusal after which the claim is still valid."""
         if problem.code == "GS0122":
             news = await self.worker.events(self)
@@ -376,7 +395,8 @@ class Execution(Endings):
             self.absorb(news)
             self.poke()
             return
-        if problem.code in _ENTRY and pending:
+        too_large = isinstance(problem, Problem) and problem.status == 413
+        if (problem.code in _ENTRY or too_large) and pending:
             for entry in pending:
                 await self._append_alone(entry, problem if len(pending) == 1 else None)
             return
@@ -385,14 +405,14 @@ class Execution(Endings):
         self.over = True
 
     async def _append_alone(
-        self, entry: tuple[dict[str, Any], asyncio.Future[None] | None], problem: Problem | None
+        self, entry: tuple[dict[str, Any], asyncio.Future[None] | None], problem: Problem | CodecError | None
     ) -> None:
         """Appends one doing of a refused append; its operation gets the refusal."""
         doing, future = entry
         if problem is None:
             try:
                 await self._append([doing])
-            except Problem as refusal:
+            except (Problem, CodecError) as refusal:
                 problem = refusal
         if future is None or future.done():
             return
@@ -411,6 +431,9 @@ class Execution(Endings):
         self.root = Arm(self)
         self.root.now = self.created_at
         self._pending.clear()
+        self._opening.clear()
+        self.published.clear()
+        self.cut_short = False
         self.over = False
         self._begin()
 
@@ -434,7 +457,11 @@ class Execution(Endings):
                 )
             return None
         if op.ord != spot.ord:
-            self.diverge(f"the log has {spot.path} at place {op.ord} of its arm, the code at place {spot.ord}")
+            there = self.history.places.get(spot.arm.path, {}).get(spot.ord, "nothing")
+            self.diverge(
+                f"the log has {spot.path} at place {op.ord} of {shown_arm(spot.arm.path)}, the code at place {spot.ord}, "
+                f"where the log has {there}"
+            )
         if op.kind != kind:
             self.diverge(f"the log has {spot.path} as {_KINDS[op.kind]}, the code as {_KINDS[kind]}")
         if fingerprint is not None and op.input is not None and op.input != fingerprint:
@@ -500,9 +527,10 @@ class Execution(Endings):
                 raise Evicted
             future: asyncio.Future[None] = self.loop.create_future()
             self._waits[future] = Wait(path, due)
-            if doing is not None:
+            if doing is not None and path not in self._opening:
+                self._opening.add(path)
                 self._pending.append((doing, future))
-                doing = None
+            doing = None
             self.poke()
             await future
 
@@ -550,8 +578,14 @@ class Execution(Endings):
 
     def is_replaying(self, arm: Arm) -> bool:
         """Whether the next call of an arm is in the log."""
-        places = self.history.places.get(arm.path)
-        return places is not None and any(order >= arm.ord for order in places)
+        return self.history.last_places.get(arm.path, -1) >= arm.ord
+
+    def was_silent(self, spot: Spot) -> bool:
+        """Whether an operation that may leave no event is done: the log has a later one of its arm, and none here."""
+        history, arm = self.history, spot.arm.path
+        if spot.path in history.ops or spot.ord in history.places.get(arm, {}):
+            return False
+        return history.last_places.get(arm, -1) > spot.ord
 
     def adopt_task(self, task: asyncio.Task[Any]) -> None:
         """Registers a task that the workflow created."""
@@ -560,7 +594,11 @@ class Execution(Endings):
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
-        if not task.cancelled() and isinstance(task.exception(), (Evicted, Diverged)):
+        if task.cancelled():
+            # A task group takes a cancelled task for one that ended, so the function may return all the same.
+            cut = self.history.cancel_requested and not self.over and not self.workflow.is_sync
+            self.cut_short = self.cut_short or cut
+        elif isinstance(task.exception(), (Evicted, Diverged)):
             pass  # retrieved, so that asyncio does not report it
         self.settle()
 

@@ -14,7 +14,7 @@ class Op:
 
     __slots__ = (
         "path", "ord", "kind", "ended", "attempt", "started", "output", "failure", "due", "undo", "group", "remote",
-        "child", "found", "input", "first", "last", "at", "checked", "scheduled",
+        "child", "found", "input", "first", "last", "at", "checked", "scheduled", "opened", "completed",
     )  # fmt: skip
 
     def __init__(self, path: str, order: int, kind: str, seq: int) -> None:
@@ -36,6 +36,10 @@ class Op:
         self.remote = False
         self.child: str | None = None
         self.found: Any = None
+        #: A wait for a child is open or was resolved.
+        self.opened = False
+        #: The operation has a result that can be undone.
+        self.completed = False
         self.input: str | None = None
         self.first = seq
         self.last = seq
@@ -53,6 +57,10 @@ class History:
         self.ops: dict[str, Op] = {}
         #: For each arm, the path at each place.
         self.places: dict[str, dict[int, str]] = {}
+        #: For each arm, the last place.
+        self.last_places: dict[str, int] = {}
+        #: Operations by the child that they started.
+        self.children: dict[str, Op] = {}
         self.mail: dict[int, tuple[str, dict[str, Any]]] = {}
         self.last_mail = 0
         self.changes: set[str] = set()
@@ -84,7 +92,9 @@ class History:
         if op is None:
             order = data.get("ord", 0)
             op = self.ops[path] = Op(path, order, kind, seq)
-            self.places.setdefault(arm_of(path), {})[order] = path
+            arm = arm_of(path)
+            self.places.setdefault(arm, {})[order] = path
+            self.last_places[arm] = max(order, self.last_places.get(arm, 0))
         op.last = seq
         op.at = at
         return op
@@ -111,6 +121,7 @@ class History:
         op.failure = None
         op.input = data.get("input", op.input)
         op.undo = bool(data.get("undo"))
+        op.completed = True
         op.group = bool(data.get("group"))
 
     def _step_failed(self, data: dict[str, Any], seq: int, at: int) -> None:
@@ -129,8 +140,7 @@ class History:
 
     def _wait_started(self, data: dict[str, Any], seq: int, at: int) -> None:
         op = self._op(data, "wait", seq, at)
-        if op.kind != "child":
-            op.kind = "wait"
+        op.opened = True
         op.due = data.get("due")
 
     def _input_requested(self, data: dict[str, Any], seq: int, at: int) -> None:
@@ -138,7 +148,7 @@ class History:
 
     def _wait_resolved(self, data: dict[str, Any], seq: int, at: int) -> None:
         op = self._op(data, "wait", seq, at)
-        op.ended = True
+        op.ended = op.opened = True
         by = data["by"]
         op.found = "timer" if by == "timer" else self.mail.get(by["mail"])
 
@@ -149,13 +159,22 @@ class History:
         self._op(data, "sleep", seq, at).ended = True
 
     def _child_started(self, data: dict[str, Any], seq: int, at: int) -> None:
-        self._op(data, "child", seq, at).child = data["run"]
+        op = self._op(data, "child", seq, at)
+        op.child = data["run"]
+        op.undo = bool(data.get("undo"))
+        self.children[data["run"]] = op
 
     def _progress(self, data: dict[str, Any], seq: int, at: int) -> None:
         self._op(data, "progress", seq, at).ended = True
 
     def _attributes(self, data: dict[str, Any], seq: int, at: int) -> None:
         self._op(data, "attributes", seq, at).ended = True
+
+    def _published(self, data: dict[str, Any], seq: int, at: int) -> None:
+        self._op(data, "published", seq, at).ended = True
+
+    def _answered(self, data: dict[str, Any], seq: int, at: int) -> None:
+        self._op(data, "answered", seq, at).ended = True
 
     def _changed(self, data: dict[str, Any], seq: int, at: int) -> None:
         self.changes.add(data["path"])
@@ -180,6 +199,10 @@ class History:
 
     def _child_completed(self, data: dict[str, Any], seq: int, at: int) -> None:
         self._mail("completed", data, seq)
+        op = self.children.get(data["run"])
+        if op is not None and op.undo:
+            op.output, op.completed = data.get("output"), True
+            op.last = max(op.last, seq)
 
     def _child_failed(self, data: dict[str, Any], seq: int, at: int) -> None:
         self._mail("failed", data, seq)
@@ -229,6 +252,8 @@ _FOLDS: dict[str, Any] = {
     "child.started": History._child_started,
     "progress.emitted": History._progress,
     "attributes.changed": History._attributes,
+    "value.published": History._published,
+    "request.answered": History._answered,
     "change.marked": History._changed,
     "compensation.started": History._undo_started,
     "compensation.completed": History._undo_completed,

@@ -1,4 +1,4 @@
-"""The operations of a workflow: waits, sleeps, questions, children, progress, attributes, time and randomness.
+"""The operations of a workflow: remote steps, groups, progress, attributes, time and randomness.
 
 Each takes its path when it is called. In an ``async def`` workflow, await the result; in a plain one, the call returns it.
 """
@@ -6,17 +6,16 @@ Each takes its path when it is called. In an ``async def`` workflow, await the r
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime as dt
 import inspect
 import random as _random
 import uuid as _uuid
-from typing import Any, Callable, Coroutine, Mapping, NoReturn, TypeVar, overload
+from typing import Any, Callable, Coroutine, Mapping, NoReturn, TypeVar
 
 from ._arms import arm_here
-from ._codec import form_of, schema_of
-from ._errors import ChildFailed, Continuation, Failed, Misuse, WaitTimeout, exception_of, failure_of
+from ._errors import Continuation, Misuse, failure_of
 from ._execution import Execution
+from ._functions import Hints
 from ._paths import Arm, Spot, current_arm, current_attempt
 from ._steps import (
     AsyncStep,
@@ -28,9 +27,8 @@ from ._steps import (
     SyncStep,
     millis,
     refuse,
-    return_hint,
+    undo_with,
 )
-from ._workflows import Workflow
 
 T = TypeVar("T")
 
@@ -117,260 +115,6 @@ class Secret:
     __str__ = __repr__
 
 
-def sleep(name: str, span: Span, *, key: object = None) -> Coroutine[Any, Any, None]:
-    """Sleeps for a duration: seconds, or a timedelta. A sleeping run costs a row, not memory."""
-    arm = arm_here("sleep")
-    spot = arm.spot(name, key)
-    return arm.execution.call(_sleep(arm.execution, spot, {"span_ms": millis(span)}))  # type: ignore[no-any-return]
-
-
-def sleep_until(name: str, due: dt.datetime, *, key: object = None) -> Coroutine[Any, Any, None]:
-    """Sleeps until a time, which must have a time zone."""
-    if due.tzinfo is None:
-        raise Misuse("the time of sleep_until has no time zone", hint="use datetime(..., tzinfo=timezone.utc)")
-    arm = arm_here("sleep_until")
-    spot = arm.spot(name, key)
-    until = max(0, int(due.timestamp() * 1000))
-    return arm.execution.call(_sleep(arm.execution, spot, {"until": until}))  # type: ignore[no-any-return]
-
-
-async def _sleep(execution: Execution, spot: Spot, how: dict[str, Any]) -> None:
-    op = execution.look(spot, "sleep")
-    doing = None
-    if op is None or not op.ended:
-        await execution.gate()
-        if execution.history.ops.get(spot.path) is None:
-            doing = {"sleep": {"path": spot.path, "ord": spot.ord, **how}}
-    due = how.get("until") or execution.worker.now() + int(how.get("span_ms", 0))
-    execution.used(spot.arm, await execution.wait(spot.path, doing, due))
-
-
-@overload
-def signal(name: str, *, timeout: Span | None = ...) -> Coroutine[Any, Any, Any]: ...
-@overload
-def signal(name: str, type: type[T], *, timeout: Span | None = ..., schema: Any = ...) -> Coroutine[Any, Any, T]: ...
-@overload
-def signal(name: str, type: Any, *, timeout: Span | None = ..., schema: Any = ...) -> Coroutine[Any, Any, Any]: ...
-def signal(name: str, type: Any = Any, *, timeout: Span | None = None, schema: Any = None) -> Any:
-    """Waits for a signal and returns its content. Raises :class:`WaitTimeout` after ``timeout``.
-
-    While the run waits, a signal whose content does not fit ``type`` is refused to its sender.
-    """
-    arm = arm_here("signal")
-    spot = arm.spot(name)
-    wanted: dict[str, Any] = {"signals": [name]}
-    schema = schema if schema is not None else schema_of(type)
-    if schema is not None:
-        wanted["schemas"] = {name: schema}
-    return arm.execution.call(_signal(arm.execution, spot, _timed(wanted, timeout), type))
-
-
-def _timed(wanted: dict[str, Any], timeout: Span | None) -> dict[str, Any]:
-    if timeout is not None:
-        wanted["timeout_ms"] = millis(timeout)
-    return wanted
-
-
-async def _signal(execution: Execution, spot: Spot, wanted: dict[str, Any], hint: Any) -> Any:
-    found = await _wait(execution, spot, wanted)
-    if found == "timer":
-        raise WaitTimeout(f"no signal {wanted['signals'][0]} arrived in time")
-    return execution.value(found[1].get("payload"), hint, f"the signal for {spot.path}")
-
-
-async def _wait(execution: Execution, spot: Spot, wanted: dict[str, Any], kind: str = "wait") -> Any:
-    op = execution.look(spot, kind)
-    doing = None
-    if op is None or not op.ended:
-        await execution.gate()
-        op = execution.history.ops.get(spot.path)
-        if op is None or (kind == "child" and op.first == op.last):
-            doing = {"wait": {"path": spot.path, "ord": spot.ord, **wanted}}
-    timeout = wanted.get("timeout_ms")
-    op = await execution.wait(spot.path, doing, None if timeout is None else execution.worker.now() + int(timeout))
-    execution.used(spot.arm, op)
-    if op.found is None:
-        execution.diverge(f"the log resolves {spot.path} by mail that the log does not have")
-    return op.found
-
-
-@overload
-def ask(name: str, prompt: str, type: type[T], *, timeout: Span | None = ...) -> Coroutine[Any, Any, T]: ...
-@overload
-def ask(
-    name: str, prompt: str, type: Any = ..., *, choices: list[str] | None = ..., timeout: Span | None = ...
-) -> Coroutine[Any, Any, Any]: ...
-def ask(
-    name: str, prompt: str, type: Any = str, *, choices: list[str] | None = None, timeout: Span | None = None
-) -> Any:
-    """Asks a person and returns the answer. The form of the answer comes from ``type``: text, a choice of literals,
-    a boolean, or the fields of a dataclass or model. Raises :class:`WaitTimeout` after ``timeout``."""
-    arm = arm_here("ask")
-    spot = arm.spot(name)
-    wanted = _timed({"ask": {"prompt": prompt, "form": form_of(type, choices)}}, timeout)
-    return arm.execution.call(_ask(arm.execution, spot, wanted, str if choices is not None else type))
-
-
-async def _ask(execution: Execution, spot: Spot, wanted: dict[str, Any], hint: Any) -> Any:
-    found = await _wait(execution, spot, wanted)
-    if found == "timer":
-        raise WaitTimeout(f"no answer to {spot.path} arrived in time")
-    return execution.value(found[1].get("answer"), hint, f"the answer to {spot.path}")
-
-
-@dataclasses.dataclass(frozen=True)
-class Selected:
-    """What came first: ``kind`` is ``signal``, ``answer``, ``child`` or ``timeout``."""
-
-    kind: str
-    #: The name of the signal, or the id of the child.
-    name: str | None = None
-    #: The content, the answer, or the child's result.
-    value: Any = None
-    #: The failure of a child.
-    failure: Failed | None = None
-
-
-def select(
-    name: str,
-    *,
-    signals: Mapping[str, Any] | list[str] | tuple[str, ...] = (),
-    children: "list[ChildHandle] | tuple[ChildHandle, ...]" = (),
-    ask: "tuple[str, Any] | None" = None,
-    timeout: Span | None = None,
-) -> Coroutine[Any, Any, Selected]:
-    """Waits for the first of several events, and records which one it was.
-
-    ``signals``: names, or names with the types of their contents. ``ask``: prompt and type of a question with the name of
-    the wait.
-    """
-    arm = arm_here("select")
-    spot = arm.spot(name)
-    types: dict[str, Any] = dict(signals) if isinstance(signals, Mapping) else {known: Any for known in signals}
-    wanted: dict[str, Any] = {}
-    if types:
-        wanted["signals"] = list(types)
-        schemas = {known: schema_of(hint) for known, hint in types.items()}
-        wanted["schemas"] = {known: schema for known, schema in schemas.items() if schema is not None}
-    handles = {handle.run_id: handle for handle in children}
-    if handles:
-        wanted["children"] = list(handles)
-    if ask is not None:
-        wanted["ask"] = {"prompt": ask[0], "form": form_of(ask[1], None)}
-    waiting = _select(arm.execution, spot, _timed(wanted, timeout), types, handles, ask[1] if ask else Any)
-    return arm.execution.call(waiting)  # type: ignore[no-any-return]
-
-
-async def _select(
-    execution: Execution,
-    spot: Spot,
-    wanted: dict[str, Any],
-    types: dict[str, Any],
-    handles: "dict[str, ChildHandle]",
-    answer: Any,
-) -> Selected:
-    found = await _wait(execution, spot, wanted)
-    if found == "timer":
-        return Selected("timeout")
-    kind, data = found
-    if kind == "signal":
-        name = data["name"]
-        value = execution.value(data.get("payload"), types.get(name, Any), f"the signal for {spot.path}")
-        return Selected("signal", name, value)
-    if kind == "answer":
-        return Selected("answer", None, execution.value(data.get("answer"), answer, f"the answer to {spot.path}"))
-    run = data["run"]
-    if kind == "failed":
-        return Selected("child", run, None, _child_error(run, data["failure"]))
-    hint = handles[run].hint if run in handles else Any
-    return Selected("child", run, execution.value(data.get("output"), hint, f"the result of {run}"))
-
-
-def first(name: str, **kwargs: Any) -> Coroutine[Any, Any, Selected]:
-    """Another name of :func:`select`."""
-    return select(name, **kwargs)
-
-
-# ------------------------------------------------------------------------------------------------------ children
-
-
-class ChildHandle:
-    """A started child."""
-
-    def __init__(self, execution: Execution, spot: Spot, run: str, hint: Any) -> None:
-        self._execution = execution
-        self._spot = spot
-        #: The id of the child.
-        self.run_id = run
-        self.hint = hint
-
-    def result(self) -> Coroutine[Any, Any, Any]:
-        """Waits for the child's result."""
-        return self._execution.call(  # type: ignore[no-any-return]
-            _child_result(self._execution, self._spot, self.run_id, self.hint)
-        )
-
-
-def _child_error(run: str, failure: Mapping[str, Any]) -> Failed:
-    error = exception_of(failure, ChildFailed)
-    assert isinstance(error, ChildFailed)
-    error.run = run
-    return error
-
-
-async def _begin_child(execution: Execution, spot: Spot, workflow: str, data: Any) -> str:
-    op = execution.look(spot, "child")
-    if op is None:
-        await execution.gate()
-        await execution.append({"child": {"path": spot.path, "ord": spot.ord, "workflow": workflow, "input": data}})
-        op = execution.history.ops[spot.path]
-    execution.used(spot.arm, op)
-    assert op.child is not None
-    return op.child
-
-
-async def _child_result(execution: Execution, spot: Spot, run: str, hint: Any) -> Any:
-    found = await _wait(execution, spot, {"children": [run]}, "child")
-    kind, data = found
-    if kind == "failed":
-        raise _child_error(run, data["failure"])
-    return execution.value(data.get("output"), hint, f"the result of child {run}")
-
-
-async def _child(execution: Execution, spot: Spot, workflow: str, data: Any, hint: Any) -> Any:
-    run = await _begin_child(execution, spot, workflow, data)
-    return await _child_result(execution, spot, run, hint)
-
-
-async def _start_child(execution: Execution, spot: Spot, workflow: str, data: Any, hint: Any) -> ChildHandle:
-    return ChildHandle(execution, spot, await _begin_child(execution, spot, workflow, data), hint)
-
-
-def _child_call(
-    what: str, name: str, workflow: "Workflow[Any, Any] | str", args: tuple[Any, ...], kwargs: Mapping[str, Any], key: object
-) -> tuple[Execution, Spot, str, Any, Any]:
-    arm = arm_here(what)
-    execution = arm.execution
-    spot = arm.spot(name, key)
-    if isinstance(workflow, Workflow):
-        return execution, spot, workflow.name, workflow.document(execution.codec, args, kwargs), workflow.hint
-    if kwargs or len(args) > 1:
-        raise Misuse(f"{what} by name takes one argument", hint="pass the workflow itself, or one value")
-    return execution, spot, workflow, execution.codec.encode(args[0]) if args else None, Any
-
-
-def child(name: str, workflow: "Workflow[Any, T] | str", *args: Any, **kwargs: Any) -> Coroutine[Any, Any, T]:
-    """Starts a child run and waits for its result. Raises :class:`ChildFailed`."""
-    execution, spot, label, data, hint = _child_call("child", name, workflow, args, kwargs, None)
-    return execution.call(_child(execution, spot, label, data, hint))  # type: ignore[no-any-return]
-
-
-def start_child(name: str, workflow: "Workflow[Any, Any] | str", *args: Any, **kwargs: Any) -> Coroutine[Any, Any, ChildHandle]:
-    """Starts a child run without waiting for it."""
-    execution, spot, label, data, hint = _child_call("start_child", name, workflow, args, kwargs, None)
-    return execution.call(_start_child(execution, spot, label, data, hint))  # type: ignore[no-any-return]
-
-
 def continue_as_new(value: Any = None) -> NoReturn:
     """Continues the run with other input and an empty history. Raises; nothing after it is executed."""
     arm_here("continue_as_new")
@@ -387,11 +131,16 @@ def remote(
     *,
     queue: str | None = None,
     priority: int = 0,
+    lane: str | None = None,
     retry: Retry | int | None = None,
     heartbeat_timeout: Span | None = None,
+    undo: Callable[..., Any] | None = None,
     key: object = None,
 ) -> Coroutine[Any, Any, Any]:
-    """A step that any worker of a queue executes as a task, in this process or another, in any language."""
+    """A step that any worker of a queue executes as a task, in this process or another, in any language.
+
+    ``lane``: at most one task of a lane is executed at a time. ``undo``: gets the result if the run fails later.
+    """
     arm = arm_here("remote")
     spot = arm.spot(name, key)
     policy = Retry(attempts=retry) if isinstance(retry, int) else retry or Retry()
@@ -402,6 +151,12 @@ def remote(
         fields["priority"] = priority
     if heartbeat_timeout is not None:
         fields["silence_ms"] = millis(heartbeat_timeout)
+    if lane is not None:
+        fields["lane"] = lane
+    if undo is not None:
+        fields["undo"] = True
+        what = f"the result of step {spot.path}"
+        arm.execution.undos[spot.path] = undo_with(arm.execution, spot.path, undo, type, policy, what)
     return arm.execution.call(_remote(arm.execution, spot, fields, type))  # type: ignore[no-any-return]
 
 
@@ -512,7 +267,7 @@ def group(
 
 
 async def _group(execution: Execution, spot: Spot, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    hint = return_hint(function)
+    hint = Hints(function).get("return")
     op = execution.look(spot, "step")
     if op is not None and op.ended:
         return execution.result(spot, op, hint)

@@ -10,12 +10,13 @@ import functools
 import inspect
 import random
 import time
-import typing
+import types
 from typing import Any, Callable, Coroutine, Generic, Mapping, NoReturn, ParamSpec, TypeVar, Union, overload
 
 from ._arms import arm_here
-from ._errors import CodecError, Evicted, Misuse, Problem, failure_of
+from ._errors import CodecError, Continuation, Diverged, Evicted, Exited, Misuse, Problem, failure_of, guarded
 from ._execution import LONG_STEP, Execution
+from ._functions import Hints, checked_function, name_of
 from ._history import Op
 from ._paths import Spot, checked, current_arm, current_attempt, digest, idempotency_key
 
@@ -86,7 +87,7 @@ class Retry:
 class Attempt:
     """The attempt at a step that runs now; see :func:`goldseam.attempt`."""
 
-    __slots__ = ("number", "_key", "run", "path", "beat_at", "details", "last", "secrets")
+    __slots__ = ("number", "_key", "run", "path", "beat_at", "details", "last", "secrets", "trace")
 
     def __init__(self, number: int, key: str | tuple[str, int, str], run: str, path: str) -> None:
         #: The number of the attempt, from 1.
@@ -100,6 +101,13 @@ class Attempt:
         self.details: Any = None
         self.last: Any = None
         self.secrets: Mapping[str, Any] = {}
+        #: The trace context of the run; of the step itself if another process computed it.
+        self.trace: dict[str, Any] | None = None
+
+    @property
+    def key_parts(self) -> tuple[str, int, str] | None:
+        """What the idempotency key is made of; None if another process computed it."""
+        return None if isinstance(self._key, str) else self._key
 
     @property
     def key(self) -> str:
@@ -168,22 +176,31 @@ class StepOptions:
 class Step(Generic[P, R]):
     """A step: a function whose result is durable. Calling it in a workflow is the step; elsewhere it is a plain call."""
 
+    _goldseam = "step"
+
     def __init__(self, function: Callable[P, Any], name: str | None, options: StepOptions) -> None:
+        checked_function(function, "step")
         functools.update_wrapper(self, function)  # type: ignore[arg-type]
         self.function = function
-        self.name = checked(name or function.__name__.lstrip("_").strip("<>") or "step")
+        self.name = checked(name or name_of(function).lstrip("_").strip("<>") or "step")
         self.options = options
         self.is_async = inspect.iscoroutinefunction(function)
         self._undo: Callable[..., Any] | None = None
         self._probe: Callable[..., Any] | None = None
-        self._hint: Any = _UNKNOWN
+        self._hints = Hints(function)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A step that is a method: its object is not part of the log."""
+        if instance is None:
+            return self
+        bound = type(self)(types.MethodType(self.function, instance), self.name, self.options)
+        bound._undo, bound._probe = self._undo, self._probe
+        return bound
 
     @property
     def hint(self) -> Any:
         """The type of the result."""
-        if self._hint is _UNKNOWN:
-            self._hint = return_hint(self.function)
-        return self._hint
+        return self._hints.get("return")
 
     def undo(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Sets the compensation: it gets the step's result if the run fails later. Use it as a decorator."""
@@ -272,17 +289,6 @@ class KeyedStep(Generic[P, R]):
         return self._step.begin(self._key, args, kwargs)  # type: ignore[no-any-return]
 
 
-_UNKNOWN: Any = object()
-
-
-def return_hint(function: Callable[..., Any]) -> Any:
-    """The annotated type of a function's result, Any without one."""
-    try:
-        return typing.get_type_hints(function).get("return", Any)
-    except Exception:
-        return Any
-
-
 @overload
 def step(function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...  # type: ignore[overload-overlap]
 @overload
@@ -345,7 +351,8 @@ async def run_step(
     options = step.options
     fingerprint = _fingerprint(execution, args, kwargs) if options.depends else None
     if step._undo is not None:
-        execution.undos[spot.path] = functools.partial(_undo, execution, spot, step)
+        what = f"the result of step {spot.path}"
+        execution.undos[spot.path] = undo_with(execution, spot.path, step._undo, step.hint, options.retry, what)
     op = execution.look(spot, "step", fingerprint)
     details: Any = None
     while True:
@@ -443,11 +450,9 @@ async def _attempt(
             doing = {"step_completed": {**base, "output": output}}
             if step._undo is not None:
                 doing["step_completed"]["undo"] = True
-        except asyncio.CancelledError:
-            if execution.over:
-                raise Evicted from None
-            raise
-        except Exception as error:
+        except BaseException as error:
+            if not _is_failure(error) or (isinstance(error, asyncio.CancelledError) and execution.over):
+                raise
             doing = {"step_failed": {**base, "failure": _failure(execution, error)}}
             retry = options.retry.document()
             if retry is not None and not isinstance(error, CodecError):
@@ -462,7 +467,7 @@ async def _attempt(
             next(iter(doing.values()))["took_ms"] = took
         try:
             await execution.append(doing)
-        except Problem as problem:
+        except (Problem, CodecError) as problem:
             # The result is too large or unreadable: the step fails with that.
             failure = {"class": "terminal", "message": problem.message, "code": problem.code or "GS0102"}
             await execution.append({"step_failed": {**base, "failure": failure}})
@@ -472,13 +477,22 @@ async def _attempt(
     return attempt.details if attempt.details is not None else details
 
 
+def _is_failure(error: BaseException) -> bool:
+    """Whether an exception is the failure of a step, and not the end of the code around it."""
+    if isinstance(error, asyncio.CancelledError):
+        # The step awaited something that was cancelled, unless its own task is. Python 3.10 does not say which.
+        cancelling = getattr(asyncio.current_task(), "cancelling", None)
+        return cancelling is not None and cancelling() == 0
+    return not isinstance(error, (Evicted, Diverged, Continuation, KeyboardInterrupt, GeneratorExit))
+
+
 def _mark(execution: Execution, base: dict[str, Any]) -> None:
     """Records the start of a long attempt."""
     execution.note({"step_started": base})
     execution.poke()
 
 
-def _failure(execution: Execution, error: Exception) -> dict[str, Any]:
+def _failure(execution: Execution, error: BaseException) -> dict[str, Any]:
     if isinstance(error, _TimedOut):
         text = {
             "timeout": "the attempt took longer than its timeout",
@@ -496,18 +510,22 @@ async def call_user(
 ) -> Any:
     """Calls the user's function: an ``async def`` on the loop, a plain one in a thread."""
     attempt.secrets = execution.worker.secrets
+    attempt.trace = execution.trace
     if inspect.iscoroutinefunction(function):
         arm = current_arm.set(None)
         token = current_attempt.set(attempt)
         try:
             return await function(*args, **kwargs)
+        except SystemExit as error:
+            # It would end the event loop.
+            raise Exited(error) from None
         finally:
             current_attempt.reset(token)
             current_arm.reset(arm)
     context = contextvars.copy_context()
     context.run(current_arm.set, None)
     context.run(current_attempt.set, attempt)
-    body = functools.partial(context.run, functools.partial(function, *args, **kwargs))
+    body = functools.partial(context.run, guarded, functools.partial(function, *args, **kwargs))
     value = await asyncio.wrap_future(execution.worker.threads.submit(body))
     if inspect.isawaitable(value):
         return await value
@@ -547,24 +565,27 @@ async def _watched(
             task.exception()
 
 
-async def _undo(execution: Execution, spot: Spot, step: Step[Any, Any], output: Any) -> None:
-    """Undoes a step, with the attempts of its retry policy."""
-    assert step._undo is not None
-    value = execution.value(output, step.hint, f"the result of step {spot.path}")
-    retry = step.options.retry
-    number = 1
-    while True:
-        path = f"undo {spot.path}"
-        attempt = Attempt(number, _key(execution, path), execution.run, spot.path)
-        try:
-            await call_user(execution, step._undo, attempt, (value,), {})
-            return
-        except Exception as error:
-            terminal = failure_of(error).get("class") == "terminal"
-            if terminal or number >= retry.attempts or execution.over:
-                raise
-            await asyncio.sleep(retry.pause(number))
-            number += 1
+def undo_with(
+    execution: Execution, path: str, undo: Callable[..., Any], hint: Any, retry: Retry, what: str
+) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    """Returns what undoes an operation from its recorded output, with the attempts of a retry policy."""
+
+    async def run(output: Any) -> None:
+        value = execution.value(output, hint, what)
+        number = 1
+        while True:
+            attempt = Attempt(number, _key(execution, f"undo {path}"), execution.run, path)
+            try:
+                await call_user(execution, undo, attempt, (value,), {})
+                return
+            except Exception as error:
+                terminal = failure_of(error).get("class") == "terminal"
+                if terminal or number >= retry.attempts or execution.over:
+                    raise
+                await asyncio.sleep(retry.pause(number))
+                number += 1
+
+    return run
 
 
 def refuse(what: str) -> NoReturn:

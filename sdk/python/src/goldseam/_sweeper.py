@@ -7,9 +7,10 @@ import dataclasses
 import logging
 from typing import Any, AsyncIterator
 
-from ._client import Client, Document
+from ._client import Client
 from ._errors import Error
 from ._steps import Span, seconds
+from ._verbs import Document
 
 log = logging.getLogger("goldseam")
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import inspect
 import logging
 import os
 import socket
 from typing import TYPE_CHECKING, Any, Callable, Mapping
 
-from ._errors import Error, Problem, failure_of
+from ._errors import Error, Problem, failure_of, guarded
 from ._paths import current_attempt
 from ._steps import Attempt
+from ._transport import DaemonPool
 
 if TYPE_CHECKING:
     from ._client import Client
@@ -23,6 +26,7 @@ async def serve_tasks(client: "Client", handlers: Mapping[str, Callable[[Any], A
     """Executes tasks of a queue by kind until it is cancelled."""
     owner = f"{socket.gethostname()}:{os.getpid()}"
     running: set[asyncio.Task[None]] = set()
+    threads = DaemonPool(slots, "goldseam-task")
     try:
         while True:
             free = slots - len(running)
@@ -36,15 +40,18 @@ async def serve_tasks(client: "Client", handlers: Mapping[str, Callable[[Any], A
                 await asyncio.sleep(1.0)
                 continue
             for item in claimed["items"]:
-                task = asyncio.create_task(_execute(client, handlers, item))
+                task = asyncio.create_task(_execute(client, handlers, item, threads))
                 running.add(task)
                 task.add_done_callback(running.discard)
     finally:
         for task in running:
             task.cancel()
+        threads.close()
 
 
-async def _execute(client: "Client", handlers: Mapping[str, Callable[[Any], Any]], item: dict[str, Any]) -> None:
+async def _execute(
+    client: "Client", handlers: Mapping[str, Callable[[Any], Any]], item: dict[str, Any], threads: DaemonPool
+) -> None:
     task, token = item["task"], item["token"]
     beating = asyncio.create_task(_beat(client, task, token))
     try:
@@ -55,12 +62,14 @@ async def _execute(client: "Client", handlers: Mapping[str, Callable[[Any], Any]
         about = task.get("step") or {}
         attempt = Attempt(about.get("attempt", 1), about.get("key", ""), task.get("run") or "", about.get("path", ""))
         attempt.last = item.get("last_heartbeat")
+        attempt.trace = about.get("trace")
         current_attempt.set(attempt)
         try:
             if inspect.iscoroutinefunction(handler):
                 result = await handler(task.get("payload"))
             else:
-                result = await asyncio.to_thread(handler, task.get("payload"))
+                body = functools.partial(contextvars.copy_context().run, guarded, functools.partial(handler, task.get("payload")))
+                result = await asyncio.wrap_future(threads.submit(body))
         except Exception as error:
             await client.fail_task(task["id"], token, failure_of(error))
             return

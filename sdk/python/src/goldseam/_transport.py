@@ -19,9 +19,11 @@ import threading
 import time
 import urllib.parse
 import weakref
-from typing import Any, Generator, Iterator, Mapping, Protocol
+from typing import Any, Callable, Generator, Iterator, Mapping, Protocol, TypeVar
 
-from ._errors import Closed, Error, Problem, Unreachable
+from ._errors import Closed, CodecError, Error, Problem, Unreachable
+
+T = TypeVar("T")
 
 #: Reading the end of a long poll may take this much longer than the poll itself.
 _SLACK = 15.0
@@ -67,20 +69,34 @@ class Stream(Protocol):
         ...
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
 def write(body: Any) -> bytes:
     """Writes a document as JSON."""
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass")
+    try:
+        return _encode(body).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        # A codec of the program returned it.
+        raise CodecError(f"not a document of JSON: {error or type(error).__name__}") from None
 
 
 def read(status: int, body: bytes) -> Any:
     """Reads a response; raises a problem."""
-    if 200 <= status < 300:
-        return json.loads(body) if body else None
+    document: Any
     try:
-        document: Any = json.loads(body)
+        document = json.loads(body)
     except ValueError:
         document = body[:500].decode("utf-8", "replace")
-    raise Problem.of(status, document)
+    if not 200 <= status < 300:
+        raise Problem.of(status, document)
+    if not isinstance(document, dict):
+        raise Problem(
+            f"the response is not a document of a Goldseam server: {document!r:.100}",
+            status=502,
+            hint="check that the URL is that of a Goldseam server",
+        )
+    return document
 
 
 # ---------------------------------------------------------------------------------------------------------- HTTP
@@ -280,6 +296,16 @@ class DaemonPool:
         with self._lock:
             self._closed = True
             self._lock.notify_all()
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Calls a function in a thread of its own: those of the loop may all be busy with code of the program."""
+    pool = DaemonPool(1, "goldseam-once")
+    try:
+        found: T = await asyncio.wrap_future(pool.submit(work))
+        return found
+    finally:
+        pool.close()
 
 
 # ------------------------------------------------------------------------------------------------------ embedded
@@ -502,6 +528,9 @@ def refuse_second_sqlite(url: str) -> None:
     if not url.startswith("sqlite:"):
         return
     path = _sqlite_path(url)
+    if not os.path.isfile(path):
+        _was_open.add(path)
+        return
     if any(_sqlite_path(transport.url) == path for transport in list(_open)):
         return
     # An engine of this process that was just closed may still close its file.

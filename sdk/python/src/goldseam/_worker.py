@@ -28,7 +28,7 @@ log = logging.getLogger("goldseam")
 #: The claim has ended.
 _LOST = ("GS0114", "GS0311", "GS0312")
 #: Refusals after which the claim is valid, and the request was wrong.
-_WRONG = ("GS0101", "GS0102", "GS0103", "GS0112", "GS0115", "GS0122", "GS0142", "GS0313", "GS0602", "GS0603", "GS0608")
+_WRONG = ("GS0101", "GS0102", "GS0103", "GS0112", "GS0115", "GS0122", "GS0142", "GS0167", "GS0173", "GS0313", "GS0602", "GS0603", "GS0608")
 #: The lease of a worker in this process. Its death is seen by its lock, so the lease is only for a stopped interpreter.
 LEASE_EMBEDDED = 600.0
 #: The lease of a worker of a server.
@@ -390,6 +390,8 @@ class Worker:
                 time.sleep(0.02)
             try:
                 self._registered(self.transport.request("POST", "/v1/workers", self._registration()))
+            except Closed:
+                pass
             except Error as error:
                 log.warning("worker %s cannot register: %s", self.name, error)
 

@@ -8,6 +8,7 @@ import typing
 from typing import Any, Callable, Coroutine, Generic, Mapping, ParamSpec, TypeVar, overload
 
 from ._errors import CodecError, Misuse
+from ._functions import Hints, checked_function, name_of
 from ._paths import checked, current_arm
 
 P = ParamSpec("P")
@@ -17,40 +18,35 @@ R = TypeVar("R")
 class Workflow(Generic[P, R]):
     """A workflow: a function whose progress is durable."""
 
+    _goldseam = "workflow"
+
     def __init__(self, function: Callable[P, Any], name: str | None, version: int, plan: tuple[str, ...]) -> None:
+        checked_function(function, "workflow")
         functools.update_wrapper(self, function)
         self.function = function
-        self.name = checked(name or function.__name__.lstrip("_"))
+        self.name = checked(name or name_of(function).lstrip("_"))
         if version < 1:
             raise Misuse(f"version {version} of workflow {self.name} is not 1 or more", code="GS0134")
         self.version = version
         self.plan = plan
         self.is_sync = not inspect.iscoroutinefunction(function)
-        self.parameters = [
-            parameter
-            for parameter in inspect.signature(function).parameters.values()
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        ]
-        self._hints: dict[str, Any] | None = None
+        self.parameters = list(inspect.signature(function).parameters.values())
+        for parameter in self.parameters:
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise Misuse(f"workflow {self.name} takes {parameter}", hint="name its parameters: they are the input of the run")
+        if self.parameters and self.parameters[0].name == "self":
+            raise Misuse(f"workflow {self.name} is a method", hint="make it a function: an object is not part of the run")
+        self.hints = Hints(function)
 
     @property
     def label(self) -> str:
         """Name and version, as workers register them."""
         return f"{self.name}@{self.version}"
 
-    def hints(self) -> dict[str, Any]:
-        """The types of the parameters and of the result."""
-        if self._hints is None:
-            try:
-                self._hints = typing.get_type_hints(self.function)
-            except Exception:
-                self._hints = {}
-        return self._hints
-
     @property
     def hint(self) -> Any:
         """The type of the result."""
-        return self.hints().get("return", Any)
+        return self.hints.get("return")
 
     def document(self, codec: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns the input of a run: the one argument, or a list of several, or null."""
@@ -61,24 +57,28 @@ class Workflow(Generic[P, R]):
             return codec.encode(values[0]) if values else None
         return [codec.encode(value) for value in values]
 
-    def arguments(self, codec: Any, data: Any) -> tuple[Any, ...]:
-        """Reads the input of a run."""
-        hints = self.hints()
-        if not self.parameters:
-            return ()
-        if len(self.parameters) == 1:
-            return (codec.decode(data, hints.get(self.parameters[0].name, Any)),)
-        if not isinstance(data, list) or len(data) > len(self.parameters):
+    def arguments(self, codec: Any, data: Any) -> Callable[[], Any]:
+        """Reads the input of a run, and returns the call of the function with it."""
+        if len(self.parameters) > 1 and (not isinstance(data, list) or len(data) > len(self.parameters)):
             raise CodecError(f"{self.name} takes {len(self.parameters)} arguments, as a list")
-        return tuple(codec.decode(item, hints.get(p.name, Any)) for item, p in zip(data, self.parameters))
+        items = data if len(self.parameters) > 1 else [data]
+        args: list[Any] = []
+        named: dict[str, Any] = {}
+        for item, parameter in zip(items, self.parameters):
+            value = codec.decode(item, self.hints.get(parameter.name))
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                named[parameter.name] = value
+            else:
+                args.append(value)
+        return functools.partial(self.function, *args, **named)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Outside of a workflow a plain call. In a workflow it starts a child run, named like this workflow."""
         if current_arm.get() is None:
             return self.function(*args, **kwargs)
-        from ._operations import child
+        from ._children import child_of
 
-        return child(self.name, self, *args, **kwargs)
+        return child_of(self, args, kwargs)
 
 
 @overload

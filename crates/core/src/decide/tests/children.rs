@@ -111,3 +111,30 @@ fn a_child_requested_again_after_a_recovery_is_compensated() {
     assert_eq!(log.state().to_undo(Seq::ZERO), [path("pack")]);
     assert!(log.state().open_children().is_empty());
 }
+
+#[test]
+fn a_refused_child_is_recorded_once_and_stays_refused() {
+    let refused = |child: &str| Command::ChildRefused {
+        child: run(child),
+        failure: Failure::terminal("taken").with_code("GS0172"),
+    };
+    let log = Log::running().completed("a");
+    let detached = ChildStarted { detached: true, ..log.child("survey", "c2") };
+    let log = log.starts_child("pack", "c1").owned(vec![Owned::Child(detached)]);
+    assert!(matches!(log.ask(&refused("x")).unwrap_err(), Refusal::NothingToDo { .. }));
+    let log = log.act(refused("c1")).act(refused("c2"));
+    for child in ["c1", "c2"] {
+        let code =
+            log.state().children[&run(child)].refused.as_ref().and_then(|failure| failure.code.clone());
+        assert_eq!(code.as_deref(), Some("GS0172"), "{child}");
+        assert!(log.ask(&refused(child)).unwrap().events.is_empty(), "once");
+    }
+    assert!(log.state().open_children().is_empty(), "nothing to cancel");
+    // A recovery cuts the call off and requests the same child again.
+    let cut = log.state().ops[&path("a")].last;
+    let log = log.released(crate::event::Release::HandOver);
+    let recover = log.heal(crate::recovery::Code::A1, "cut", crate::recovery::Remedy::Branch { cutoff: cut });
+    let log = log.act(recover).claimed("n-2").starts_child("pack", "c1");
+    assert!(log.state().children[&run("c1")].refused.is_some());
+    assert!(log.state().open_children().is_empty());
+}

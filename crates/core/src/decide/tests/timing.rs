@@ -112,6 +112,30 @@ fn a_parked_run_with_nothing_to_undo_fails_at_once() {
 }
 
 #[test]
+fn without_code_only_a_run_with_nothing_to_undo_ends_at_its_deadline() {
+    let lost = |owner: Option<&str>| Command::TimeOutUnmanned { lost: owner.map(node) };
+    let ends = ["run.cancel_requested", "run.failed"];
+    let waits = running().waits("w", &["go"]);
+    let resting = waits.clone().released(Release::Unload);
+    let paused = resting.clone().act(Command::Pause(note("p")));
+    for log in [resting, paused.clone()] {
+        assert_eq!(names(&decided(&late(log), &lost(None)).unwrap()), ends);
+    }
+    assert_eq!(names(&decided(&late(waits.clone()), &lost(Some("n-1"))).unwrap()), ends);
+    assert_eq!(names(&decided(&late(waits), &lost(Some("n-9"))).unwrap()), ends[..1], "another node owns it");
+    let booked = running().completed_with_undo("a").released(Release::HandOver);
+    let parent = running().starts_child("pick", "c1").released(Release::HandOver);
+    for log in [booked.act(Command::Pause(note("p"))), parent] {
+        let log = late(log);
+        let decision = decided(&log, &lost(None)).unwrap();
+        assert_eq!((names(&decision), decision.task), (ends[..1].to_vec(), TaskMove::Wake));
+        let log = log.act(lost(None));
+        assert!(log.status().is_active() && log.state().summary.timed_out, "it waits for a worker");
+    }
+    assert!(matches!(decided(&paused, &lost(None)), Err(Refusal::NothingToDo { .. })), "not before");
+}
+
+#[test]
 fn a_stopped_run_is_looked_at_again_at_its_deadline() {
     let rest = |log: &Log, command: &Command| decided(log, command).unwrap().task;
     let waits = running().waits("w", &["go"]);

@@ -16,10 +16,12 @@ use crate::ledger::error::EngineError;
 /// Runs per tick that are examined one by one.
 const BATCH: u32 = 1_000;
 /// Runs per read of a store that leaves out runs which are proven to be well.
-const WINDOW: u32 = 25_000;
+const WINDOW: u32 = 50_000;
 /// A complete sweep examines the runs that a store proves to be well, too, and reads their logs, if they are not more
 /// than this: damage to a log is not in its row. Beyond it, the walk and a deep sweep read them.
 const PROVEN_READ_MAX: u64 = 2_000;
+/// Paused and parked runs that one sweep of an engine reads, to find those whose deadline has passed.
+const STOPPED: u32 = 1_000;
 /// Watched runs per read of the store.
 const WATCHED: u32 = 2_000;
 
@@ -34,6 +36,8 @@ pub(super) enum Stage {
     Active(Option<String>),
     /// Runs with a finding of an earlier sweep.
     Known,
+    /// Paused and parked runs, from this cursor on: only their deadlines matter.
+    Stopped(Option<String>),
     /// Runs by their status, from this cursor on: parked and paused ones, or all of them.
     Listed(Option<String>),
     /// Foreign states, from this cursor on.
@@ -54,6 +58,7 @@ impl Stage {
             Self::Watched(after) => ("watched", after.clone()),
             Self::Active(after) => ("active", after.clone()),
             Self::Known => ("known", None),
+            Self::Stopped(after) => ("stopped", after.clone()),
             Self::Listed(after) => ("listed", after.clone()),
             Self::Foreign(after) => ("foreign", after.clone()),
         };
@@ -107,8 +112,12 @@ impl Sweeper {
                     self.sweep_known(&liveness, &mut report).await?;
                     Some(self.after_active())
                 }
+                Stage::Stopped(after) => {
+                    left = left.saturating_sub(STOPPED);
+                    Some(self.sweep_stopped(after, &liveness).await?)
+                }
                 Stage::Listed(after) => {
-                    let page = self.page(after).await?;
+                    let page = self.page(after, PAGE).await?;
                     left = left.saturating_sub(PAGE);
                     self.examine_page(&page, &liveness, &mut report).await?;
                     Some(page.next.map_or(Stage::Foreign(None), |next| Stage::Listed(Some(next))))
@@ -264,7 +273,15 @@ impl Sweeper {
     ) -> Result<(), EngineError> {
         report.scanned += found.skipped;
         report.healthy += found.skipped;
-        self.examine_rows(&found.rows, &found.unreadable, liveness, report).await
+        let is_stopped = |row: &Row| !row.summary.status.is_active();
+        if !found.rows.iter().any(is_stopped) {
+            return self.examine_rows(&found.rows, &found.unreadable, liveness, report).await;
+        }
+        let (stopped, active): (Vec<Row>, Vec<Row>) = found.rows.iter().cloned().partition(is_stopped);
+        for row in &stopped {
+            self.time_out_stopped(&row.summary, liveness).await?;
+        }
+        self.examine_rows(&active, &found.unreadable, liveness, report).await
     }
 
     /// Examines runs with earlier findings again: they may be old enough to be healed now.
@@ -289,16 +306,40 @@ impl Sweeper {
         Ok(())
     }
 
-    /// The stage after all active runs.
-    fn after_active(&self) -> Stage {
-        if self.options.parked { Stage::Listed(None) } else { Stage::Foreign(None) }
+    /// The stage after all active runs. A store without indexes returns stopped runs that time out with the active ones.
+    fn after_active(&mut self) -> Stage {
+        let acts = !self.options.dry_run && self.options.rule.is_none();
+        match self.options.parked {
+            true => Stage::Listed(None),
+            false if acts && self.healer.ledger.store.watches() => Stage::Stopped(self.stopped.take()),
+            false => Stage::Foreign(None),
+        }
     }
 
-    async fn page(&self, after: Option<String>) -> Result<Page<Row>, EngineError> {
+    /// Requests the end of paused and parked runs whose deadline has passed. An engine's regular sweep reads one page,
+    /// and the next sweep continues after it.
+    async fn sweep_stopped(
+        &mut self,
+        after: Option<String>,
+        liveness: &Liveness,
+    ) -> Result<Stage, EngineError> {
+        let page = self.page(after, STOPPED).await?;
+        for row in &page.items {
+            self.time_out_stopped(&row.summary, liveness).await?;
+        }
+        Ok(match page.next {
+            Some(next) if self.options.slice.is_none() => Stage::Stopped(Some(next)),
+            next => {
+                self.stopped = next;
+                Stage::Foreign(None)
+            }
+        })
+    }
+
+    async fn page(&self, after: Option<String>, limit: u32) -> Result<Page<Row>, EngineError> {
         // A paused run is a finding if its log is damaged.
         let statuses = if self.options.deep { Vec::new() } else { vec![Status::Parked, Status::Paused] };
-        let filter =
-            RunFilter { statuses, order: RunOrder::Oldest, after, limit: PAGE, ..RunFilter::default() };
+        let filter = RunFilter { statuses, order: RunOrder::Oldest, after, limit, ..RunFilter::default() };
         Ok(self.healer.ledger.store.runs(filter).await?)
     }
 }
@@ -312,7 +353,7 @@ mod tests {
         for place in ["rowless:", "rowless:r-1", "active:", "active:a:b", "listed:x", "foreign:"] {
             assert_eq!(Stage::parse(place).map(|stage| stage.text()).as_deref(), Some(place));
         }
-        for other in ["", "rowless", "rowless:not a run", "known:", "watched:x", "elsewhere:x"] {
+        for other in ["", "rowless", "rowless:not a run", "known:", "watched:x", "stopped:x", "elsewhere:x"] {
             assert!(Stage::parse(other).is_none(), "{other}");
         }
     }

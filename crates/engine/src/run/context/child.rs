@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use goldseam_core::decide::{child_id, chosen_child_id, other_call};
@@ -19,6 +20,7 @@ use tracing::Instrument as _;
 
 use super::{Context, Name, wait};
 use crate::ledger::error::EngineError;
+use crate::ledger::open_name::open_name;
 use crate::ledger::start_options::StartOptions;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{LiveRun, Mode, Spot, Stop, UndoFn};
@@ -54,7 +56,7 @@ impl Context {
         Child {
             ctx: self,
             spot: self.spot(name),
-            workflow: WorkflowName::new(workflow),
+            workflow: WorkflowName::new(workflow).and_then(open_name),
             input: Payload::of(input, &self.live.ledger.limits),
             id: None,
             options: None,
@@ -142,6 +144,12 @@ impl<'a, T> Child<'a, T> {
         self.option(|options| options.priority(priority))
     }
 
+    /// Sets how long the child may take. After that it undoes its steps and fails with the code `timeout`, as with
+    /// [`StartOptions::timeout`].
+    pub fn timeout(self, span: Duration) -> Self {
+        self.option(|options| options.timeout(span))
+    }
+
     /// Adds a tag to those of the parent.
     pub fn tag(self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.option(|options| options.tag(key, value))
@@ -225,7 +233,7 @@ impl<'a, T: DeserializeOwned + 'a> Child<'a, T> {
 async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
     let Child { ctx, spot, workflow, input, id, options, detached, undo, .. } = child;
     let spot = spot?;
-    let workflow = workflow?;
+    let workflow = workflow.map_err(EngineError::from)?;
     let input = input?;
     let id = id.map(RunId::new).transpose().map_err(EngineError::from)?;
     let has_undo = undo.is_some();
@@ -239,20 +247,16 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
         None => {
             // Before the gate: a replay for compensations must get past a call that is refused.
             let run = choose(&ctx.live, &spot, id.as_ref())?;
+            queued(&ctx.live, &workflow, options.as_ref())?;
             ctx.live.gate().await?;
             (run, true)
         }
     };
-    let start = match (options, is_new) {
-        (None, _) => None,
-        (Some(options), true) => {
-            let inner = ctx.live.lock();
-            let queued =
-                options.queued_for_child(workflow.clone(), &inner.state.summary, ctx.live.terms())?;
-            Some(Box::new(queued))
-        }
+    let start = match is_new {
+        true => queued(&ctx.live, &workflow, options.as_ref())?,
         // Times of the options were resolved when the call was recorded.
-        (Some(_), false) => recorded_start(&ctx.live, &run).await?,
+        false if options.is_some() => recorded_start(&ctx.live, &run).await?,
+        false => None,
     };
     let path = spot.path.clone();
     let ord = spot.ord;
@@ -261,11 +265,32 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
         let ticket = ctx.live.queue(Owned::Child(started.clone()));
         ctx.live.durable(ticket).await;
     }
+    // What was refused once stays refused, also if the other run has been removed since.
+    if let Some(failure) = refused(&ctx.live, &started.run) {
+        return Err(failure.into());
+    }
     // During a replay for compensation, a child that was never created is not needed.
     if ctx.live.lock().mode != Mode::Replay {
         create(ctx, &started).instrument(spans::child(&spot.path, &started.run)).await?;
     }
     Ok((started.run, spot))
+}
+
+/// How a new child starts, if its author gave options. Fails if they are invalid.
+fn queued(
+    live: &LiveRun,
+    workflow: &WorkflowName,
+    options: Option<&StartOptions>,
+) -> Result<Option<Box<RunQueued>>, EngineError> {
+    let Some(options) = options.cloned() else { return Ok(None) };
+    let inner = live.lock();
+    let queued = options.queued_for_child(workflow.clone(), &inner.state.summary, live.terms())?;
+    Ok(Some(Box::new(queued)))
+}
+
+/// Why the log says that a child could not be created.
+fn refused(live: &LiveRun, child: &RunId) -> Option<Failure> {
+    live.lock().state.children.get(child)?.refused.clone()
 }
 
 /// How the log says that a child starts.
@@ -306,7 +331,7 @@ async fn create(ctx: &Context, child: &ChildStarted) -> Result<()> {
         Ok(()) => Ok(()),
         Err(error @ EngineError::Refused { .. }) => {
             let failure = Failure::terminal(error.to_string()).with_code(error.code());
-            report(&ctx.live, child, failure.clone()).await;
+            record_refusal(&ctx.live, child, &failure).await;
             Err(failure.into())
         }
         Err(error) => ctx.live.stop_and_hang(Stop::Store(error.to_string())).await,
@@ -356,6 +381,19 @@ async fn fetch_end(live: &LiveRun, run: &RunId) -> Result<(), EngineError> {
     }
 }
 
+/// Records that a child could not be created, before the code learns of it: a replay must fail at the same call.
+async fn record_refusal(live: &LiveRun, child: &ChildStarted, failure: &Failure) {
+    let refused = Command::ChildRefused { child: child.run.clone(), failure: failure.clone() };
+    match live.ledger.commit(&live.run, &refused).await {
+        Ok(_) => live.poke(),
+        // The run has ended, or another process has it: the next append of this execution finds that out.
+        Err(error @ EngineError::Refused { .. }) => {
+            tracing::debug!(run = %live.run, child = %child.run, %error, "refused child was not recorded");
+        }
+        Err(error) => live.stop_and_hang(Stop::Store(error.to_string())).await,
+    }
+}
+
 /// Creates a child for a remote worker. If that is refused, reports a failed child to the parent.
 pub(crate) async fn create_for(live: &LiveRun, child: ChildStarted) {
     let failure = match make(live, &child).await {
@@ -370,17 +408,13 @@ pub(crate) async fn create_for(live: &LiveRun, child: ChildStarted) {
             return tracing::warn!(run = %child.run, %error, "failed to create child; will be retried");
         }
     };
-    report(live, &child, failure).await;
-}
-
-/// Reports to this run that its child cannot be created. A child that never existed is not cancelled later.
-async fn report(live: &LiveRun, child: &ChildStarted, failure: Failure) {
+    // Nothing waits for a detached child.
     if child.detached {
         return;
     }
     let run = &child.run;
-    let failed = Command::ChildEnded { child: run.clone(), result: Err(failure) };
-    if let Err(error) = live.ledger.commit(&live.run, &failed).await {
+    let refused = Command::ChildRefused { child: run.clone(), failure };
+    if let Err(error) = live.ledger.commit(&live.run, &refused).await {
         tracing::warn!(%run, %error, "failed to report child-start failure to parent");
     }
     live.poke();

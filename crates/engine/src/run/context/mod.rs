@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_core::attribute::{ATTRIBUTES_MAX, AttributeError};
 use goldseam_core::event::AttributesChanged;
 use goldseam_core::state::OpKind;
 use goldseam_core::{AttributeValue, Attributes, Millis, Owned, Path, Payload, RunId, TagKey, TraceContext};
@@ -349,9 +350,15 @@ impl Context {
             Some(_) => return self.mismatch(&spot).await,
             None => {}
         }
-        self.live.gate().await?;
+        let was_refused = self.live.lock().got_past(&self.arm, &spot);
         let changed = AttributesChanged { path: spot.path, ord: spot.ord, set, removed };
+        // Before the gate: a replay for compensations must get past a call that is refused.
         changed.check(&self.live.lock().state.summary.attributes).map_err(EngineError::Attribute)?;
+        // The run had too many attributes then, and has fewer now.
+        if was_refused {
+            return Err(EngineError::Attribute(AttributeError::TooMany(ATTRIBUTES_MAX + 1)).into());
+        }
+        self.live.gate().await?;
         self.live.queue(Owned::Attributes(changed));
         Ok(())
     }

@@ -2,14 +2,14 @@
 
 use goldseam_core::event::ValuePublished;
 use goldseam_core::state::OpKind;
-use goldseam_core::{Owned, Payload, ValueName};
+use goldseam_core::{Owned, Path, Payload, ValueName};
 use serde::Serialize;
 
 use super::Context;
 use crate::ledger::dialogue::PublishError;
 use crate::ledger::error::EngineError;
 use crate::ledger::workflow_error::Result;
-use crate::run::live_run::{Inner, Spot};
+use crate::run::live_run::{Inner, Mode, Spot};
 
 impl Context {
     /// Publishes a value under a name. Readers get the latest value without waking the run, also after its end.
@@ -51,6 +51,10 @@ impl Context {
     }
 
     fn check_published(&self, spot: &Spot, name: &ValueName, value: &Payload) -> Result<(), EngineError> {
+        // What the log has was accepted under the limits of its time.
+        if self.live.lock().state.ops.contains_key(&spot.path) {
+            return Ok(());
+        }
         let limits = &self.live.ledger.limits;
         let bytes = value.as_str().len();
         let max = limits.published_bytes_max;
@@ -59,7 +63,7 @@ impl Context {
         }
         let max = limits.published_names_max;
         let inner = self.live.lock();
-        if !inner.state.ops.contains_key(&spot.path) && inner.published_names(name) >= max {
+        if inner.published_names(name) >= max {
             return Err(PublishError::TooMany { name: name.clone(), max }.into());
         }
         Ok(())
@@ -68,7 +72,7 @@ impl Context {
     /// Returns whether an operation that may leave no event is still to be done: the log does not have it, and the
     /// code has not got past it.
     pub(super) async fn is_new(&self, spot: &Spot, kind: &OpKind) -> bool {
-        if self.live.lock().was_silent(spot) {
+        if self.live.lock().was_silent(&self.arm, spot) {
             return false;
         }
         match self.recorded(spot, None).await {
@@ -80,13 +84,19 @@ impl Context {
 }
 
 impl Inner {
-    /// Returns whether the log goes on after an operation that it does not have: the operation left no event.
-    pub(crate) fn was_silent(&self, spot: &Spot) -> bool {
-        let path = &spot.path;
-        let ord = spot.ord;
-        !self.state.ops.contains_key(path)
-            && self.state.nth(path.arm(), ord).is_none()
-            && self.state.goes_on(path.arm(), ord + 1)
+    /// Returns whether an operation that may leave no event is not to be done: the code of `arm` got past it before, or
+    /// this is a replay for compensations, which begins nothing.
+    fn was_silent(&self, arm: &Path, spot: &Spot) -> bool {
+        self.is_absent(spot) && (self.mode == Mode::Replay || self.has_gone_on(arm))
+    }
+
+    /// Returns whether the code of `arm` got past an operation that the log does not have.
+    pub(super) fn got_past(&self, arm: &Path, spot: &Spot) -> bool {
+        self.is_absent(spot) && self.has_gone_on(arm)
+    }
+
+    fn is_absent(&self, spot: &Spot) -> bool {
+        !self.state.ops.contains_key(&spot.path) && self.state.nth(spot.path.arm(), spot.ord).is_none()
     }
 
     /// Returns under how many other names the run publishes values, those in the queue included.

@@ -11,9 +11,11 @@ impl Inner {
     /// requested them, if they began after the latest operation that the arm has requested. Once the code has
     /// requested an operation whose end the log does not have, only operations of the arm itself count.
     pub(crate) fn is_replaying(&self, arm: &Path) -> bool {
-        if self.only_replays {
-            return true;
-        }
+        self.only_replays || self.has_gone_on(arm)
+    }
+
+    /// Whether the log has an operation that the code of `arm` requests after those that it has requested.
+    pub(crate) fn has_gone_on(&self, arm: &Path) -> bool {
         let (next, live, seen) =
             self.arms.get(arm).map_or_else(Default::default, |arm| (arm.next, arm.live, arm.seen));
         if self.state.goes_on(arm.as_str(), next) {

@@ -113,7 +113,7 @@ async fn remote_workflow_completes() {
     let nodes = worker_nodes(&server).await;
     assert_eq!(nodes.len(), 1);
     assert_eq!((nodes[0].name.as_str(), nodes[0].slots), ("python:17", 4));
-    assert_eq!(nodes[0].workflows, ["order@1"]);
+    assert_eq!((nodes[0].workflows[0].as_str(), nodes[0].release().is_some()), ("order@1", true));
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Each check catches a hand-made bad history and passes the good one.
 
 mod ending;
+mod kin;
 mod log;
 mod mail;
 mod ownership;
@@ -243,6 +244,41 @@ fn good() -> SimEvidence {
 fn caught(check: fn(&SimEvidence) -> Vec<Violation>, bad: &SimEvidence) {
     assert_eq!(check(&good()), [], "the good history must pass");
     assert!(!check(bad).is_empty(), "the bad history must be caught");
+}
+
+#[test]
+fn i23_catches_a_canary_that_goes_on_too_early() {
+    let returns = |name: &str, ord: u32, output: serde_json::Value| match done(name, ord, false) {
+        Event::StepCompleted(step) => {
+            let output = Payload::parse(&output.to_string(), &Limits::default()).unwrap();
+            Event::StepCompleted(StepCompleted { output, ..step })
+        }
+        other => other,
+    };
+    let operation = || match queued() {
+        Event::RunQueued(queued) => Event::RunQueued(RunQueued {
+            workflow: WorkflowName::new("goldseam.operation").unwrap(),
+            ..queued
+        }),
+        other => other,
+    };
+    let note =
+        Event::NoteAdded(Note { id: "goldseam.operation:op1".into(), by: None, reason: String::new() });
+    let with_operation = |mut evidence: SimEvidence, stages_passed: u64| {
+        let progress = serde_json::json!({ "phase": "acting", "planned": 2, "handled": 1, "acted": 1,
+            "stages": [1, 2], "stages_passed": stages_passed });
+        let maker = Maker::new().event(operation()).event(claimed(0)).event(Event::RunStarted);
+        let maker = maker.event(returns("plan", 0, serde_json::json!({ "runs": [run()], "unreadable": 0 })));
+        let log = maker.event(returns("watch", 1, progress)).evidence().logs.remove(&run()).unwrap();
+        evidence.logs.insert(RunId::new("op1").unwrap(), log);
+        evidence
+    };
+    let acted = || Maker::started().event(note.clone());
+    caught(i23_operations, &with_operation(acted().evidence(), 1));
+    assert_eq!(i23_operations(&with_operation(acted().evidence(), 0)), [], "the stage has not passed");
+    let mut later = acted();
+    later.place.write = WriteId(2);
+    assert_eq!(i23_operations(&with_operation(later.event(done("a", 0, false)).evidence(), 1)), []);
 }
 
 #[test]

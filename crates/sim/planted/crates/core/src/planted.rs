@@ -77,11 +77,17 @@ pub enum Bug {
     ParksUnknownVersion,
     /// A version that no live node has at this moment counts as lost.
     NoVersionGrace,
+    /// An operation that repeats a batch does not look for its own actions.
+    OperationForgets,
+    /// A canary goes on although a run of its stage failed again.
+    CanaryIgnoresRelapse,
+    /// A canary goes on before the runs of its stage have passed.
+    CanaryDoesNotWait,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 38] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -117,6 +123,9 @@ impl Bug {
         Self::TerminatedGoesOn,
         Self::ParksUnknownVersion,
         Self::NoVersionGrace,
+        Self::OperationForgets,
+        Self::CanaryIgnoresRelapse,
+        Self::CanaryDoesNotWait,
     ];
 }
 
