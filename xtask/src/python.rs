@@ -139,7 +139,7 @@ impl Ground {
 
     /// Builds the package and the command, and installs the package into a folder. Returns the folder and the wheel.
     fn install(&self) -> Result<(PathBuf, PathBuf), String> {
-        cargo::run(&self.root, "build --quiet --package goldseam-cli", &[])?;
+        cargo::build_test_binary(&self.root)?;
         let folder = self.target.join("python");
         let wheel = self.wheel("dev", None, &folder.join("wheels"))?;
         let site = folder.join("site");

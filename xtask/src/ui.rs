@@ -55,8 +55,10 @@ fn link_modules(ui: &Path) -> Result<(), String> {
 
 /// Runs a script that drives a browser against a build of the binary.
 fn browse(root: &Path, ui: &Path, script: &str, profile: &str) -> Result<(), String> {
-    let release = if profile == "release" { " --release" } else { "" };
-    cargo::run(root, &format!("build --quiet --package goldseam-cli --bin goldseam{release}"), &[])?;
+    match profile {
+        "release" => cargo::run(root, "build --quiet --release --package goldseam-cli", &[])?,
+        _ => cargo::build_test_binary(root)?,
+    }
     let chromium = packages::chromium().map_err(|error| error.to_string())?;
     let binary = tree::target(root).join(profile).join("goldseam");
     node(ui, script, &[], Some(Programs { binary: &binary, chromium: &chromium }))
