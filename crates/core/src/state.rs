@@ -54,7 +54,8 @@ pub struct State {
     pub changes: BTreeSet<Path>,
     /// Mail that this branch has not consumed, by position.
     pub unread: BTreeMap<Seq, Mail>,
-    /// Positions of consumed mail, by the position that consumed it.
+    /// Positions of consumed signals and answers, by the position that consumed each. The end of a child is not sent
+    /// again, so a jump cannot drop it.
     pub consumed: BTreeMap<Seq, Seq>,
     /// Completed steps with a compensation, in order of completion.
     pub undo: Vec<Path>,
@@ -427,7 +428,9 @@ impl State {
             }
             Event::WaitResolved { path, by: By::Mail(seq) } => {
                 if let Some(mail) = self.unread.remove(seq) {
-                    self.consumed.insert(recorded.seq, *seq);
+                    if !matches!(mail, Mail::Child { .. }) {
+                        self.consumed.insert(recorded.seq, *seq);
+                    }
                     self.found(recorded, path, Found::Mail(mail));
                 }
             }

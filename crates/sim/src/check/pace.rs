@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use goldseam_core::codec::chain;
 use goldseam_core::state::{Applied, Mail};
-use goldseam_core::{Event, Millis, RunId, Seq, State, Status, derive};
+use goldseam_core::{Event, LaneName, Millis, RunId, Seq, State, Status, derive};
 
 use super::{Log, SimEvidence, Violation, before};
 
@@ -35,7 +35,8 @@ pub fn i15_pace(evidence: &SimEvidence) -> Vec<Violation> {
     let most = |gap: &Gap<'_>| match gap {
         _ if evidence.facts.loops => GAP_MAX * LOOPS_TIMES,
         gap if was_suspect(evidence, gap) => GAP_MAX * SUSPECT_TIMES,
-        _ => GAP_MAX,
+        // Every other run of its lane may go first.
+        gap => GAP_MAX * runs_in_lane_of(evidence, gap.run),
     };
     let slow = gaps(evidence).into_iter().filter(|gap| gap.ms > most(gap));
     slow.map(|Gap { run, seq, status, ms }| {
@@ -46,6 +47,20 @@ pub fn i15_pace(evidence: &SimEvidence) -> Vec<Violation> {
         )
     })
     .collect()
+}
+
+/// Returns how many runs share the lane of this run; 1 without a lane.
+fn runs_in_lane_of(evidence: &SimEvidence, run: &RunId) -> i64 {
+    let Some(lane) = evidence.logs.get(run).and_then(lane) else { return 1 };
+    let sharing = evidence.logs.values().filter(|log| self::lane(log) == Some(lane)).count();
+    i64::try_from(sharing).unwrap_or(i64::MAX).max(1)
+}
+
+fn lane(log: &Log) -> Option<&LaneName> {
+    log.events.iter().find_map(|recorded| match &recorded.event {
+        Event::RunQueued(queued) => queued.lane.as_ref(),
+        _ => None,
+    })
 }
 
 /// Returns whether the period ended with a second or later recovery without progress.

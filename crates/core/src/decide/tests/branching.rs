@@ -3,9 +3,9 @@
 use crate::branch::{BranchId, Why};
 use crate::command::{Command, Owned};
 use crate::decide::{Decision, Refusal, Stamped, TaskMove, child_id, idempotency_key};
-use crate::event::{BranchOpened, Event, JumpRequested, StepFailed};
-
-use crate::state::{OpKind, StepProgress};
+use crate::event::{BranchOpened, Event, JumpRequested, StepFailed, WaitStarted};
+use crate::id::RunId;
+use crate::state::{Mail, OpKind, StepProgress};
 use crate::summary::Status;
 use crate::testing::*;
 use crate::time::Seq;
@@ -88,6 +88,18 @@ fn drop_mail_drops_consumed_mail() {
     let log = jump(log, JumpRequested { drop_mail: true, ..jump_to("j1", "a") });
     let unread: Vec<_> = log.state().unread.keys().copied().collect();
     assert_eq!(unread, [Seq(8)], "unread mail is not dropped");
+}
+
+#[test]
+fn drop_mail_keeps_ends_of_children() {
+    let log = Log::running().starts_child("pick", "c1").completed("a").child_ended("c1", Ok(json("7")));
+    let child = RunId::new("c1").unwrap();
+    let wanted = WaitStarted { children: vec![child.clone()], ..log.wanted("picked", &[]) };
+    let log = log.owned(vec![Owned::Wait { wanted, ask: None }]);
+    assert!(log.state().unread.is_empty());
+    let log = jump(log, JumpRequested { drop_mail: true, ..jump_to("j1", "a") });
+    let unread: Vec<_> = log.state().unread.values().cloned().collect();
+    assert_eq!(unread, [Mail::Child { run: child, result: Ok(json("7")) }], "the child does not end again");
 }
 
 #[test]
