@@ -72,7 +72,7 @@ cargo xtask mutants PACKAGE    change the code in one place at a time and run th
                                --tests PACKAGES, --filter EXPRESSION
 cargo xtask fuzz [ARGS]        fuzz every parser: --seconds N each (30), --core
 cargo xtask hostile [ARGS]     lint, generated clients, schemathesis, idle and slow clients, memory: [PARTS] --seed S,
-                               --examples N of schemathesis for each operation (40)
+                               --examples N of schemathesis for each operation (40); --quick: the part of `test`
 cargo xtask python [ARGS]      build the Python package and run its checks; --long kills 200 workers, --wheel makes the
                                optimised wheel that carries the command
 cargo xtask ui [PART]          build the dashboard; --check compares the built files with their sources, --test tests
@@ -107,6 +107,7 @@ fn main() -> ExitCode {
         ["planted", rest @ ..] => planted::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["hostile", "--quick"] => hostile::quick(),
         ["hostile", rest @ ..] => hostile::run(rest),
         ["python", rest @ ..] => python::run(rest),
         ["ui"] => ui::run(ui::DashboardTask::Build),

@@ -166,7 +166,6 @@ const COMMANDS: &[&[&str]] = &[
     &["retry", "failed"],
     &["recover", "waits", "--dry-run"],
     &["recover", "waits", "--dry-run", "--each"],
-    &["recover", "waits", "--each"],
     &["recover", "waits", "--rule", "A2"],
     &["recover", "waits", "--rule", "hidden-question"],
     &["recover", "waits", "--undo"],

@@ -49,7 +49,7 @@ impl Builder {
     /// # let dir = tempfile::tempdir()?; let url = format!("sqlite:{}/x.db", dir.path().display());
     /// let engine = Engine::open(&url).await?.without_operations().start().await?;
     /// let nodes = engine.client().store().nodes().await?;
-    /// assert!(nodes[0].record.workflows.is_empty());
+    /// assert!(!nodes[0].record.workflows.iter().any(|name| name.starts_with("goldseam.operation")));
     /// # engine.shutdown().await;
     /// # Ok(()) }
     /// ```
