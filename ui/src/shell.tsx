@@ -49,6 +49,13 @@ function usePage(name: string, load: (() => PageModule) | undefined) {
       () => setError(name),
     );
   }, [name]);
+  // A browser does not fetch failed code again, so the page is loaded again once the server is back.
+  const state = useSignal(online);
+  const wasGone = useRef(false);
+  useEffect(() => {
+    wasGone.current = error === name && (wasGone.current || state === "no");
+    if (wasGone.current && state === "yes") location.reload();
+  }, [error, name, state]);
   return { Found: loaded.get(name), failed: error === name };
 }
 
