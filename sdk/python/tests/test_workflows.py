@@ -451,6 +451,8 @@ def test_client_verbs_answer(url: str) -> None:
             assert (await run.show())["run"] == run.id or run.id in str(await run.show())
             assert (await engine.why(run.id)) and (await engine.branches(run.id))["items"]
             assert (await engine.doctor()) and (await engine.recoveries()) and (await engine.recovery_stats())
+            assert (await engine.statuses()) and (await engine.activity()) and (await engine.current_key())
+            assert "items" in await engine.suggestions("workflow")
             assert (await engine.nodes())["items"] and (await engine.queue_stats()) is not None
             lock = await engine.acquire_lock(new_id("lock"), "me", ttl=60)
             await engine.extend_lock(lock["name"], "me", lock["fence"], ttl=60)

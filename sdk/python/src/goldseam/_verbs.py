@@ -99,6 +99,27 @@ class StoreVerbs:
         """Counts and durations of recoveries by rule: ``since_ms``, ``latest``."""
         return await self.call("GET", with_query("/v1/recoveries/stats", **query))  # type: ignore[no-any-return]
 
+    async def remedies(self, run: str) -> Document:
+        """What each rule that applies to a run would do, the most urgent first. Changes nothing."""
+        return await self.call("GET", f"/v1/runs/{quoted(run)}/remedies")  # type: ignore[no-any-return]
+
+    async def statuses(self) -> Document:
+        """The number of runs in each status, without operations."""
+        return await self.call("GET", "/v1/statuses")  # type: ignore[no-any-return]
+
+    async def activity(self, /, **query: Any) -> Document:
+        """Starts, ends and recoveries for each interval of a recent time: ``since_ms``, ``interval_ms``."""
+        return await self.call("GET", with_query("/v1/activity", **query))  # type: ignore[no-any-return]
+
+    async def suggestions(self, of: str, *, text: str | None = None, limit: int | None = None) -> Document:
+        """Values for a filter of the list of runs, the most frequent first: ``of`` names the filter."""
+        query = given(text=text, limit=limit)
+        return await self.call("GET", with_query("/v1/suggestions", of=of, **query))  # type: ignore[no-any-return]
+
+    async def current_key(self) -> Document:
+        """The name and the scopes of the key of this client."""
+        return await self.call("GET", "/v1/key")  # type: ignore[no-any-return]
+
     async def nodes(self) -> Document:
         """The nodes of the store."""
         return await self.call("GET", "/v1/nodes")  # type: ignore[no-any-return]
