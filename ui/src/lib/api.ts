@@ -39,7 +39,7 @@ export const session = signal<Session>({ key: sessionStorage.getItem(KEPT) ?? un
 export const online = signal<"unknown" | "yes" | "no">("unknown");
 /** Number of requests that have waited for a response for longer than `SLOW_MS`. */
 export const overdue = signal(0);
-const SLOW_MS = 2_500;
+const SLOW_MS = 1_500;
 
 export function may(scope: Scope): boolean {
   return session.value.access?.scopes.includes(scope) ?? false;
