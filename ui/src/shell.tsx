@@ -215,7 +215,7 @@ function Connection() {
         late > 0 && (
           <p class="banner">
             <Icon name="waiting" />
-            The server has not answered for 3 seconds. The page waits for it.
+            The server has not answered for a while. The page waits for it.
           </p>
         )
       )}
