@@ -94,10 +94,16 @@ fn any_of(filters: &[&str]) -> String {
     filters.iter().map(|filter| format!("({filter})")).collect::<Vec<_>>().join(" | ")
 }
 
+/// Twice as many tests at once as there are cores: tests wait for disks, timers and processes half of their time.
+fn test_threads() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("--test-threads {}", 2 * cores)
+}
+
 /// The steps of `cargo xtask test`, in order.
 fn plan(scope: Scope, has_nextest: bool) -> Vec<Step> {
     let mut tests = words(&match has_nextest {
-        true => format!("nextest run {EVERYTHING}"),
+        true => format!("nextest run {EVERYTHING} {}", test_threads()),
         false => format!("test {EVERYTHING} --lib --bins --tests --examples"),
     });
     if has_nextest && scope != Scope::All {
@@ -129,7 +135,7 @@ fn plan(scope: Scope, has_nextest: bool) -> Vec<Step> {
 fn check_plan(package: Option<&str>, has_nextest: bool) -> Vec<Step> {
     let what = package.map_or(EVERYTHING.to_owned(), |package| format!("--package {package} --all-features"));
     let mut tests = words(&match has_nextest {
-        true => format!("nextest run {what} --no-tests pass"),
+        true => format!("nextest run {what} --no-tests pass {}", test_threads()),
         false => format!("test {what} --lib --bins"),
     });
     if has_nextest {
@@ -304,7 +310,8 @@ mod tests {
 
     #[test]
     fn all_runs_every_test() {
-        assert_eq!(tests_of(plan(Scope::All, true)), "nextest run --workspace --all-features");
+        let everything = format!("nextest run --workspace --all-features {}", test_threads());
+        assert_eq!(tests_of(plan(Scope::All, true)), everything);
         assert!(tests_of(plan(Scope::Full, true)).contains("-E not ((package(goldseam-sim)"));
     }
 
