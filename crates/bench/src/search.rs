@@ -48,17 +48,33 @@ pub(crate) struct SearchSize {
     /// Number of runs in the store
     #[arg(long, default_value_t = 1_000_000)]
     runs: u64,
+    /// Fill the store of `--store` and keep it
+    #[arg(long, hide = true)]
+    fill: bool,
+    /// Measure the store of `--store`, which `--fill` filled
+    #[arg(long, hide = true, conflicts_with = "fill")]
+    filled: bool,
 }
 
 pub(crate) async fn measure(target: &Target, size: &SearchSize) -> Fallible<Vec<Measurement>> {
-    let url = target.scratch("search");
+    if size.filled {
+        return pages(target.given(), target).await;
+    }
+    let url = if size.fill { target.given().to_owned() } else { target.scratch("search") };
     eprintln!("filling a store with {} runs …", size.runs);
     let began = Instant::now();
     let fast = if target.is_sqlite() { with(&url, "durability", "process") } else { url.clone() };
     fill(&goldseam::open_store(&fast).await?, size.runs).await?;
     eprintln!("filled in {:.0} s", began.elapsed().as_secs_f64());
-    // Another process reads it: no page of the fill is in its cache.
-    let store = goldseam::open_store(&url).await?;
+    if size.fill {
+        return Ok(Vec::new());
+    }
+    pages(&url, target).await
+}
+
+/// Measures the first page of each search, on a connection without the cache of the fill.
+async fn pages(url: &str, target: &Target) -> Fallible<Vec<Measurement>> {
+    let store = goldseam::open_store(url).await?;
     let mut reports = Vec::new();
     for (measure, text) in SEARCHES {
         reports.push(first_page(&store, target, measure, text).await?);
