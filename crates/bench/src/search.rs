@@ -25,8 +25,8 @@ const IN_FLIGHT: usize = 512;
 const ROUNDS: usize = 9;
 const PAGE: u32 = 50;
 
-/// Names of the measures and their conditions; the last three have no index that helps.
-const SEARCHES: [(&str, &str); 13] = [
+/// Names of the measures and their conditions; the last ones select nothing, or are in no index.
+const SEARCHES: [(&str, &str); 20] = [
     ("status", "status = failed"),
     ("statuses", "status in (failed, parked) and created > -2h"),
     ("workflow", "workflow = rare"),
@@ -40,6 +40,13 @@ const SEARCHES: [(&str, &str); 13] = [
     ("empty_intersection", "region = \"eu\" and stage = \"only-us\""),
     ("rare_range", "amount > 999998"),
     ("negation", "not (status in (completed, failed, parked, running, queued)) and region != \"eu\""),
+    ("in_list", "customer in (\"c-1\", \"c-2\", \"c-3\") and region in (\"eu\", \"us\")"),
+    ("alternatives", "stage = \"none\" or (region = \"eu\" and stage = \"only-us\")"),
+    ("prefix", "customer starts_with \"c-4711\""),
+    ("empty_prefix", "customer starts_with \"zz\""),
+    ("empty_negation", "region not in (\"eu\", \"us\")"),
+    ("empty_workflow", "workflow = mail and stage = \"only-us\""),
+    ("no_index", "priority = 7"),
 ];
 
 /// How many runs to search among.

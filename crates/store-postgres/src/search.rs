@@ -4,8 +4,8 @@
 //! has, so each statement leaves it only one index.
 
 use goldseam_store::sql_search::{
-    AttributeEntry, Dialect, Entry, SearchIndex, SearchSource, SearchedRow, Span, SqlPart, SqlParts, place, plan,
-    search,
+    AttributeEntry, Dialect, Entry, SearchIndex, SearchSource, SearchedRow, Span, SqlPart, SqlParts, place,
+    plan, search,
 };
 use goldseam_store::{Cursor, OrderKey, Page, Row, RunFilter, StoreError};
 
@@ -48,6 +48,7 @@ struct PgSource<'a> {
 
 impl SearchSource for PgSource<'_> {
     type Error = StoreError;
+    const ENTRY_WORK: usize = 3;
 
     async fn read(&self, list: &SearchIndex, span: Span, most: usize) -> Result<Vec<Entry>, StoreError> {
         let query = self.list_query(list, span, most);
@@ -200,10 +201,9 @@ fn add_list(query: &mut PgQuery, list: &SearchIndex) {
         return;
     }
     match list {
-        SearchIndex::All
-        | SearchIndex::Workflow(_)
-        | SearchIndex::Status(_)
-        | SearchIndex::Cause(_) => query.add_if(" FROM goldseam.runs AS l WHERE true", true),
+        SearchIndex::All | SearchIndex::Workflow(_) | SearchIndex::Status(_) | SearchIndex::Cause(_) => {
+            query.add_if(" FROM goldseam.runs AS l WHERE true", true)
+        }
         SearchIndex::Recovered => {
             query.add_if(" FROM goldseam.runs AS l WHERE l.recovered_at IS NOT NULL", true);
         }
@@ -222,7 +222,10 @@ fn add_list(query: &mut PgQuery, list: &SearchIndex) {
             query.add_text(" FROM goldseam.runs AS l WHERE l.owner IS NOT NULL AND l.owner = ", Some(owner));
         }
         SearchIndex::Parent(parent) => {
-            query.add_text(" FROM goldseam.runs AS l WHERE l.parent IS NOT NULL AND l.parent = ", Some(parent));
+            query.add_text(
+                " FROM goldseam.runs AS l WHERE l.parent IS NOT NULL AND l.parent = ",
+                Some(parent),
+            );
         }
         SearchIndex::Named(name) => query.add_text(ATTRIBUTES, Some(name)),
         SearchIndex::Texts { name, low, end } => {

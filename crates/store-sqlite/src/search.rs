@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use goldseam_core::Status;
 use goldseam_store::sql_search::{
-    AttributeEntry, Dialect, Entry, SearchIndex, SearchSource, SearchedRow, Span, SqlPart, SqlParts, place, plan,
-    search,
+    AttributeEntry, Dialect, Entry, SearchIndex, SearchSource, SearchedRow, Span, SqlPart, SqlParts, place,
+    plan, search,
 };
 use goldseam_store::{Cursor, OrderKey, Page, Row, RunFilter};
 use rusqlite::types::{Value, ValueRef};
@@ -85,6 +85,7 @@ struct SqliteSource<'a> {
 
 impl SearchSource for SqliteSource<'_> {
     type Error = SqliteFault;
+    const ENTRY_WORK: usize = 1;
 
     async fn read(&self, list: &SearchIndex, span: Span, most: usize) -> Result<Vec<Entry>, SqliteFault> {
         let column = time_column(list);
@@ -114,7 +115,11 @@ impl SearchSource for SqliteSource<'_> {
         Ok(entries)
     }
 
-    async fn look_up(&self, list: &SearchIndex, entries: &[Entry]) -> Result<Option<Vec<Entry>>, SqliteFault> {
+    async fn look_up(
+        &self,
+        list: &SearchIndex,
+        entries: &[Entry],
+    ) -> Result<Option<Vec<Entry>>, SqliteFault> {
         let mut query = SqliteQuery::new("SELECT 1");
         add_list(&mut query, list);
         query.add(" AND ", []);

@@ -234,8 +234,8 @@ fn has(subject: &ConditionSubject, dialect: Dialect) -> Option<(SqlParts, bool)>
                 SqlPart::Sql("EXISTS (SELECT 1 FROM "),
                 SqlPart::Sql(dialect.attributes),
                 SqlPart::Sql(" WHERE c.rid = r.rid AND "),
-        SqlPart::Sql(dialect.attribute_name),
-        SqlPart::Sql(" = "),
+                SqlPart::Sql(dialect.attribute_name),
+                SqlPart::Sql(" = "),
                 SqlPart::Text(name.to_string()),
                 SqlPart::Sql(dialect.exists_end),
             ];
@@ -243,4 +243,3 @@ fn has(subject: &ConditionSubject, dialect: Dialect) -> Option<(SqlParts, bool)>
         }
     }
 }
-

@@ -28,14 +28,14 @@ const FEW: usize = 64;
 /// looked up.
 const DENSE: usize = 8;
 
-/// What a page may cost, in units of one entry that is read in order.
-const WORK_MAX: usize = 400_000;
+/// What a page may cost, in units of one entry that is read in order from a file.
+const WORK_MAX: usize = 800_000;
 /// Cost of looking up an entry.
-const LOOKUP_WORK: usize = 6;
+const LOOKUP_WORK: usize = 12;
 /// Cost of reading a row and checking it in SQL.
-const ROW_WORK: usize = 20;
+const ROW_WORK: usize = 40;
 /// Cost of decoding a row, in addition.
-const DECODE_WORK: usize = 60;
+const DECODE_WORK: usize = 120;
 
 /// An entry of a list: the time of a run in the order of the list, and its number in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,6 +68,8 @@ pub struct SearchedRow {
 pub trait SearchSource {
     /// Why it cannot be read.
     type Error;
+    /// The cost of reading one entry in order, compared with a file.
+    const ENTRY_WORK: usize;
 
     /// Reads at most `most` entries of a list within a span: in the order of the page, those of one millisecond in any
     /// order. A list that is unordered is read in any order.
@@ -262,14 +264,15 @@ impl Group {
         let mut has = HashSet::new();
         let mut count = 0;
         for list in &self.lists {
-            let (entries, is_looked_up) = match search.within(list, &candidates, self.axis, self.is_dense).await? {
-                Within::All(entries) => (entries, false),
-                Within::LookedUp(entries) => (entries, true),
-                Within::TooMany => {
-                    self.is_dense = true;
-                    return Ok(Kept { entries: candidates, count: None });
-                }
-            };
+            let (entries, is_looked_up) =
+                match search.within(list, &candidates, self.axis, self.is_dense).await? {
+                    Within::All(entries) => (entries, false),
+                    Within::LookedUp(entries) => (entries, true),
+                    Within::TooMany => {
+                        self.is_dense = true;
+                        return Ok(Kept { entries: candidates, count: None });
+                    }
+                };
             self.is_dense |= is_looked_up;
             count += entries.len();
             has.extend(entries.iter().map(|entry| entry.rid));
@@ -313,7 +316,7 @@ struct Search<'a, S> {
 impl<S: SearchSource> Search<'_, S> {
     async fn read(&mut self, list: &SearchIndex, span: Span, most: usize) -> Result<Vec<Entry>, S::Error> {
         let entries = self.source.read(list, span, most).await?;
-        self.work += entries.len();
+        self.work += entries.len() * S::ENTRY_WORK;
         Ok(entries)
     }
 
@@ -414,7 +417,8 @@ impl<S: SearchSource> Search<'_, S> {
 
     /// Reads the rows of a few recovered runs and sorts them, or walks over all of them. Returns where it stopped.
     async fn recovered(&mut self, groups: &[Group], axis: Axis) -> Result<Option<Cursor>, S::Error> {
-        let whole = groups.iter().filter_map(|group| group.window.as_ref()).filter(|window| window.through.is_none());
+        let whole =
+            groups.iter().filter_map(|group| group.window.as_ref()).filter(|window| window.through.is_none());
         let fewest = whole.min_by_key(|window| window.entries.len());
         if let Some(window) = fewest.filter(|window| window.entries.len() <= UNTIMED_MAX) {
             for row in self.source.rows(&window.entries).await? {

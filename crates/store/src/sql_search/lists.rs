@@ -134,8 +134,11 @@ fn group(condition: &Condition, is_negated: bool) -> Option<Vec<SearchIndex>> {
             vec![SearchIndex::Named(name.to_string())]
         }
         Condition::Compare { subject, operator: Operator::NotEqual, value } => {
-            let equal =
-                Condition::Compare { subject: subject.clone(), operator: Operator::Equal, value: value.clone() };
+            let equal = Condition::Compare {
+                subject: subject.clone(),
+                operator: Operator::Equal,
+                value: value.clone(),
+            };
             group(&equal, !is_negated)?
         }
         Condition::Compare {
