@@ -202,7 +202,7 @@ fn add_list(query: &mut PgQuery, list: &SearchIndex) {
     }
     match list {
         SearchIndex::All | SearchIndex::Workflow(_) | SearchIndex::Status(_) | SearchIndex::Cause(_) => {
-            query.add_if(" FROM goldseam.runs AS l WHERE true", true)
+            query.add_if(" FROM goldseam.runs AS l WHERE true", true);
         }
         SearchIndex::Recovered => {
             query.add_if(" FROM goldseam.runs AS l WHERE l.recovered_at IS NOT NULL", true);
