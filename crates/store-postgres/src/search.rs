@@ -4,8 +4,8 @@
 //! has, so each statement leaves it only one index.
 
 use goldseam_store::sql_search::{
-    AttributeEntry, Dialect, Entry, SearchIndex, SearchSource, SearchedRow, Span, SqlPart, SqlParts, place,
-    plan, search,
+    AttributeEntry, Dialect, ListEntry, SearchIndex, SearchSource, SearchedRow, SqlPart, SqlParts, TimeSpan,
+    place, plan, search,
 };
 use goldseam_store::{Cursor, OrderKey, Page, Row, RunFilter, StoreError};
 
@@ -48,22 +48,31 @@ struct PgSource<'a> {
 
 impl SearchSource for PgSource<'_> {
     type Error = StoreError;
-    const ENTRY_WORK: usize = 3;
+    const ENTRY_WORK: usize = 6;
 
-    async fn read(&self, list: &SearchIndex, span: Span, most: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn read(
+        &self,
+        list: &SearchIndex,
+        span: TimeSpan,
+        most: usize,
+    ) -> Result<Vec<ListEntry>, StoreError> {
         let query = self.list_query(list, span, most);
         let rows = self.connection.read(&query.sql, &query.values()).await?;
-        let read = |row: &tokio_postgres::Row| -> Result<Vec<Entry>, PgFault> {
+        let read = |row: &tokio_postgres::Row| -> Result<Vec<ListEntry>, PgFault> {
             let times: Option<Vec<i64>> = column(row, 0)?;
             let numbers: Option<Vec<i64>> = column(row, 1)?;
             let pairs = times.unwrap_or_default().into_iter().zip(numbers.unwrap_or_default());
-            Ok(pairs.map(|(at, rid)| Entry { at, rid }).collect())
+            Ok(pairs.map(|(at, rid)| ListEntry { at, rid }).collect())
         };
         let entries = rows.first().map(read).transpose().map_err(|fault| fault.to_read_error())?;
         Ok(entries.unwrap_or_default())
     }
 
-    async fn look_up(&self, list: &SearchIndex, entries: &[Entry]) -> Result<Option<Vec<Entry>>, StoreError> {
+    async fn look_up(
+        &self,
+        list: &SearchIndex,
+        entries: &[ListEntry],
+    ) -> Result<Option<Vec<ListEntry>>, StoreError> {
         // Only these indexes have the number of the run.
         if !matches!(list, SearchIndex::Tag(..) | SearchIndex::Attribute(_)) {
             return Ok(None);
@@ -75,14 +84,14 @@ impl SearchSource for PgSource<'_> {
         add_list(&mut query, list);
         query.add_if(" AND l.created_at = k.at AND l.rid = k.rid OFFSET 0)", true);
         let rows = self.connection.read(&query.sql, &query.values()).await?;
-        let read = |row: &tokio_postgres::Row| -> Result<Entry, PgFault> {
-            Ok(Entry { at: column(row, 0)?, rid: column(row, 1)? })
+        let read = |row: &tokio_postgres::Row| -> Result<ListEntry, PgFault> {
+            Ok(ListEntry { at: column(row, 0)?, rid: column(row, 1)? })
         };
-        let found = rows.iter().map(read).collect::<Result<Vec<Entry>, PgFault>>();
+        let found = rows.iter().map(read).collect::<Result<Vec<ListEntry>, PgFault>>();
         found.map(Some).map_err(|fault| fault.to_read_error())
     }
 
-    async fn rows(&self, entries: &[Entry]) -> Result<Vec<SearchedRow>, StoreError> {
+    async fn rows(&self, entries: &[ListEntry]) -> Result<Vec<SearchedRow>, StoreError> {
         if entries.is_empty() {
             return Ok(Vec::new());
         }
@@ -105,7 +114,7 @@ impl PgSource<'_> {
         Ok(Some(SearchedRow { place, row }))
     }
 
-    fn rows_query(&self, entries: &[Entry]) -> PgQuery {
+    fn rows_query(&self, entries: &[ListEntry]) -> PgQuery {
         let mut query = PgQuery::new("SELECT CASE WHEN (");
         match &self.check {
             None => query.add_if("true", true),
@@ -125,7 +134,7 @@ impl PgSource<'_> {
         query
     }
 
-    fn list_query(&self, list: &SearchIndex, span: Span, most: usize) -> PgQuery {
+    fn list_query(&self, list: &SearchIndex, span: TimeSpan, most: usize) -> PgQuery {
         let mut query = PgQuery::new("SELECT array_agg(p.at), array_agg(p.rid) FROM (SELECT ");
         let time = if *list == SearchIndex::Recovered { "l.recovered_at" } else { "l.created_at" };
         query.add_if(time, true);

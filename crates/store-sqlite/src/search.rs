@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use goldseam_core::Status;
 use goldseam_store::sql_search::{
-    AttributeEntry, Dialect, Entry, SearchIndex, SearchSource, SearchedRow, Span, SqlPart, SqlParts, place,
-    plan, search,
+    AttributeEntry, Dialect, ListEntry, SearchIndex, SearchSource, SearchedRow, SqlPart, SqlParts, TimeSpan,
+    place, plan, search,
 };
 use goldseam_store::{Cursor, OrderKey, Page, Row, RunFilter};
 use rusqlite::types::{Value, ValueRef};
@@ -87,7 +87,12 @@ impl SearchSource for SqliteSource<'_> {
     type Error = SqliteFault;
     const ENTRY_WORK: usize = 1;
 
-    async fn read(&self, list: &SearchIndex, span: Span, most: usize) -> Result<Vec<Entry>, SqliteFault> {
+    async fn read(
+        &self,
+        list: &SearchIndex,
+        span: TimeSpan,
+        most: usize,
+    ) -> Result<Vec<ListEntry>, SqliteFault> {
         let column = time_column(list);
         let mut query = SqliteQuery::new("SELECT ");
         query.add(column, []);
@@ -109,7 +114,7 @@ impl SearchSource for SqliteSource<'_> {
         let mut entries = Vec::new();
         while let Some(row) = rows.next()? {
             if let (ValueRef::Integer(at), ValueRef::Integer(rid)) = (row.get_ref(0)?, row.get_ref(1)?) {
-                entries.push(Entry { at, rid });
+                entries.push(ListEntry { at, rid });
             }
         }
         Ok(entries)
@@ -118,8 +123,8 @@ impl SearchSource for SqliteSource<'_> {
     async fn look_up(
         &self,
         list: &SearchIndex,
-        entries: &[Entry],
-    ) -> Result<Option<Vec<Entry>>, SqliteFault> {
+        entries: &[ListEntry],
+    ) -> Result<Option<Vec<ListEntry>>, SqliteFault> {
         let mut query = SqliteQuery::new("SELECT 1");
         add_list(&mut query, list);
         query.add(" AND ", []);
@@ -141,7 +146,7 @@ impl SearchSource for SqliteSource<'_> {
         Ok(Some(found))
     }
 
-    async fn rows(&self, entries: &[Entry]) -> Result<Vec<SearchedRow>, SqliteFault> {
+    async fn rows(&self, entries: &[ListEntry]) -> Result<Vec<SearchedRow>, SqliteFault> {
         let mut statement = self.conn.prepare_cached(&self.rows.sql)?;
         let given = self.rows.values.len();
         for (at, value) in self.rows.values.iter().enumerate() {

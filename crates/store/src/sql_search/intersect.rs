@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::lists::SearchIndex;
-use super::page::{Found, page};
+use super::page::{SearchFound, page};
 use super::{CreatedBounds, Plan};
 use crate::cursor::{Cursor, OrderKey};
 use crate::types::{Page, Row, RunFilter};
@@ -39,7 +39,7 @@ const DECODE_WORK: usize = 120;
 
 /// An entry of a list: the time of a run in the order of the list, and its number in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Entry {
+pub struct ListEntry {
     /// The time.
     pub at: i64,
     /// The number.
@@ -48,7 +48,7 @@ pub struct Entry {
 
 /// A span of time, both inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct TimeSpan {
     /// The earliest time.
     pub low: i64,
     /// The latest time.
@@ -76,19 +76,19 @@ pub trait SearchSource {
     fn read(
         &self,
         list: &SearchIndex,
-        span: Span,
+        span: TimeSpan,
         most: usize,
-    ) -> impl Future<Output = Result<Vec<Entry>, Self::Error>>;
+    ) -> impl Future<Output = Result<Vec<ListEntry>, Self::Error>>;
 
     /// Returns which of the entries a list has; none if reading the rows is as cheap.
     fn look_up(
         &self,
         list: &SearchIndex,
-        entries: &[Entry],
-    ) -> impl Future<Output = Result<Option<Vec<Entry>>, Self::Error>>;
+        entries: &[ListEntry],
+    ) -> impl Future<Output = Result<Option<Vec<ListEntry>>, Self::Error>>;
 
     /// Reads the rows of entries, in any order, without lost rows.
-    fn rows(&self, entries: &[Entry]) -> impl Future<Output = Result<Vec<SearchedRow>, Self::Error>>;
+    fn rows(&self, entries: &[ListEntry]) -> impl Future<Output = Result<Vec<SearchedRow>, Self::Error>>;
 }
 
 /// Returns one page of the runs that a filter selects.
@@ -98,7 +98,7 @@ pub async fn search<S: SearchSource>(
     after: Option<&Cursor>,
     plan: Plan,
 ) -> Result<Page<Row>, S::Error> {
-    let mut search = Search { source, filter, after, work: 0, rows: Vec::new() };
+    let mut search = PageSearch { source, filter, after, work: 0, rows: Vec::new() };
     let is_created = filter.order.key() == OrderKey::Created;
     let created = if is_created { plan.created } else { CreatedBounds::default() };
     let begin = after.filter(|_| is_created).map(|after| after.at.0);
@@ -107,17 +107,17 @@ pub async fn search<S: SearchSource>(
     let end = axis.end(created);
     let mut groups = Vec::new();
     for lists in plan.groups {
-        let mut group = Group { lists, axis, is_dense: false, window: None };
+        let mut group = ListGroup { lists, axis, is_dense: false, window: None };
         if group.begin(&mut search, from, end).await? {
             groups.push(group);
         }
     }
     let stopped = if is_created {
-        search.intersect(groups, &plan.without, axis, Bounds { from, end }).await?
+        search.intersect(groups, &plan.without, axis, AxisBounds { from, end }).await?
     } else {
         search.recovered(&groups, axis).await?
     };
-    Ok(page(filter, Found { rows: search.rows, stopped }))
+    Ok(page(filter, SearchFound { rows: search.rows, stopped }))
 }
 
 /// The direction of a list. Times on the axis grow along the list.
@@ -142,13 +142,13 @@ impl Axis {
         bound.map_or(i64::MAX, |at| self.of(at))
     }
 
-    fn span(self, bounds: Bounds) -> Span {
+    fn span(self, bounds: AxisBounds) -> TimeSpan {
         let from = self.of(bounds.from);
         let end = self.of(bounds.end);
-        Span { low: from.min(end), high: from.max(end) }
+        TimeSpan { low: from.min(end), high: from.max(end) }
     }
 
-    fn sort(self, entries: &mut Vec<Entry>) {
+    fn sort(self, entries: &mut Vec<ListEntry>) {
         entries.sort_unstable_by_key(|entry| (self.of(entry.at), entry.rid));
         entries.dedup();
     }
@@ -156,43 +156,43 @@ impl Axis {
 
 /// A part of the axis, both inclusive.
 #[derive(Debug, Clone, Copy)]
-struct Bounds {
+struct AxisBounds {
     from: i64,
     end: i64,
 }
 
 /// Entries of a group within a part of the axis.
 #[derive(Debug, Clone)]
-struct Window {
-    entries: Vec<Entry>,
+struct ListWindow {
+    entries: Vec<ListEntry>,
     /// The end of the part that was read completely; none: the whole list after its beginning was read.
     through: Option<i64>,
 }
 
 /// Lists of which at least one has each run of the search.
 #[derive(Debug)]
-struct Group {
+struct ListGroup {
     lists: Vec<SearchIndex>,
     axis: Axis,
     /// Whether its entries were too many for the candidates of a window.
     is_dense: bool,
     /// Its first window.
-    window: Option<Window>,
+    window: Option<ListWindow>,
 }
 
-impl Group {
+impl ListGroup {
     /// Reads the first window. Returns whether the group can be used.
     async fn begin<S: SearchSource>(
         &mut self,
-        search: &mut Search<'_, S>,
+        search: &mut PageSearch<'_, S>,
         from: i64,
         end: i64,
     ) -> Result<bool, S::Error> {
         if from > end {
-            self.window = Some(Window { entries: Vec::new(), through: None });
+            self.window = Some(ListWindow { entries: Vec::new(), through: None });
             return Ok(true);
         }
-        let bounds = Bounds { from, end };
+        let bounds = AxisBounds { from, end };
         if !self.lists.iter().any(SearchIndex::is_unordered) {
             let most = (WINDOW_FIRST / self.lists.len().max(1)).max(FEW);
             self.window = Some(self.read(search, bounds, most).await?);
@@ -212,17 +212,17 @@ impl Group {
         }
         entries.retain(|entry| (from..=end).contains(&self.axis.of(entry.at)));
         self.axis.sort(&mut entries);
-        self.window = Some(Window { entries, through: None });
+        self.window = Some(ListWindow { entries, through: None });
         Ok(true)
     }
 
     /// Reads about `most` entries of each list, up to the end of a millisecond.
     async fn read<S: SearchSource>(
         &self,
-        search: &mut Search<'_, S>,
-        bounds: Bounds,
+        search: &mut PageSearch<'_, S>,
+        bounds: AxisBounds,
         most: usize,
-    ) -> Result<Window, S::Error> {
+    ) -> Result<ListWindow, S::Error> {
         let mut all = Vec::new();
         let mut through: Option<i64> = None;
         for list in &self.lists {
@@ -247,16 +247,16 @@ impl Group {
             all.retain(|entry| self.axis.of(entry.at) <= through);
         }
         self.axis.sort(&mut all);
-        Ok(Window { entries: all, through })
+        Ok(ListWindow { entries: all, through })
     }
 
     /// Returns the candidates that the group has.
     async fn keep<S: SearchSource>(
         &mut self,
-        search: &mut Search<'_, S>,
-        candidates: Vec<Entry>,
+        search: &mut PageSearch<'_, S>,
+        candidates: Vec<ListEntry>,
     ) -> Result<Kept, S::Error> {
-        if let Some(Window { entries, through: None }) = &self.window {
+        if let Some(ListWindow { entries, through: None }) = &self.window {
             let has: HashSet<i64> = entries.iter().map(|entry| entry.rid).collect();
             let count = Some(entries.len());
             return Ok(Kept { entries: having(candidates, &has), count });
@@ -266,9 +266,9 @@ impl Group {
         for list in &self.lists {
             let (entries, is_looked_up) =
                 match search.within(list, &candidates, self.axis, self.is_dense).await? {
-                    Within::All(entries) => (entries, false),
-                    Within::LookedUp(entries) => (entries, true),
-                    Within::TooMany => {
+                    NearEntries::All(entries) => (entries, false),
+                    NearEntries::LookedUp(entries) => (entries, true),
+                    NearEntries::TooMany => {
                         self.is_dense = true;
                         return Ok(Kept { entries: candidates, count: None });
                     }
@@ -282,29 +282,29 @@ impl Group {
     }
 }
 
-fn having(mut candidates: Vec<Entry>, has: &HashSet<i64>) -> Vec<Entry> {
+fn having(mut candidates: Vec<ListEntry>, has: &HashSet<i64>) -> Vec<ListEntry> {
     candidates.retain(|entry| has.contains(&entry.rid));
     candidates
 }
 
 /// Candidates that a group has.
 struct Kept {
-    entries: Vec<Entry>,
+    entries: Vec<ListEntry>,
     /// The number of entries of the group in the window, if they were read.
     count: Option<usize>,
 }
 
 /// Entries of a list around candidates.
-enum Within {
+enum NearEntries {
     /// All between the first and the last candidate.
-    All(Vec<Entry>),
+    All(Vec<ListEntry>),
     /// Those of candidates.
-    LookedUp(Vec<Entry>),
+    LookedUp(Vec<ListEntry>),
     /// Reading the rows of the candidates is as cheap.
     TooMany,
 }
 
-struct Search<'a, S> {
+struct PageSearch<'a, S> {
     source: &'a S,
     filter: &'a RunFilter,
     after: Option<&'a Cursor>,
@@ -313,8 +313,13 @@ struct Search<'a, S> {
     rows: Vec<(Cursor, Result<Row, String>)>,
 }
 
-impl<S: SearchSource> Search<'_, S> {
-    async fn read(&mut self, list: &SearchIndex, span: Span, most: usize) -> Result<Vec<Entry>, S::Error> {
+impl<S: SearchSource> PageSearch<'_, S> {
+    async fn read(
+        &mut self,
+        list: &SearchIndex,
+        span: TimeSpan,
+        most: usize,
+    ) -> Result<Vec<ListEntry>, S::Error> {
         let entries = self.source.read(list, span, most).await?;
         self.work += entries.len() * S::ENTRY_WORK;
         Ok(entries)
@@ -324,36 +329,36 @@ impl<S: SearchSource> Search<'_, S> {
     async fn within(
         &mut self,
         list: &SearchIndex,
-        candidates: &[Entry],
+        candidates: &[ListEntry],
         axis: Axis,
         is_dense: bool,
-    ) -> Result<Within, S::Error> {
+    ) -> Result<NearEntries, S::Error> {
         let (Some(first), Some(last)) = (candidates.first(), candidates.last()) else {
-            return Ok(Within::All(Vec::new()));
+            return Ok(NearEntries::All(Vec::new()));
         };
         if !is_dense {
-            let bounds = Bounds { from: axis.of(first.at), end: axis.of(last.at) };
+            let bounds = AxisBounds { from: axis.of(first.at), end: axis.of(last.at) };
             let most = candidates.len() * DENSE;
             let entries = self.read(list, axis.span(bounds), most).await?;
             if entries.len() < most {
-                return Ok(Within::All(entries));
+                return Ok(NearEntries::All(entries));
             }
         }
         let found = self.source.look_up(list, candidates).await?;
         self.work += candidates.len() * LOOKUP_WORK;
-        Ok(found.map_or(Within::TooMany, Within::LookedUp))
+        Ok(found.map_or(NearEntries::TooMany, NearEntries::LookedUp))
     }
 
     /// Walks over the sparsest group and intersects it with the others. Returns where it stopped.
     async fn intersect(
         &mut self,
-        mut groups: Vec<Group>,
+        mut groups: Vec<ListGroup>,
         without: &[SearchIndex],
         axis: Axis,
-        bounds: Bounds,
+        bounds: AxisBounds,
     ) -> Result<Option<Cursor>, S::Error> {
         if groups.is_empty() {
-            let mut all = Group { lists: vec![SearchIndex::All], axis, is_dense: false, window: None };
+            let mut all = ListGroup { lists: vec![SearchIndex::All], axis, is_dense: false, window: None };
             all.begin(self, bounds.from, bounds.end).await?;
             groups.push(all);
         }
@@ -363,9 +368,9 @@ impl<S: SearchSource> Search<'_, S> {
         let mut size = WINDOW_FIRST;
         let mut from = bounds.from;
         loop {
-            let Window { entries, through } = match window.take() {
+            let ListWindow { entries, through } = match window.take() {
                 Some(window) => window,
-                None => groups[driver].read(self, Bounds { from, ..bounds }, size).await?,
+                None => groups[driver].read(self, AxisBounds { from, ..bounds }, size).await?,
             };
             let driven = entries.len();
             let last = entries.last().copied();
@@ -386,12 +391,12 @@ impl<S: SearchSource> Search<'_, S> {
                     break;
                 }
                 let entries = match self.within(list, &candidates, axis, *is_dense).await? {
-                    Within::All(entries) => entries,
-                    Within::LookedUp(entries) => {
+                    NearEntries::All(entries) => entries,
+                    NearEntries::LookedUp(entries) => {
                         *is_dense = true;
                         entries
                     }
-                    Within::TooMany => continue,
+                    NearEntries::TooMany => continue,
                 };
                 let has: HashSet<i64> = entries.iter().map(|entry| entry.rid).collect();
                 candidates.retain(|entry| !has.contains(&entry.rid));
@@ -416,7 +421,7 @@ impl<S: SearchSource> Search<'_, S> {
     }
 
     /// Reads the rows of a few recovered runs and sorts them, or walks over all of them. Returns where it stopped.
-    async fn recovered(&mut self, groups: &[Group], axis: Axis) -> Result<Option<Cursor>, S::Error> {
+    async fn recovered(&mut self, groups: &[ListGroup], axis: Axis) -> Result<Option<Cursor>, S::Error> {
         let whole =
             groups.iter().filter_map(|group| group.window.as_ref()).filter(|window| window.through.is_none());
         let fewest = whole.min_by_key(|window| window.entries.len());
@@ -426,11 +431,11 @@ impl<S: SearchSource> Search<'_, S> {
             }
             return Ok(None);
         }
-        let all = Group { lists: vec![SearchIndex::Recovered], axis, is_dense: false, window: None };
+        let all = ListGroup { lists: vec![SearchIndex::Recovered], axis, is_dense: false, window: None };
         let mut from = axis.begin(CreatedBounds::default(), self.after.map(|after| after.at.0));
         let mut size = WINDOW_FIRST;
         loop {
-            let window = all.read(self, Bounds { from, end: i64::MAX }, size).await?;
+            let window = all.read(self, AxisBounds { from, end: i64::MAX }, size).await?;
             if let Some(stopped) = self.examine(&window.entries).await? {
                 return Ok(Some(stopped));
             }
@@ -441,7 +446,7 @@ impl<S: SearchSource> Search<'_, S> {
     }
 
     /// Reads the rows of candidates, in order, until the page is full or cost too much. Returns where it stopped.
-    async fn examine(&mut self, candidates: &[Entry]) -> Result<Option<Cursor>, S::Error> {
+    async fn examine(&mut self, candidates: &[ListEntry]) -> Result<Option<Cursor>, S::Error> {
         let enough = self.filter.limit as usize + 1;
         let mut size = enough.max(FEW);
         let mut rest = candidates;
@@ -459,7 +464,7 @@ impl<S: SearchSource> Search<'_, S> {
     }
 
     /// Reads the rows of entries. Returns the last place among them, if it is after the beginning of the page.
-    async fn extreme(&mut self, entries: &[Entry]) -> Result<Option<Cursor>, S::Error> {
+    async fn extreme(&mut self, entries: &[ListEntry]) -> Result<Option<Cursor>, S::Error> {
         let mut last: Option<Cursor> = None;
         for row in self.source.rows(entries).await? {
             if last.as_ref().is_none_or(|last| self.is_after(&row.place, last)) {
@@ -490,10 +495,10 @@ impl<S: SearchSource> Search<'_, S> {
 }
 
 /// Returns the number of the group that has the fewest entries for its part of the axis.
-fn sparsest(groups: &[Group]) -> usize {
-    let sparsity = |group: &Group| match &group.window {
-        Some(Window { entries, through: None }) => (0, entries.len(), 0),
-        Some(Window { entries, through: Some(through) }) => {
+fn sparsest(groups: &[ListGroup]) -> usize {
+    let sparsity = |group: &ListGroup| match &group.window {
+        Some(ListWindow { entries, through: None }) => (0, entries.len(), 0),
+        Some(ListWindow { entries, through: Some(through) }) => {
             let begin = entries.first().map_or(*through, |first| group.axis.of(first.at));
             let density = i128::try_from(entries.len()).unwrap_or(i128::MAX) * 1_000_000
                 / (i128::from(*through) - i128::from(begin) + 1).max(1);
@@ -511,7 +516,7 @@ trait Ordered {
     fn partition_point_of(&self, at: i64) -> usize;
 }
 
-impl Ordered for [Entry] {
+impl Ordered for [ListEntry] {
     fn partition_point_of(&self, at: i64) -> usize {
         self.iter().rposition(|entry| entry.at == at).map_or(0, |last| last + 1)
     }

@@ -14,7 +14,7 @@ use goldseam_core::search::{Condition, ConditionSubject, Literal, Operator, RunF
 
 use crate::types::RunFilter;
 
-pub use intersect::{Entry, SearchSource, SearchedRow, Span, search};
+pub use intersect::{ListEntry, SearchSource, SearchedRow, TimeSpan, search};
 pub use lists::{AttributeEntry, SearchIndex};
 pub use page::place;
 

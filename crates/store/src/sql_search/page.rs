@@ -7,7 +7,7 @@ use crate::types::{Page, RecordKind, Row, RunFilter, Unreadable};
 
 /// What a search found, and where it stopped.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct SearchFound {
     /// The rows that match and the unreadable ones.
     pub(super) rows: Vec<(Cursor, Result<Row, String>)>,
     /// The place up to which every run was examined, if there may be more.
@@ -15,7 +15,7 @@ pub(super) struct Found {
 }
 
 /// Returns the page from what a search found.
-pub(super) fn page(filter: &RunFilter, found: Found) -> Page<Row> {
+pub(super) fn page(filter: &RunFilter, found: SearchFound) -> Page<Row> {
     let is_latest_first = filter.order.is_latest_first();
     let mut rows = found.rows;
     rows.sort_by(|(left, _), (right, _)| if is_latest_first { right.cmp(left) } else { left.cmp(right) });

@@ -13,7 +13,7 @@ use goldseam_core::{
     WriteId,
 };
 
-use super::page::{Found, page};
+use super::page::{SearchFound, page};
 use super::*;
 use crate::types::{Page, Row, RunOrder};
 
@@ -107,23 +107,23 @@ fn a_page_ends_where_the_search_stopped() {
     let place = |at: i64| place(&filter, Some(at), &format!("r{at}")).unwrap();
     let found = |at: &[i64]| at.iter().map(|at| (place(*at), Err("x".to_owned()))).collect();
     let names = |page: &Page<Row>| page.unreadable.iter().map(|item| item.key.clone()).collect::<Vec<_>>();
-    let stopped = page(&filter, Found { rows: found(&[9]), stopped: Some(place(5)) });
+    let stopped = page(&filter, SearchFound { rows: found(&[9]), stopped: Some(place(5)) });
     assert_eq!((names(&stopped), stopped.next), (vec!["r9".to_owned()], Some("5:r5".to_owned())));
-    let full = page(&filter, Found { rows: found(&[3, 7, 9]), stopped: Some(place(3)) });
+    let full = page(&filter, SearchFound { rows: found(&[3, 7, 9]), stopped: Some(place(3)) });
     assert_eq!((names(&full).len(), full.next), (2, Some("7:r7".to_owned())));
-    let last = page(&filter, Found { rows: found(&[9]), stopped: None });
+    let last = page(&filter, SearchFound { rows: found(&[9]), stopped: None });
     assert_eq!((names(&last).len(), last.next), (1, None));
 }
 
 /// Lists and rows in memory. Runs have the number of their place; many share a millisecond.
-struct MemorySource {
+struct MemoryLists {
     filter: RunFilter,
     rows: Vec<Row>,
     /// Entries that were read in order.
     read: Cell<usize>,
 }
 
-impl MemorySource {
+impl MemoryLists {
     fn new(count: i64, filter: RunFilter, shape: impl Fn(i64, &mut Summary)) -> Self {
         let row = |number: i64| {
             let mut summary = sample(number);
@@ -146,7 +146,7 @@ impl MemorySource {
         }
     }
 
-    fn row(&self, entry: &Entry) -> &Row {
+    fn row(&self, entry: &ListEntry) -> &Row {
         &self.rows[usize::try_from(entry.rid).unwrap()]
     }
 
@@ -185,16 +185,16 @@ impl MemorySource {
     }
 }
 
-impl SearchSource for MemorySource {
+impl SearchSource for MemoryLists {
     type Error = String;
     const ENTRY_WORK: usize = 1;
 
-    async fn read(&self, list: &SearchIndex, span: Span, most: usize) -> Result<Vec<Entry>, String> {
+    async fn read(&self, list: &SearchIndex, span: TimeSpan, most: usize) -> Result<Vec<ListEntry>, String> {
         let mut entries = Vec::new();
         for (rid, row) in self.rows.iter().enumerate() {
             let at = row.summary.created_at.0;
             if (span.low..=span.high).contains(&at) && Self::has(list, row) {
-                entries.push(Entry { at, rid: i64::try_from(rid).unwrap() });
+                entries.push(ListEntry { at, rid: i64::try_from(rid).unwrap() });
             }
         }
         // Not in order of their numbers within a millisecond.
@@ -205,15 +205,19 @@ impl SearchSource for MemorySource {
         Ok(entries)
     }
 
-    async fn look_up(&self, list: &SearchIndex, entries: &[Entry]) -> Result<Option<Vec<Entry>>, String> {
+    async fn look_up(
+        &self,
+        list: &SearchIndex,
+        entries: &[ListEntry],
+    ) -> Result<Option<Vec<ListEntry>>, String> {
         if matches!(list, SearchIndex::Workflow(_)) {
             return Ok(None);
         }
         Ok(Some(entries.iter().copied().filter(|entry| Self::has(list, self.row(entry))).collect()))
     }
 
-    async fn rows(&self, entries: &[Entry]) -> Result<Vec<SearchedRow>, String> {
-        let row = |entry: &Entry| {
+    async fn rows(&self, entries: &[ListEntry]) -> Result<Vec<SearchedRow>, String> {
+        let row = |entry: &ListEntry| {
             let row = self.row(entry);
             let place = place(&self.filter, Some(entry.at), row.summary.run.as_str()).unwrap();
             SearchedRow { place, row: Some(Ok(row.clone())) }
@@ -274,7 +278,7 @@ fn pages_of_long_lists_have_every_run_once_and_in_order() {
     for text in conditions {
         for order in [RunOrder::Newest, RunOrder::Oldest] {
             let filter = RunFilter { order, limit: 700, ..filter(text) };
-            let mut source = MemorySource::new(9_000, filter, |number, summary| {
+            let mut source = MemoryLists::new(9_000, filter, |number, summary| {
                 let draw = number.wrapping_mul(0x9E37_79B9) >> 7;
                 if draw % 5 < 3 {
                     with_cause(summary, ["a", "b", "a"][usize::try_from(draw % 3).unwrap()]);
@@ -292,7 +296,7 @@ fn pages_of_long_lists_have_every_run_once_and_in_order() {
 
 #[test]
 fn an_empty_intersection_of_long_lists_is_one_page() {
-    let mut source = MemorySource::new(60_000, filter("cause = a and cause = b"), |number, summary| {
+    let mut source = MemoryLists::new(60_000, filter("cause = a and cause = b"), |number, summary| {
         with_cause(summary, if number % 2 == 0 { "a" } else { "b" });
     });
     assert_eq!(source.all_pages(), (vec![], 1));
@@ -301,10 +305,9 @@ fn an_empty_intersection_of_long_lists_is_one_page() {
 
 #[test]
 fn a_short_list_is_not_compared_with_all_of_a_long_one() {
-    let mut source =
-        MemorySource::new(60_000, filter("cause = a and workflow = order"), |number, summary| {
-            with_cause(summary, if number % 30 == 1 { "a" } else { "b" });
-        });
+    let mut source = MemoryLists::new(60_000, filter("cause = a and workflow = order"), |number, summary| {
+        with_cause(summary, if number % 30 == 1 { "a" } else { "b" });
+    });
     let expected = source.expected();
     source.filter.limit = 5_000;
     assert_eq!(source.all_pages().0, expected);
@@ -313,7 +316,7 @@ fn a_short_list_is_not_compared_with_all_of_a_long_one() {
 
 #[test]
 fn a_page_ends_after_a_bounded_amount_of_work() {
-    let mut source = MemorySource::new(30_000, filter("version = 2"), |_, _| {});
+    let mut source = MemoryLists::new(30_000, filter("version = 2"), |_, _| {});
     let (found, pages) = source.all_pages();
     assert!(found.is_empty());
     assert!((4..=9).contains(&pages), "{pages} pages");
@@ -322,7 +325,7 @@ fn a_page_ends_after_a_bounded_amount_of_work() {
 #[test]
 fn more_runs_in_a_millisecond_than_a_page_may_cost_are_listed() {
     let filter = RunFilter { limit: 4_000, ..filter("workflow = order") };
-    let mut source = MemorySource::new(12_000, filter, |_, summary| summary.created_at = Millis(7));
+    let mut source = MemoryLists::new(12_000, filter, |_, summary| summary.created_at = Millis(7));
     let expected = source.expected();
     assert_eq!(source.all_pages().0, expected);
 }
