@@ -25,8 +25,8 @@ const IN_FLIGHT: usize = 512;
 const ROUNDS: usize = 9;
 const PAGE: u32 = 50;
 
-/// Names of the measures and their conditions; the last three have no index that helps.
-const SEARCHES: [(&str, &str); 13] = [
+/// Names of the measures and their conditions; the last ones select nothing, or are in no index.
+const SEARCHES: [(&str, &str); 20] = [
     ("status", "status = failed"),
     ("statuses", "status in (failed, parked) and created > -2h"),
     ("workflow", "workflow = rare"),
@@ -40,6 +40,13 @@ const SEARCHES: [(&str, &str); 13] = [
     ("empty_intersection", "region = \"eu\" and stage = \"only-us\""),
     ("rare_range", "amount > 999998"),
     ("negation", "not (status in (completed, failed, parked, running, queued)) and region != \"eu\""),
+    ("in_list", "customer in (\"c-1\", \"c-2\", \"c-3\") and region in (\"eu\", \"us\")"),
+    ("alternatives", "stage = \"none\" or (region = \"eu\" and stage = \"only-us\")"),
+    ("prefix", "customer starts_with \"c-4711\""),
+    ("empty_prefix", "customer starts_with \"zz\""),
+    ("empty_negation", "region not in (\"eu\", \"us\")"),
+    ("empty_workflow", "workflow = mail and stage = \"only-us\""),
+    ("no_index", "priority = 7"),
 ];
 
 /// How many runs to search among.
@@ -48,17 +55,33 @@ pub(crate) struct SearchSize {
     /// Number of runs in the store
     #[arg(long, default_value_t = 1_000_000)]
     runs: u64,
+    /// Fill the store of `--store` and keep it
+    #[arg(long, hide = true)]
+    fill: bool,
+    /// Measure the store of `--store`, which `--fill` filled
+    #[arg(long, hide = true, conflicts_with = "fill")]
+    filled: bool,
 }
 
 pub(crate) async fn measure(target: &Target, size: &SearchSize) -> Fallible<Vec<Measurement>> {
-    let url = target.scratch("search");
+    if size.filled {
+        return pages(target.given(), target).await;
+    }
+    let url = if size.fill { target.given().to_owned() } else { target.scratch("search") };
     eprintln!("filling a store with {} runs …", size.runs);
     let began = Instant::now();
     let fast = if target.is_sqlite() { with(&url, "durability", "process") } else { url.clone() };
     fill(&goldseam::open_store(&fast).await?, size.runs).await?;
     eprintln!("filled in {:.0} s", began.elapsed().as_secs_f64());
-    // Another process reads it: no page of the fill is in its cache.
-    let store = goldseam::open_store(&url).await?;
+    if size.fill {
+        return Ok(Vec::new());
+    }
+    pages(&url, target).await
+}
+
+/// Measures the first page of each search, on a connection without the cache of the fill.
+async fn pages(url: &str, target: &Target) -> Fallible<Vec<Measurement>> {
+    let store = goldseam::open_store(url).await?;
     let mut reports = Vec::new();
     for (measure, text) in SEARCHES {
         reports.push(first_page(&store, target, measure, text).await?);

@@ -1,9 +1,11 @@
-//! Lists of runs by a condition: walks one index in the order of the list, in growing pieces, and stops after many rows.
+//! Lists of runs by a condition: the lists and rows that a search reads.
+//!
+//! Invariant: no statement needs statistics. Right after many writes the planner does not know how many entries a list
+//! has, so each statement leaves it only one index.
 
-use goldseam_core::Status;
 use goldseam_store::sql_search::{
-    AttributeEntry, CreatedBounds, DECODE_MAX, Dialect, PROBE_MAX, Plan, RANGE_MAX, SCAN_MAX, SearchIndex,
-    SqlPart, Walk, merged, place, plan,
+    AttributeEntry, Dialect, ListEntry, SearchIndex, SearchSource, SearchedRow, SqlPart, SqlParts, TimeSpan,
+    place, plan, search,
 };
 use goldseam_store::{Cursor, OrderKey, Page, Row, RunFilter, StoreError};
 
@@ -12,19 +14,15 @@ use crate::fault::PgFault;
 use crate::rows::PgColumns;
 use crate::sql::{PgQuery, column};
 
-const DIALECT: Dialect =
-    Dialect { tags: "goldseam.run_tags", attributes: "goldseam.run_attributes", position: "strpos" };
-
-/// Rows of the first piece; each piece is larger than the one before.
-const PIECE: usize = 500;
-const PIECE_GROWTH: usize = 8;
-/// Most rows of a piece.
-const PIECE_MAX: usize = 20_000;
-
-/// Reads the rows of a piece that pass the check, and its last row, which says where the next piece begins.
-const READ: &str = ") SELECT CASE WHEN w.ok THEN r.summary END, r.task, r.updated_at, w.id, r.status, r.as_of, w.at, \
-    w.ok, (SELECT count(*) FROM w) FROM w JOIN goldseam.runs AS r ON r.rid = w.rid \
-    WHERE w.ok OR w.n = (SELECT max(l.n) FROM w AS l) ORDER BY w.n";
+const DIALECT: Dialect = Dialect {
+    tags: "goldseam.run_tags AS c",
+    attributes: "goldseam.run_attributes AS c",
+    // An expression, so that only the index by run can be used.
+    attribute_name: "(c.name || '')",
+    // Without it, the planner may read all entries of the value once, instead of those of each run.
+    exists_end: " OFFSET 0)",
+    position: "strpos",
+};
 
 /// Returns one page of the runs that a condition selects.
 pub(crate) async fn runs(
@@ -32,206 +30,93 @@ pub(crate) async fn runs(
     filter: &RunFilter,
     after: Option<&Cursor>,
 ) -> Result<Page<Row>, StoreError> {
-    let Plan { drivers, check, created } = plan(filter, DIALECT);
-    let driver = choose(connection, drivers).await?;
-    let statuses: Vec<Option<Status>> = match &driver {
-        SearchIndex::Status(statuses) => statuses.iter().copied().map(Some).collect(),
-        _ => vec![None],
-    };
-    let mut walks = Vec::new();
-    for status in &statuses {
-        let walker = PgWalker {
-            connection,
-            filter,
-            driver: &driver,
-            check: check.as_deref(),
-            created,
-            status: *status,
-            scans: SCAN_MAX / statuses.len().max(1),
-            decodes: DECODE_MAX / statuses.len().max(1),
-        };
-        walks.push(walker.walk(after.cloned()).await?);
-    }
-    Ok(merged(filter, walks))
-}
-
-/// Chooses the index with the fewest entries for this search.
-async fn choose(connection: &PgConnection, drivers: Vec<SearchIndex>) -> Result<SearchIndex, StoreError> {
-    let is_alone = drivers.len() == 1;
-    let mut best: Option<(i64, SearchIndex)> = None;
-    for driver in drivers {
-        let is_range = driver.is_unordered();
-        if is_alone && !is_range {
-            return Ok(driver);
-        }
-        let most = if is_range { RANGE_MAX } else { PROBE_MAX };
-        let count = count(connection, &driver, most).await?;
-        if is_range && count > sql_count(RANGE_MAX) {
-            continue;
-        }
-        if best.as_ref().is_none_or(|(fewest, _)| count < *fewest) {
-            best = Some((count, driver));
-        }
-        if best.as_ref().is_some_and(|(fewest, _)| *fewest == 0) {
-            break;
-        }
-    }
-    Ok(best.map_or(SearchIndex::All, |(_, driver)| driver))
+    let mut plan = plan(filter, DIALECT);
+    let source = PgSource { connection, filter, check: plan.check.take() };
+    search(&source, filter, after, plan).await
 }
 
 fn sql_count(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Counts the entries of an index, up to one more than `most`.
-async fn count(connection: &PgConnection, driver: &SearchIndex, most: usize) -> Result<i64, StoreError> {
-    let mut query = PgQuery::new("SELECT count(*) FROM (SELECT 1");
-    match driver {
-        // The entries themselves: a count of runs would read them all.
-        SearchIndex::Named(name) => {
-            query.add_text(" FROM goldseam.run_attributes AS a WHERE a.name = ", Some(name));
-        }
-        SearchIndex::Range { name, kind, low, high } => {
-            query.add_text(" FROM goldseam.run_attributes AS a WHERE a.text = '' AND a.name = ", Some(name));
-            query.add_text(" AND a.kind = ", Some(kind));
-            query.add_float(" AND a.number >= ", *low);
-            query.add_float(" AND a.number <= ", *high);
-        }
-        driver => add_source(&mut query, driver, None),
-    }
-    if let SearchIndex::Status(statuses) = driver {
-        let words: Vec<String> = statuses.iter().map(|status| status.as_str().to_owned()).collect();
-        query.add_texts(" AND r.status = ANY ", Some(&words));
-    }
-    query.add_number(" LIMIT ", Some(sql_count(most + 1)));
-    query.add_if(") AS p", true);
-    let rows = connection.read(&query.sql, &query.values()).await?;
-    let count = rows.first().map(|row| column(row, 0)).transpose();
-    Ok(count.map_err(|fault| fault.to_read_error())?.unwrap_or_default())
-}
-
-/// Adds the table, and the condition under which it has the run.
-fn add_source(query: &mut PgQuery, driver: &SearchIndex, status: Option<Status>) {
-    const RUNS: &str = " FROM goldseam.runs AS r WHERE r.summary IS NOT NULL";
-    let mut runs = |piece: &'static str, value: &str| {
-        query.add_if(RUNS, true);
-        query.add_text(piece, Some(value));
-    };
-    match driver {
-        SearchIndex::All => query.add_if(RUNS, true),
-        SearchIndex::Id(id) => runs(" AND r.id = ", id),
-        SearchIndex::Workflow(name) => runs(" AND r.workflow = ", name),
-        SearchIndex::Cause(cause) => runs(" AND r.cause IS NOT NULL AND r.cause = ", cause),
-        SearchIndex::Owner(owner) => runs(" AND r.owner IS NOT NULL AND r.owner = ", owner),
-        SearchIndex::Parent(parent) => runs(" AND r.parent IS NOT NULL AND r.parent = ", parent),
-        SearchIndex::Status(_) => {
-            query.add_if(RUNS, true);
-            query.add_if(" AND r.status <> 'completed'", true);
-            query.add_text(" AND r.status = ", status.map(Status::as_str));
-        }
-        SearchIndex::Tag(key, value) => {
-            let from = " FROM goldseam.run_tags AS t JOIN goldseam.runs AS r ON r.rid = t.rid \
-                WHERE r.summary IS NOT NULL AND t.tag = ";
-            query.add_text(from, Some(key));
-            query.add_text(" AND t.value = ", Some(value));
-        }
-        SearchIndex::Attribute(AttributeEntry { name, kind, text, number }) => {
-            let from = " FROM goldseam.run_attributes AS t JOIN goldseam.runs AS r ON r.rid = t.rid \
-                WHERE r.summary IS NOT NULL AND t.name = ";
-            query.add_text(from, Some(name));
-            query.add_text(" AND t.kind = ", Some(kind));
-            query.add_text(" AND t.text = ", Some(text));
-            query.add_float(" AND t.number = ", *number);
-        }
-        SearchIndex::Named(name) => {
-            let from = " FROM goldseam.runs AS r WHERE r.summary IS NOT NULL AND r.rid = ANY (ARRAY(\
-                SELECT a.rid FROM goldseam.run_attributes AS a WHERE a.name = ";
-            query.add_text(from, Some(name));
-            query.add_if("))", true);
-        }
-        SearchIndex::Range { name, kind, low, high } => {
-            let from = " FROM goldseam.runs AS r WHERE r.summary IS NOT NULL AND r.rid = ANY (ARRAY(\
-                SELECT a.rid FROM goldseam.run_attributes AS a WHERE a.text = '' AND a.name = ";
-            query.add_text(from, Some(name));
-            query.add_text(" AND a.kind = ", Some(kind));
-            query.add_float(" AND a.number >= ", *low);
-            query.add_float(" AND a.number <= ", *high);
-            query.add_if("))", true);
-        }
-    }
-}
-
-/// One walk over an index.
-struct PgWalker<'a> {
+/// The source of one search.
+struct PgSource<'a> {
     connection: &'a PgConnection,
     filter: &'a RunFilter,
-    driver: &'a SearchIndex,
-    check: Option<&'a [SqlPart]>,
-    created: CreatedBounds,
-    status: Option<Status>,
-    /// Rows left to look at, and to decode.
-    scans: usize,
-    decodes: usize,
+    check: Option<SqlParts>,
 }
 
-/// The place of a row, and the row if the filter selects it or it is unreadable.
-type Seen = (Option<Cursor>, Option<Result<Row, String>>);
+impl SearchSource for PgSource<'_> {
+    type Error = StoreError;
+    const ENTRY_WORK: usize = 6;
 
-impl PgWalker<'_> {
-    async fn walk(mut self, after: Option<Cursor>) -> Result<Walk, StoreError> {
-        let enough = self.filter.limit as usize + 1;
-        let mut walk = Walk { found: Vec::new(), stopped: None };
-        let mut here = after;
-        let mut piece = PIECE.max(enough);
-        loop {
-            // Without a check, every row is decoded.
-            let most = if self.check.is_some() { self.scans } else { self.scans.min(self.decodes) };
-            let size = piece.min(most).min(PIECE_MAX);
-            let query = self.query(here.as_ref(), size);
-            let rows = self.connection.read(&query.sql, &query.values()).await?;
-            let scanned = rows.first().map(|row| column::<i64>(row, 8)).transpose();
-            let scanned = scanned.map_err(|fault| fault.to_read_error())?.unwrap_or_default();
-            let scanned = usize::try_from(scanned).unwrap_or_default();
-            self.scans = self.scans.saturating_sub(scanned);
-            for row in &rows {
-                let listed = self.take(row).map_err(|fault| fault.to_read_error())?;
-                here = listed.0.clone().or(here);
-                if let (Some(place), Some(found)) = listed {
-                    walk.found.push((place, found));
-                }
-                if walk.found.len() >= enough || self.decodes == 0 {
-                    walk.stopped = here;
-                    return Ok(walk);
-                }
-            }
-            if scanned < size {
-                return Ok(walk);
-            }
-            if self.scans == 0 {
-                walk.stopped = here;
-                return Ok(walk);
-            }
-            piece = piece.saturating_mul(PIECE_GROWTH);
+    async fn read(
+        &self,
+        list: &SearchIndex,
+        span: TimeSpan,
+        most: usize,
+    ) -> Result<Vec<ListEntry>, StoreError> {
+        let query = self.list_query(list, span, most);
+        let rows = self.connection.read(&query.sql, &query.values()).await?;
+        let read = |row: &tokio_postgres::Row| -> Result<Vec<ListEntry>, PgFault> {
+            let times: Option<Vec<i64>> = column(row, 0)?;
+            let numbers: Option<Vec<i64>> = column(row, 1)?;
+            let pairs = times.unwrap_or_default().into_iter().zip(numbers.unwrap_or_default());
+            Ok(pairs.map(|(at, rid)| ListEntry { at, rid }).collect())
+        };
+        let entries = rows.first().map(read).transpose().map_err(|fault| fault.to_read_error())?;
+        Ok(entries.unwrap_or_default())
+    }
+
+    async fn look_up(
+        &self,
+        list: &SearchIndex,
+        entries: &[ListEntry],
+    ) -> Result<Option<Vec<ListEntry>>, StoreError> {
+        // Only these indexes have the number of the run.
+        if !matches!(list, SearchIndex::Tag(..) | SearchIndex::Attribute(_)) {
+            return Ok(None);
         }
+        let mut query = PgQuery::new("SELECT k.at, k.rid FROM unnest(");
+        query.add_numbers("", entries.iter().map(|entry| entry.at).collect());
+        query.add_numbers(", ", entries.iter().map(|entry| entry.rid).collect());
+        query.add_if(") AS k (at, rid) WHERE EXISTS (SELECT 1", true);
+        add_list(&mut query, list);
+        query.add_if(" AND l.created_at = k.at AND l.rid = k.rid OFFSET 0)", true);
+        let rows = self.connection.read(&query.sql, &query.values()).await?;
+        let read = |row: &tokio_postgres::Row| -> Result<ListEntry, PgFault> {
+            Ok(ListEntry { at: column(row, 0)?, rid: column(row, 1)? })
+        };
+        let found = rows.iter().map(read).collect::<Result<Vec<ListEntry>, PgFault>>();
+        found.map(Some).map_err(|fault| fault.to_read_error())
     }
 
-    /// Returns the place of a row, and the row if the filter selects it or it is unreadable.
-    fn take(&mut self, row: &tokio_postgres::Row) -> Result<Seen, PgFault> {
+    async fn rows(&self, entries: &[ListEntry]) -> Result<Vec<SearchedRow>, StoreError> {
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let query = self.rows_query(entries);
+        let rows = self.connection.read(&query.sql, &query.values()).await?;
+        let mut found = Vec::with_capacity(rows.len());
+        for row in &rows {
+            found.extend(self.searched(row).map_err(|fault| fault.to_read_error())?);
+        }
+        Ok(found)
+    }
+}
+
+impl PgSource<'_> {
+    /// Returns the row with its place; none if it has no place in the list.
+    fn searched(&self, row: &tokio_postgres::Row) -> Result<Option<SearchedRow>, PgFault> {
         let id: String = column(row, 3)?;
-        let place = place(self.filter, column(row, 6)?, &id);
-        let Some(columns) = PgColumns::read(row, 0, Some(4))? else { return Ok((place, None)) };
-        self.decodes = self.decodes.saturating_sub(1);
-        Ok(match columns.parse() {
-            Ok(found) if !self.filter.selects(&found) => (place, None),
-            found => (place, Some(found)),
-        })
+        let Some(place) = place(self.filter, column(row, 6)?, &id) else { return Ok(None) };
+        let row = PgColumns::read(row, 0, Some(4))?.map(PgColumns::parse);
+        Ok(Some(SearchedRow { place, row }))
     }
 
-    fn query(&self, after: Option<&Cursor>, size: usize) -> PgQuery {
-        let mut query = PgQuery::new(
-            "WITH w AS MATERIALIZED (SELECT p.*, row_number() OVER () AS n FROM (SELECT r.rid, r.id, (",
-        );
-        match self.check {
+    fn rows_query(&self, entries: &[ListEntry]) -> PgQuery {
+        let mut query = PgQuery::new("SELECT CASE WHEN (");
+        match &self.check {
             None => query.add_if("true", true),
             Some(parts) => parts.iter().for_each(|part| match part {
                 SqlPart::Sql(sql) => query.add_if(sql, true),
@@ -240,43 +125,128 @@ impl PgWalker<'_> {
                 SqlPart::Number(number) => query.add_float("", *number),
             }),
         }
-        query.add_if(") IS TRUE AS ok, ", true);
-        let column = match (self.filter.order.key(), self.driver) {
-            (OrderKey::Recovered, _) => "r.recovered_at",
-            (OrderKey::Created, SearchIndex::Tag(..) | SearchIndex::Attribute(_)) => "t.created_at",
-            (OrderKey::Created, _) => "r.created_at",
-        };
-        query.add_if(column, true);
-        query.add_if(" AS at", true);
-        match self.filter.order.key() {
-            OrderKey::Recovered => query.add_if(
-                " FROM goldseam.runs AS r WHERE r.summary IS NOT NULL AND r.recovered_at IS NOT NULL",
-                true,
-            ),
-            OrderKey::Created => add_source(&mut query, self.driver, self.status),
-        }
-        if self.filter.order.key() == OrderKey::Created {
-            for (sign, bound) in [(" >= ", self.created.low), (" <= ", self.created.high)] {
-                query.add_if(" AND ", bound.is_some());
-                query.add_if(column, bound.is_some());
-                query.add_number(sign, bound);
+        query.add_if(") IS TRUE THEN r.summary END, r.task, r.updated_at, r.id, r.status, r.as_of, ", true);
+        query.add_if("r.recovered_at", self.filter.order.key() == OrderKey::Recovered);
+        query.add_if("r.created_at", self.filter.order.key() == OrderKey::Created);
+        query.add_if(" FROM goldseam.runs AS r WHERE r.summary IS NOT NULL AND r.rid = ANY (", true);
+        query.add_numbers("", entries.iter().map(|entry| entry.rid).collect());
+        query.add_if(")", true);
+        query
+    }
+
+    fn list_query(&self, list: &SearchIndex, span: TimeSpan, most: usize) -> PgQuery {
+        let mut query = PgQuery::new("SELECT array_agg(p.at), array_agg(p.rid) FROM (SELECT ");
+        let time = if *list == SearchIndex::Recovered { "l.recovered_at" } else { "l.created_at" };
+        query.add_if(time, true);
+        query.add_if(" AS at, l.rid", true);
+        let direction = if self.filter.order.is_latest_first() { " DESC" } else { "" };
+        if let Some(indexed) = Indexed::of(list) {
+            // The value is a part of the bounds and of the order, so that no other index has this order.
+            query.add_if(" FROM goldseam.runs AS l WHERE ", true);
+            for (sign, bound) in [(") >= (", span.low), (") <= (", span.high)] {
+                query.add_if("(", true);
+                query.add_if(indexed.column, true);
+                query.add_if(", l.created_at", true);
+                query.add_text(sign, Some(indexed.value));
+                query.add_number(", ", Some(bound));
+                query.add_if(") AND ", true);
+            }
+            query.add_if(indexed.has, true);
+            for piece in [" ORDER BY ", indexed.column, direction, ", l.created_at", direction] {
+                query.add_if(piece, true);
+            }
+        } else {
+            add_list(&mut query, list);
+            query.add_if(" AND ", true);
+            query.add_if(time, true);
+            query.add_number(" >= ", Some(span.low));
+            query.add_if(" AND ", true);
+            query.add_if(time, true);
+            query.add_number(" <= ", Some(span.high));
+            if !list.is_unordered() {
+                for piece in [" ORDER BY ", time, direction] {
+                    query.add_if(piece, true);
+                }
             }
         }
-        let is_latest_first = self.filter.order.is_latest_first();
-        if let Some(after) = after {
-            query.add_if(" AND (", true);
-            query.add_if(column, true);
-            query.add_number(if is_latest_first { ", r.id) < (" } else { ", r.id) > (" }, Some(after.at.0));
-            query.add_text(", ", Some(after.run.as_str()));
-            query.add_if(")", true);
-        }
-        let direction = if is_latest_first { " DESC" } else { "" };
-        for piece in [" ORDER BY ", column, direction, ", r.id", direction] {
-            query.add_if(piece, true);
-        }
-        query.add_number(" LIMIT ", Some(sql_count(size)));
+        query.add_number(" LIMIT ", Some(sql_count(most)));
         query.add_if(") AS p", true);
-        query.add_if(READ, true);
         query
+    }
+}
+
+/// A list that an index of the table of runs has, by a column and the time.
+struct Indexed<'a> {
+    column: &'static str,
+    value: &'a str,
+    /// The condition of the index.
+    has: &'static str,
+}
+
+impl<'a> Indexed<'a> {
+    fn of(list: &'a SearchIndex) -> Option<Self> {
+        match list {
+            SearchIndex::Workflow(value) => {
+                Some(Self { column: "l.workflow", value, has: "l.workflow IS NOT NULL" })
+            }
+            SearchIndex::Status(status) => {
+                Some(Self { column: "l.status", value: status.as_str(), has: "l.status <> 'completed'" })
+            }
+            SearchIndex::Cause(value) => Some(Self { column: "l.cause", value, has: "l.cause IS NOT NULL" }),
+            _ => None,
+        }
+    }
+}
+
+/// Adds the table of a list as `l`, and the condition under which it has a run.
+fn add_list(query: &mut PgQuery, list: &SearchIndex) {
+    const ATTRIBUTES: &str = " FROM goldseam.run_attributes AS l WHERE l.name = ";
+    if let Some(indexed) = Indexed::of(list) {
+        query.add_if(" FROM goldseam.runs AS l WHERE ", true);
+        query.add_if(indexed.has, true);
+        query.add_if(" AND ", true);
+        query.add_if(indexed.column, true);
+        query.add_text(" = ", Some(indexed.value));
+        return;
+    }
+    match list {
+        SearchIndex::All | SearchIndex::Workflow(_) | SearchIndex::Status(_) | SearchIndex::Cause(_) => {
+            query.add_if(" FROM goldseam.runs AS l WHERE true", true);
+        }
+        SearchIndex::Recovered => {
+            query.add_if(" FROM goldseam.runs AS l WHERE l.recovered_at IS NOT NULL", true);
+        }
+        SearchIndex::Tag(key, value) => {
+            query.add_text(" FROM goldseam.run_tags AS l WHERE l.tag = ", Some(key));
+            query.add_text(" AND l.value = ", Some(value));
+        }
+        SearchIndex::Attribute(AttributeEntry { name, kind, text, number }) => {
+            query.add_text(ATTRIBUTES, Some(name));
+            query.add_text(" AND l.kind = ", Some(kind));
+            query.add_text(" AND l.text = ", Some(text));
+            query.add_float(" AND l.number = ", *number);
+        }
+        SearchIndex::Id(id) => query.add_text(" FROM goldseam.runs AS l WHERE l.id = ", Some(id)),
+        SearchIndex::Owner(owner) => {
+            query.add_text(" FROM goldseam.runs AS l WHERE l.owner IS NOT NULL AND l.owner = ", Some(owner));
+        }
+        SearchIndex::Parent(parent) => {
+            query.add_text(
+                " FROM goldseam.runs AS l WHERE l.parent IS NOT NULL AND l.parent = ",
+                Some(parent),
+            );
+        }
+        SearchIndex::Named(name) => query.add_text(ATTRIBUTES, Some(name)),
+        SearchIndex::Texts { name, low, end } => {
+            query.add_text(ATTRIBUTES, Some(name));
+            query.add_text(" AND l.kind = 't' AND l.text >= ", Some(low));
+            query.add_text(" AND l.text < ", end.as_deref());
+        }
+        SearchIndex::Range { name, kind, low, high } => {
+            query.add_text(ATTRIBUTES, Some(name));
+            query.add_text(" AND l.text = '' AND l.kind = ", Some(kind));
+            query.add_float(" AND l.number >= ", *low);
+            query.add_float(" AND l.number <= ", *high);
+        }
     }
 }

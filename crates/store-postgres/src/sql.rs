@@ -41,6 +41,7 @@ enum BoundValue {
     Text(String),
     Texts(Vec<String>),
     Number(i64),
+    Numbers(Vec<i64>),
     Float(f64),
 }
 
@@ -50,6 +51,7 @@ impl BoundValue {
             Self::Text(text) => (text, Type::TEXT),
             Self::Texts(texts) => (texts, Type::TEXT_ARRAY),
             Self::Number(number) => (number, Type::INT8),
+            Self::Numbers(numbers) => (numbers, Type::INT8_ARRAY),
             Self::Float(number) => (number, Type::FLOAT8),
         }
     }
@@ -87,6 +89,11 @@ impl PgQuery {
     /// The same with a floating-point number, which is always there.
     pub(crate) fn add_float(&mut self, piece: &'static str, value: f64) {
         self.add(piece, Some(BoundValue::Float(value)));
+    }
+
+    /// The same with a list of numbers, which is always there.
+    pub(crate) fn add_numbers(&mut self, piece: &'static str, values: Vec<i64>) {
+        self.add(piece, Some(BoundValue::Numbers(values)));
     }
 
     /// The same with a list, in parentheses for `ANY` and `ALL`.

@@ -1,12 +1,17 @@
-//! Lists of runs by a condition: walks one index in the order of the list, and stops after many rows.
+//! Lists of runs by a condition: the lists and rows that a search reads.
+//!
+//! Invariant: a search reads one state of the database.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use goldseam_core::Status;
 use goldseam_store::sql_search::{
-    AttributeEntry, CreatedBounds, DECODE_MAX, Dialect, PROBE_MAX, Plan, RANGE_MAX, SCAN_MAX, SearchIndex,
-    SqlPart, Walk, merged, place, plan,
+    AttributeEntry, Dialect, ListEntry, SearchIndex, SearchSource, SearchedRow, SqlPart, SqlParts, TimeSpan,
+    place, plan, search,
 };
 use goldseam_store::{Cursor, OrderKey, Page, Row, RunFilter};
-use rusqlite::types::Value;
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 
 use crate::fault::SqliteFault;
@@ -14,9 +19,15 @@ use crate::list::SqliteQuery;
 use crate::rows::SqliteColumns;
 use crate::sql::{cell, text_of};
 
-const DIALECT: Dialect = Dialect { tags: "run_tags", attributes: "run_attributes", position: "instr" };
+const DIALECT: Dialect = Dialect {
+    tags: "run_tags AS c",
+    attributes: "run_attributes AS c INDEXED BY run_attributes_run",
+    attribute_name: "c.name",
+    exists_end: ")",
+    position: "instr",
+};
 
-/// What the walk reads. The summary is read only if the check holds.
+/// What is read of a row. The summary is read only if the check holds.
 const CHECKED: &str = ") THEN r.summary END, r.task, r.updated_at, r.status, r.as_of, r.id, ";
 
 /// Returns one page of the runs that a condition selects.
@@ -26,220 +37,195 @@ pub(crate) fn runs(
     after: Option<&Cursor>,
 ) -> Result<Page<Row>, SqliteFault> {
     let moment = conn.unchecked_transaction()?;
-    let Plan { drivers, check, created } = plan(filter, DIALECT);
-    let driver = choose(conn, drivers)?;
-    let statuses: Vec<Option<Status>> = match &driver {
-        SearchIndex::Status(statuses) => statuses.iter().copied().map(Some).collect(),
-        _ => vec![None],
+    let mut plan = plan(filter, DIALECT);
+    let source = SqliteSource { conn, filter, rows: rows_query(filter, plan.check.take()) };
+    // No read of this source waits, so the search is ready at once.
+    let searching = pin!(search(&source, filter, after, plan));
+    let Poll::Ready(found) = searching.poll(&mut Context::from_waker(Waker::noop())) else {
+        return Err(SqliteFault::Damaged("a search in a file waited".to_owned()));
     };
-    let share = statuses.len().max(1);
-    let mut walks = Vec::new();
-    for status in statuses {
-        let scans = SCAN_MAX / share;
-        let decodes = DECODE_MAX / share;
-        let walker = SqliteWalker { conn, filter, after, created, status, scans, decodes };
-        walks.push(walker.walk(&driver, check.as_deref())?);
-    }
     moment.finish()?;
-    Ok(merged(filter, walks))
+    found
 }
 
-/// Chooses the index with the fewest entries for this search.
-fn choose(conn: &Connection, drivers: Vec<SearchIndex>) -> Result<SearchIndex, SqliteFault> {
-    let is_alone = drivers.len() == 1;
-    let mut best: Option<(usize, SearchIndex)> = None;
-    for driver in drivers {
-        let most = if driver.is_unordered() { RANGE_MAX } else { PROBE_MAX };
-        if is_alone && !driver.is_unordered() {
-            return Ok(driver);
-        }
-        let count = count(conn, &driver, most)?;
-        if driver.is_unordered() && count > RANGE_MAX {
-            continue;
-        }
-        if best.as_ref().is_none_or(|(fewest, _)| count < *fewest) {
-            best = Some((count, driver));
-        }
-        if best.as_ref().is_some_and(|(fewest, _)| *fewest == 0) {
-            break;
-        }
+/// The query that reads and checks a row; its last value is the number of the run.
+fn rows_query(filter: &RunFilter, check: Option<SqlParts>) -> SqliteQuery {
+    let mut query = SqliteQuery::new("SELECT CASE WHEN (");
+    match check {
+        None => query.add("1", []),
+        Some(parts) => parts.into_iter().for_each(|part| match part {
+            SqlPart::Sql(sql) => query.add(sql, []),
+            SqlPart::Text(value) => query.add("?", [Value::Text(value)]),
+            SqlPart::Integer(number) => query.add("?", [Value::Integer(number)]),
+            SqlPart::Number(number) => query.add("?", [Value::Real(number)]),
+        }),
     }
-    Ok(best.map_or(SearchIndex::All, |(_, driver)| driver))
-}
-
-/// Counts the entries of an index, up to one more than `most`.
-fn count(conn: &Connection, driver: &SearchIndex, most: usize) -> Result<usize, SqliteFault> {
-    let mut query = SqliteQuery::new("SELECT count(*) FROM (SELECT 1");
-    match driver {
-        SearchIndex::Status(statuses) => {
-            add_source(&mut query, driver, None);
-            query.add(" AND r.status IN (SELECT value FROM json_each(?))", [status_list(statuses)]);
-        }
-        // The entries themselves: a count of distinct runs would read them all.
-        SearchIndex::Named(name) => query.add(" FROM run_attributes AS a WHERE a.name = ?", [text(name)]),
-        SearchIndex::Range { name, kind, low, high } => query.add(
-            " FROM run_attributes AS a WHERE a.name = ? AND a.kind = ? AND a.text = '' AND a.number >= ? \
-             AND a.number <= ?",
-            [text(name), text(kind), Value::Real(*low), Value::Real(*high)],
-        ),
-        driver => add_source(&mut query, driver, None),
-    }
-    query.add(" LIMIT ?)", [integer(most + 1)]);
-    let mut statement = conn.prepare_cached(&query.sql)?;
-    let count: i64 = statement.query_row(params_from_iter(query.values), |row| row.get(0))?;
-    Ok(usize::try_from(count).unwrap_or_default())
-}
-
-fn status_list(statuses: &[Status]) -> Value {
-    let words: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
-    Value::Text(serde_json::to_string(&words).unwrap_or_default())
-}
-
-fn integer(number: usize) -> Value {
-    Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+    query.add(CHECKED, []);
+    query.add(
+        match filter.order.key() {
+            OrderKey::Recovered => "r.recovered_at",
+            OrderKey::Created => "r.created_at",
+        },
+        [],
+    );
+    query.add(" FROM runs AS r WHERE r.summary IS NOT NULL AND r.rid = ?", []);
+    query
 }
 
 fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
-/// Adds the table and the index, and the condition under which it has the run.
-fn add_source(query: &mut SqliteQuery, driver: &SearchIndex, status: Option<Status>) {
-    match driver {
-        SearchIndex::All => query.add(" FROM runs AS r WHERE r.summary IS NOT NULL", []),
-        SearchIndex::Id(id) => query.add(" FROM runs AS r WHERE r.summary IS NOT NULL AND r.id = ?", [text(id)]),
-        SearchIndex::Workflow(name) => query.add(
-            " FROM runs AS r INDEXED BY runs_workflow WHERE r.summary IS NOT NULL AND r.workflow = ?",
-            [text(name)],
-        ),
-        SearchIndex::Status(_) => {
-            query.add(" FROM runs AS r INDEXED BY runs_status WHERE r.summary IS NOT NULL AND r.status <> 'completed'", []);
-            if let Some(status) = status {
-                query.add(" AND r.status = ?", [text(status.as_str())]);
-            }
-        }
-        SearchIndex::Cause(cause) => query.add(
-            " FROM runs AS r INDEXED BY runs_cause WHERE r.summary IS NOT NULL AND r.cause IS NOT NULL AND r.cause = ?",
-            [text(cause)],
-        ),
-        SearchIndex::Owner(owner) => query.add(
-            " FROM runs AS r INDEXED BY runs_owner WHERE r.summary IS NOT NULL AND r.owner IS NOT NULL AND r.owner = ?",
-            [text(owner)],
-        ),
-        SearchIndex::Parent(parent) => query.add(
-            " FROM runs AS r INDEXED BY runs_parent WHERE r.summary IS NOT NULL AND r.parent IS NOT NULL AND r.parent = ?",
-            [text(parent)],
-        ),
-        SearchIndex::Tag(key, value) => query.add(
-            " FROM run_tags AS t CROSS JOIN runs AS r ON r.rid = t.rid \
-             WHERE r.summary IS NOT NULL AND t.tag = ? AND t.value = ?",
-            [text(key), text(value)],
-        ),
-        SearchIndex::Attribute(AttributeEntry { name, kind, text: value, number }) => query.add(
-            " FROM run_attributes AS t CROSS JOIN runs AS r ON r.rid = t.rid WHERE r.summary IS NOT NULL \
-             AND t.name = ? AND t.kind = ? AND t.text = ? AND t.number = ?",
-            [text(name), text(kind), text(value), Value::Real(*number)],
-        ),
-        SearchIndex::Named(name) => query.add(
-            " FROM (SELECT DISTINCT a.rid FROM run_attributes AS a WHERE a.name = ?) AS t \
-             CROSS JOIN runs AS r ON r.rid = t.rid WHERE r.summary IS NOT NULL",
-            [text(name)],
-        ),
-        SearchIndex::Range { name, kind, low, high } => query.add(
-            " FROM (SELECT DISTINCT a.rid FROM run_attributes AS a WHERE a.name = ? AND a.kind = ? AND a.text = '' \
-             AND a.number >= ? AND a.number <= ?) AS t CROSS JOIN runs AS r ON r.rid = t.rid \
-             WHERE r.summary IS NOT NULL",
-            [text(name), text(kind), Value::Real(*low), Value::Real(*high)],
-        ),
-    }
-}
-
-/// One walk over an index.
-struct SqliteWalker<'a> {
+/// The source of one search.
+struct SqliteSource<'a> {
     conn: &'a Connection,
     filter: &'a RunFilter,
-    after: Option<&'a Cursor>,
-    created: CreatedBounds,
-    status: Option<Status>,
-    /// Rows left to look at, and to decode.
-    scans: usize,
-    decodes: usize,
+    rows: SqliteQuery,
 }
 
-impl SqliteWalker<'_> {
-    fn walk(mut self, driver: &SearchIndex, check: Option<&[SqlPart]>) -> Result<Walk, SqliteFault> {
-        let query = self.query(driver, check);
+impl SearchSource for SqliteSource<'_> {
+    type Error = SqliteFault;
+    const ENTRY_WORK: usize = 1;
+
+    async fn read(
+        &self,
+        list: &SearchIndex,
+        span: TimeSpan,
+        most: usize,
+    ) -> Result<Vec<ListEntry>, SqliteFault> {
+        let column = time_column(list);
+        let mut query = SqliteQuery::new("SELECT ");
+        query.add(column, []);
+        query.add(", l.rid", []);
+        add_list(&mut query, list);
+        for (sign, bound) in [(" >= ?", span.low), (" <= ?", span.high)] {
+            query.add(" AND ", []);
+            query.add(column, []);
+            query.add(sign, [Value::Integer(bound)]);
+        }
+        if !list.is_unordered() {
+            query.add(" ORDER BY ", []);
+            query.add(column, []);
+            query.add(if self.filter.order.is_latest_first() { " DESC" } else { "" }, []);
+        }
+        query.add(" LIMIT ?", [Value::Integer(i64::try_from(most).unwrap_or(i64::MAX))]);
         let mut statement = self.conn.prepare_cached(&query.sql)?;
         let mut rows = statement.query(params_from_iter(query.values))?;
-        let enough = self.filter.limit as usize + 1;
-        let mut walk = Walk { found: Vec::new(), stopped: None };
+        let mut entries = Vec::new();
         while let Some(row) = rows.next()? {
+            if let (ValueRef::Integer(at), ValueRef::Integer(rid)) = (row.get_ref(0)?, row.get_ref(1)?) {
+                entries.push(ListEntry { at, rid });
+            }
+        }
+        Ok(entries)
+    }
+
+    async fn look_up(
+        &self,
+        list: &SearchIndex,
+        entries: &[ListEntry],
+    ) -> Result<Option<Vec<ListEntry>>, SqliteFault> {
+        let mut query = SqliteQuery::new("SELECT 1");
+        add_list(&mut query, list);
+        query.add(" AND ", []);
+        query.add(time_column(list), []);
+        query.add(" = ? AND l.rid = ?", []);
+        let mut statement = self.conn.prepare_cached(&query.sql)?;
+        let given = query.values.len();
+        for (at, value) in query.values.iter().enumerate() {
+            statement.raw_bind_parameter(at + 1, value)?;
+        }
+        let mut found = Vec::new();
+        for entry in entries {
+            statement.raw_bind_parameter(given + 1, entry.at)?;
+            statement.raw_bind_parameter(given + 2, entry.rid)?;
+            if statement.raw_query().next()?.is_some() {
+                found.push(*entry);
+            }
+        }
+        Ok(Some(found))
+    }
+
+    async fn rows(&self, entries: &[ListEntry]) -> Result<Vec<SearchedRow>, SqliteFault> {
+        let mut statement = self.conn.prepare_cached(&self.rows.sql)?;
+        let given = self.rows.values.len();
+        for (at, value) in self.rows.values.iter().enumerate() {
+            statement.raw_bind_parameter(at + 1, value)?;
+        }
+        let mut found = Vec::new();
+        for entry in entries {
+            statement.raw_bind_parameter(given + 1, entry.rid)?;
+            let mut rows = statement.raw_query();
+            let Some(row) = rows.next()? else { continue };
             let at = match cell(row, 6)? {
                 Value::Integer(at) => Some(at),
                 _ => None,
             };
-            let Some(here) = place(self.filter, at, &text_of(row, 5)?.unwrap_or_default()) else { continue };
-            self.scans = self.scans.saturating_sub(1);
-            if row.get_ref(0)? != rusqlite::types::ValueRef::Null {
-                self.decodes = self.decodes.saturating_sub(1);
-                match SqliteColumns::read(row)?.parse() {
-                    Ok(found) if !self.filter.selects(&found) => {}
-                    found => walk.found.push((here.clone(), found)),
-                }
-            }
-            if walk.found.len() >= enough || self.scans == 0 || self.decodes == 0 {
-                walk.stopped = Some(here);
-                break;
-            }
+            let Some(place) = place(self.filter, at, &text_of(row, 5)?.unwrap_or_default()) else { continue };
+            let is_checked = row.get_ref(0)? != ValueRef::Null;
+            let row = if is_checked { Some(SqliteColumns::read(row)?.parse()) } else { None };
+            found.push(SearchedRow { place, row });
         }
-        Ok(walk)
+        Ok(found)
     }
+}
 
-    fn query(&self, driver: &SearchIndex, check: Option<&[SqlPart]>) -> SqliteQuery {
-        let mut query = SqliteQuery::new("SELECT CASE WHEN (");
-        match check {
-            None => query.add("1", []),
-            Some(parts) => parts.iter().for_each(|part| match part {
-                SqlPart::Sql(sql) => query.add(sql, []),
-                SqlPart::Text(value) => query.add("?", [text(value)]),
-                SqlPart::Integer(number) => query.add("?", [Value::Integer(*number)]),
-                SqlPart::Number(number) => query.add("?", [Value::Real(*number)]),
-            }),
+/// The time of an entry in the order of its list.
+fn time_column(list: &SearchIndex) -> &'static str {
+    match list {
+        SearchIndex::Recovered => "l.recovered_at",
+        _ => "l.created_at",
+    }
+}
+
+/// Adds the table or the index of a list as `l`, and the condition under which it has a run.
+fn add_list(query: &mut SqliteQuery, list: &SearchIndex) {
+    const ATTRIBUTES: &str = " FROM run_attributes AS l WHERE l.name = ?";
+    match list {
+        SearchIndex::All => query.add(" FROM runs AS l INDEXED BY runs_created WHERE true", []),
+        SearchIndex::Recovered => {
+            query.add(" FROM runs AS l INDEXED BY runs_recovered WHERE l.recovered_at IS NOT NULL", []);
         }
-        query.add(CHECKED, []);
-        let column = match (self.filter.order.key(), driver) {
-            (OrderKey::Recovered, _) => "r.recovered_at",
-            (OrderKey::Created, SearchIndex::Tag(..) | SearchIndex::Attribute(_)) => "t.created_at",
-            (OrderKey::Created, _) => "r.created_at",
-        };
-        query.add(column, []);
-        match self.filter.order.key() {
-            OrderKey::Recovered => query.add(
-                " FROM runs AS r INDEXED BY runs_recovered WHERE r.summary IS NOT NULL AND r.recovered_at IS NOT NULL",
-                [],
-            ),
-            OrderKey::Created => add_source(&mut query, driver, self.status),
+        SearchIndex::Workflow(name) => {
+            query.add(" FROM runs AS l INDEXED BY runs_workflow WHERE l.workflow = ?", [text(name)]);
         }
-        if self.filter.order.key() == OrderKey::Created {
-            for (sign, bound) in [(" >= ?", self.created.low), (" <= ?", self.created.high)] {
-                if let Some(bound) = bound {
-                    query.add(" AND ", []);
-                    query.add(column, []);
-                    query.add(sign, [Value::Integer(bound)]);
-                }
+        SearchIndex::Status(status) => query.add(
+            " FROM runs AS l INDEXED BY runs_status WHERE l.status <> 'completed' AND l.status = ?",
+            [text(Status::as_str(*status))],
+        ),
+        SearchIndex::Cause(cause) => query.add(
+            " FROM runs AS l INDEXED BY runs_cause WHERE l.cause IS NOT NULL AND l.cause = ?",
+            [text(cause)],
+        ),
+        SearchIndex::Tag(key, value) => {
+            query.add(" FROM run_tags AS l WHERE l.tag = ? AND l.value = ?", [text(key), text(value)]);
+        }
+        SearchIndex::Attribute(AttributeEntry { name, kind, text: value, number }) => {
+            query.add(ATTRIBUTES, [text(name)]);
+            let values = [text(kind), text(value), Value::Real(*number)];
+            query.add(" AND l.kind = ? AND l.text = ? AND l.number = ?", values);
+        }
+        SearchIndex::Id(id) => query.add(" FROM runs AS l WHERE l.id = ?", [text(id)]),
+        SearchIndex::Owner(owner) => query.add(
+            " FROM runs AS l INDEXED BY runs_owner WHERE l.owner IS NOT NULL AND l.owner = ?",
+            [text(owner)],
+        ),
+        SearchIndex::Parent(parent) => query.add(
+            " FROM runs AS l INDEXED BY runs_parent WHERE l.parent IS NOT NULL AND l.parent = ?",
+            [text(parent)],
+        ),
+        SearchIndex::Named(name) => query.add(ATTRIBUTES, [text(name)]),
+        SearchIndex::Texts { name, low, end } => {
+            query.add(ATTRIBUTES, [text(name)]);
+            query.add(" AND l.kind = 't' AND l.text >= ?", [text(low)]);
+            if let Some(end) = end {
+                query.add(" AND l.text < ?", [text(end)]);
             }
         }
-        let is_latest_first = self.filter.order.is_latest_first();
-        if let Some(after) = self.after {
-            query.add(" AND (", []);
-            query.add(column, []);
-            let sign = if is_latest_first { ", r.id) < (?, ?)" } else { ", r.id) > (?, ?)" };
-            query.add(sign, [Value::Integer(after.at.0), text(after.run.as_str())]);
+        SearchIndex::Range { name, kind, low, high } => {
+            query.add(ATTRIBUTES, [text(name)]);
+            let values = [text(kind), Value::Real(*low), Value::Real(*high)];
+            query.add(" AND l.kind = ? AND l.text = '' AND l.number >= ? AND l.number <= ?", values);
         }
-        let direction = if is_latest_first { " DESC" } else { "" };
-        for piece in [" ORDER BY ", column, direction, ", r.id", direction] {
-            query.add(piece, []);
-        }
-        query
     }
 }
