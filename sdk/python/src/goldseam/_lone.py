@@ -24,7 +24,7 @@ APPEND = "/v1/executions/append"
 APART = 0.005
 #: A lone append that took longer is slow, in seconds.
 SLOW = 0.001
-#: After so many slow appends in succession, or after a very slow one, none is lone for a while.
+#: After this number of slow appends in succession, or after a very slow one, none is lone for a while.
 SLOW_MAX = 3
 VERY_SLOW = 0.02
 #: How long that is, as a multiple of the time for which they blocked the loop.
