@@ -146,6 +146,25 @@ impl Engine {
         sent.map_err(|problem| raised(&problem))
     }
 
+    /// Begins a request in this thread. Returns `(status, body)` if the response is there already; otherwise it arrives
+    /// in the mailbox under `number`.
+    #[expect(clippy::too_many_arguments, reason = "the signature of Python")]
+    fn begin<'py>(
+        &self,
+        py: Python<'py>,
+        mailbox: &Mailbox,
+        number: u64,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+    ) -> PyResult<Option<(u16, Bound<'py, PyBytes>)>> {
+        let finished = Arc::clone(&mailbox.finished);
+        let call = call(method, path, Vec::new(), body);
+        let begun = py.detach(|| self.embedded.begin(call, move |reply| finished.add(number, reply)));
+        let reply = begun.map_err(|problem| raised(&problem))?;
+        Ok(reply.map(|reply| (reply.status, PyBytes::new(py, &reply.body))))
+    }
+
     /// Opens a stream of server-sent events.
     fn stream(&self, py: Python<'_>, path: &str, last_event_id: Option<&str>) -> PyResult<Events> {
         let opened = py.detach(|| self.embedded.stream(path, last_event_id));

@@ -25,6 +25,7 @@ mod stream;
 use std::future::Future;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use goldseam::unstable::engine::{Clock, SystemClock};
@@ -130,6 +131,26 @@ impl Embedded {
         let (server, handle) = self.parts()?;
         handle.spawn(async move { done(call.answer(&server).await) });
         Ok(())
+    }
+
+    /// Begins a request on the calling thread, and returns the response if the request has to wait for no other thread: a
+    /// lone append to SQLite is committed here. Otherwise `done` gets it later, as with [`Embedded::submit`].
+    pub fn begin(
+        &self,
+        call: ApiCall,
+        done: impl FnOnce(ApiReply) + Send + 'static,
+    ) -> Result<Option<ApiReply>, Problem> {
+        let (server, handle) = self.parts()?;
+        let _entered = handle.enter();
+        let mut answer = Box::pin(async move { call.answer(&server).await });
+        // The task below registers its own waker with its first poll.
+        match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(reply) => Ok(Some(reply)),
+            Poll::Pending => {
+                handle.spawn(async move { done(answer.await) });
+                Ok(None)
+            }
+        }
     }
 
     /// Opens a stream of server-sent events.

@@ -16,6 +16,18 @@ where
     tokio::spawn(work)
 }
 
+/// Begins `work` on the calling task, and lets a task of its own continue it if it must wait. So work that waits only for
+/// one write changes threads once. Returns that task; none if the work has ended.
+pub fn spawn_begun<F>(work: F) -> Option<JoinHandle<()>>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut work = Box::pin(work);
+    // The task registers its own waker with its first poll.
+    let begun = work.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    begun.is_pending().then(|| tokio::spawn(work))
+}
+
 /// Runs `work`, which may block, on a thread of the runtime for such work.
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     tokio::task::spawn_blocking(work)

@@ -18,7 +18,7 @@ use super::{Holder, RemoteRefusal, RemoteWorkers, Served};
 use crate::ledger::commit::{Committed, Ledger};
 use crate::ledger::error::EngineError;
 use crate::ledger::error::refused;
-use crate::ledger::spawn::spawn;
+use crate::ledger::spawn::spawn_begun;
 use crate::node::{Handoff, Node, OfferedRun};
 use crate::run::append::{Moved, append_as, read_on};
 use crate::run::compensation::cancel_child;
@@ -100,9 +100,12 @@ impl RemoteWorkers {
         let workers = self.clone();
         let run = job.held.run.clone();
         let work = Arc::clone(&node);
-        node.adopt(spawn(async move {
+        let begun = spawn_begun(async move {
             let _ = sender.send(workers.append_to(&work, &handoff, &offer, job).await);
-        }));
+        });
+        if let Some(rest) = begun {
+            node.adopt(rest);
+        }
         receiver.await.unwrap_or_else(|_| Err(refused(&run, Refusal::Fenced)))
     }
 

@@ -28,6 +28,7 @@ from ._errors import (
     guarded,
 )
 from ._history import History, Op
+from ._lone import Begun, turn
 from ._paths import Arm, Spot, current_arm
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Execution(Endings):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._serial = 0
+        #: The append of the first pending doing, if it is sent already.
+        self._begun: Begun | None = None
         #: The cancellation of the run ended a task of the workflow.
         self.cut_short = False
         #: Paths of waits that the next append opens.
@@ -196,6 +199,8 @@ class Execution(Endings):
 
     async def _advance(self) -> None:
         """Does what there is to do: ends the run, appends, or releases it."""
+        if self._begun is not None:
+            return await self._end_begun()
         if self._diverged is not None:
             await self._append([{"park": {"code": "V1", "reason": self._diverged[:4000]}}])
             self.over = True
@@ -297,8 +302,16 @@ class Execution(Endings):
             return None
         return wait.due if wait.local or op is None else op.due
 
-    async def _flush(self, checks: list[dict[str, Any]], release: dict[str, Any] | None) -> None:
-        pending, self._pending = self._pending[:DOINGS_MAX], self._pending[DOINGS_MAX:]
+    async def _end_begun(self) -> None:
+        """Waits for the append that the task of the workflow has sent."""
+        await self._flush([], None, 1)
+        if self._diverged is not None or (self._main is not None and self._main.done()):
+            self.poke()
+
+    async def _flush(
+        self, checks: list[dict[str, Any]], release: dict[str, Any] | None, limit: int = DOINGS_MAX
+    ) -> None:
+        pending, self._pending = self._pending[:limit], self._pending[limit:]
         if self._pending:
             release = None
         doings = [*(doing for doing, _ in pending), *checks, *([release] if release else [])]
@@ -319,7 +332,8 @@ class Execution(Endings):
     async def _append(self, doings: list[dict[str, Any]]) -> str:
         """Appends and folds the response. Raises :class:`Evicted` if the run is no longer ours."""
         self._serial += 1
-        answer = await self.worker.append(self, f"{self._serial}", doings)
+        begun, self._begun = self._begun, None
+        answer = await self.worker.append(self, f"{self._serial}", doings, begun)
         if answer is None:
             self.over = True
             raise Evicted
@@ -431,6 +445,7 @@ class Execution(Endings):
         self.root = Arm(self)
         self.root.now = self.created_at
         self._pending.clear()
+        self._begun = None
         self._opening.clear()
         self.published.clear()
         self.cut_short = False
@@ -502,10 +517,22 @@ class Execution(Endings):
         """Appends a doing with everything else of this iteration, and waits until it is durable."""
         if self.over:
             raise Evicted
+        if len(self.tasks) == 1 and self._is_at_rest():
+            answer = self.worker.lone.append(self, f"{self._serial + 1}", doing)
+            if isinstance(answer, dict):
+                self._serial += 1
+                self.absorb(answer)
+                return await turn()
+            self._begun = answer
         future: asyncio.Future[None] = self.loop.create_future()
         self._pending.append((doing, future))
         self.poke()
         await future
+
+    def _is_at_rest(self) -> bool:
+        """Whether the driver has nothing to do, and no task of the workflow waits."""
+        resting = self._wake is not None and not self._woken and not self._pending
+        return resting and not (self._waits or self._gated or self._stuck) and self.mode == "run"
 
     def settle(self) -> None:
         """Lets the driver look whether the run can be released now."""

@@ -48,6 +48,13 @@ class Transport(Protocol):
         """The same, on the running event loop."""
         ...
 
+    def begin(self, path: str, body: Any) -> Any:
+        """Posts a document; returns the response if it is there without waiting, otherwise a future of it.
+
+        Returns None if requests of this transport always wait.
+        """
+        ...
+
     def stream(self, path: str, last_event_id: str | None = None) -> "Stream":
         """Opens a stream of server-sent events."""
         ...
@@ -191,6 +198,9 @@ class HttpTransport:
         self._check()
         future = self._pool.submit(lambda: self.request(method, path, body, headers, wait))
         return await asyncio.wrap_future(future)
+
+    def begin(self, path: str, body: Any) -> Any:
+        return None
 
     def stream(self, path: str, last_event_id: str | None = None) -> Stream:
         self._check()
@@ -416,6 +426,24 @@ class NativeTransport:
             raise _raised(error) from None
         status, content = await future
         return read(status, content)
+
+    def begin(self, path: str, body: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        mailbox = self._mailboxes.get(id(loop))
+        if mailbox is None or mailbox.loop is not loop:
+            mailbox = self._mailbox(loop)
+        number, future = mailbox.expect()
+        try:
+            reply = self._engine.begin(mailbox.native, number, "POST", path, write(body))
+        except BaseException as error:
+            mailbox.forget(number)
+            if isinstance(error, RuntimeError):
+                raise _raised(error) from None
+            raise
+        if reply is None:
+            return future
+        mailbox.forget(number)
+        return read(*reply)
 
     def _mailbox(self, loop: asyncio.AbstractEventLoop) -> "_Mailbox":
         with self._lock:

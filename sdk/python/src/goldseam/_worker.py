@@ -18,10 +18,11 @@ from ._codec import Codec
 from ._endings import Endings
 from ._errors import Closed, Error, Misuse, Problem, Unreachable
 from ._execution import Execution
+from ._lone import APPEND, Begun, LoneAppends
 from ._operations import Secret
 from ._paths import current_arm
 from ._workflows import Workflow
-from ._transport import DaemonPool, Transport
+from ._transport import DaemonPool, Transport, read
 
 log = logging.getLogger("goldseam")
 
@@ -86,6 +87,7 @@ class Worker:
         self._sent = 0.0
         self._ahead = 0.0
         self._idle: asyncio.Event
+        self.lone = LoneAppends(self)
 
     def _register(self, workflow: Workflow[Any, Any]) -> None:
         if not isinstance(workflow, Workflow):
@@ -196,7 +198,7 @@ class Worker:
                 time.sleep(1.0)
                 continue
             pause = 0.05
-            self._seen(sent, answer)
+            self.seen(sent, answer)
             if answer.get("leaving"):
                 self._server_leaves()
                 continue
@@ -276,6 +278,7 @@ class Worker:
             log.exception("execution of run %s failed", execution.run)
         finally:
             self._by_run.pop(execution.run, None)
+            self.lone.ended(execution)
             self._drop(execution.token)
             later = self._later.pop(execution.run, None)
             if later is not None:
@@ -340,7 +343,7 @@ class Worker:
                     log.warning("worker %s lost its lease: %s", self.name, error)
                 time.sleep(0.2)
                 continue
-            self._seen(sent, answer)
+            self.seen(sent, answer)
             if answer["leaving"]:
                 self._server_leaves()
             news = answer["news"]
@@ -374,7 +377,8 @@ class Worker:
                 for task in execution.tasks:
                     task.cancel()
 
-    def _seen(self, sent: float, answer: Mapping[str, Any]) -> None:
+    def seen(self, sent: float, answer: Mapping[str, Any]) -> None:
+        """Takes a response as a sign that the claim is valid, and reads the store's clock from it."""
         self._sent = max(self._sent, sent)
         self._tell_time(answer)
 
@@ -433,29 +437,55 @@ class Worker:
                     return
                 await asyncio.sleep(0.2)
                 continue
-            self._seen(sent, answer)
+            self.seen(sent, answer)
             self._hear(answer["news"], answer["lost"])
 
     # ---------------------------------------------------------------------------------------- appends
 
-    async def append(self, execution: Execution, number: str, doings: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """Appends; repeats the same request until there is a response. None if the claim has ended."""
+    async def append(
+        self,
+        execution: Execution,
+        number: str,
+        doings: list[dict[str, Any]],
+        begun: Begun | None = None,
+    ) -> dict[str, Any] | None:
+        """Appends; repeats the same request until there is a response. None if the claim has ended.
+
+        ``begun`` is the first request, if it is sent already.
+        """
         body = {"token": execution.token, "id": number, "after": execution.history.end, "doings": doings}
-        return await self._insist(execution, "/v1/executions/append", body)
+        self.lone.in_flight += 1
+        self.lone.sent(execution)
+        try:
+            return await self._insist(execution, APPEND, body, begun)
+        finally:
+            self.lone.in_flight -= 1
 
     async def events(self, execution: Execution) -> dict[str, Any] | None:
         """Reads events after those that the execution knows. None if the claim has ended."""
         body = {"token": execution.token, "after": execution.history.end}
         return await self._insist(execution, "/v1/executions/events", body)
 
-    async def _insist(self, execution: Execution, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    async def _insist(
+        self,
+        execution: Execution,
+        path: str,
+        body: dict[str, Any],
+        begun: Begun | None = None,
+    ) -> dict[str, Any] | None:
         pause = 0.05
         while True:
             sent = time.monotonic()
             try:
-                answer: dict[str, Any] = await self.transport.send("POST", path, body)
+                answer: dict[str, Any]
+                if begun is not None:
+                    sent, answering = begun
+                    begun = None
+                    answer = read(*await answering)
+                else:
+                    answer = await self.transport.send("POST", path, body)
                 if "now" in answer:
-                    self._seen(sent, answer)
+                    self.seen(sent, answer)
                 return answer
             except Closed:
                 return None

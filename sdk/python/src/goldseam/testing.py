@@ -140,6 +140,13 @@ class _Faulty:
         self._alive()
         return answer
 
+    def begin(self, path: str, body: Any) -> Any:
+        self._alive()
+        if self.appends + 1 == self.case.number:
+            return None  # by ``send``, which crashes
+        self.appends += 1
+        return self.inner.begin(path, body)
+
     def stream(self, path: str, last_event_id: str | None = None) -> Stream:
         self._alive()
         return self.inner.stream(path, last_event_id)
@@ -350,6 +357,9 @@ class _Shared:
 
     async def send(self, *args: Any, **kwargs: Any) -> Any:
         return await self.inner.send(*args, **kwargs)
+
+    def begin(self, path: str, body: Any) -> Any:
+        return self.inner.begin(path, body)
 
     def stream(self, path: str, last_event_id: str | None = None) -> Stream:
         return self.inner.stream(path, last_event_id)
