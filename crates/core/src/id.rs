@@ -18,7 +18,7 @@ pub const ID_BYTES_MAX: usize = 128;
 
 /// The kind of thing that an [`Id`] names; shown in the error when a string is refused.
 pub trait Kind {
-    /// The noun in the glossary.
+    /// What it is in an error: the noun of the glossary, and whether users call it an id or a name.
     const NOUN: &'static str;
 }
 
@@ -30,14 +30,21 @@ pub struct Id<K> {
 
 /// The reason why a string is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a valid {noun} id: {reason}")]
+#[error("{text:?} is not a valid {noun}: {reason}")]
 pub struct IdError {
-    /// The kind of id that was expected.
+    /// What was expected: `run id`, `signal name`.
     pub noun: &'static str,
     /// The refused text, cut to a printable length.
     pub text: String,
     /// The rule that it breaks.
     pub reason: &'static str,
+}
+
+impl IdError {
+    /// Returns the error for `text`, cut to a printable length.
+    pub(crate) fn new(noun: &'static str, text: &str, reason: &'static str) -> Self {
+        Self { noun, text: text.chars().take(64).collect(), reason }
+    }
 }
 
 impl<K: Kind> Id<K> {
@@ -46,7 +53,7 @@ impl<K: Kind> Id<K> {
         let text = text.as_ref();
         match flaw(text) {
             None => Ok(Self { text: Arc::from(text), kind: PhantomData }),
-            Some(reason) => Err(IdError { noun: K::NOUN, text: text.chars().take(64).collect(), reason }),
+            Some(reason) => Err(IdError::new(K::NOUN, text, reason)),
         }
     }
 }
@@ -254,40 +261,40 @@ pub mod kind {
     pub enum ClaimedWork {}
 
     impl Kind for Run {
-        const NOUN: &'static str = "run";
+        const NOUN: &'static str = "run id";
     }
     impl Kind for Workflow {
-        const NOUN: &'static str = "workflow";
+        const NOUN: &'static str = "workflow id";
     }
     impl Kind for Node {
-        const NOUN: &'static str = "node";
+        const NOUN: &'static str = "node id";
     }
     impl Kind for Task {
-        const NOUN: &'static str = "task";
+        const NOUN: &'static str = "task id";
     }
     impl Kind for Queue {
-        const NOUN: &'static str = "queue";
+        const NOUN: &'static str = "queue id";
     }
     impl Kind for Lane {
-        const NOUN: &'static str = "lane";
+        const NOUN: &'static str = "lane id";
     }
     impl Kind for Lock {
-        const NOUN: &'static str = "lock";
+        const NOUN: &'static str = "lock id";
     }
     impl Kind for Signal {
-        const NOUN: &'static str = "signal";
+        const NOUN: &'static str = "signal name";
     }
     impl Kind for Step {
-        const NOUN: &'static str = "step";
+        const NOUN: &'static str = "step id";
     }
     impl Kind for Tag {
-        const NOUN: &'static str = "tag";
+        const NOUN: &'static str = "tag id";
     }
     impl Kind for PublishedValue {
-        const NOUN: &'static str = "published value";
+        const NOUN: &'static str = "published value id";
     }
     impl Kind for ClaimedWork {
-        const NOUN: &'static str = "state";
+        const NOUN: &'static str = "state id";
     }
 }
 

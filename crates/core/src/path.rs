@@ -33,7 +33,7 @@ impl Path {
         } else {
             return Ok(Self(Arc::from(text)));
         };
-        Err(IdError { noun: "step", text: text.chars().take(64).collect(), reason })
+        Err(IdError::new("step id", text, reason))
     }
 
     /// Returns the path of the `count`-th operation called `name` (with `key`) in this arm.

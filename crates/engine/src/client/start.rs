@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::client::{Client, RunHandle};
 use crate::ledger::commit::Committed;
 use crate::ledger::error::EngineError;
+use crate::ledger::open_name::open_name;
 use crate::ledger::start_options::StartOptions;
 use crate::run::workflow_ref::WorkflowRef;
 
@@ -67,6 +68,7 @@ impl Client {
         I: Serialize + ?Sized,
     {
         let (name, version) = self.live_runs.resolve(workflow.target())?;
+        let name = open_name(name)?;
         options.version = options.version.or(version);
         let run = RunId::new(id)?;
         let input = Payload::of(input, &self.ledger.limits)?;
@@ -95,10 +97,11 @@ impl Client {
         input: Payload,
         options: StartOptions,
     ) -> Result<Committed, EngineError> {
-        self.queue_run(WorkflowName::new(workflow)?, run, input, options).await
+        self.queue_run(WorkflowName::new(workflow).and_then(open_name)?, run, input, options).await
     }
 
-    async fn queue_run(
+    /// Starts a run of any workflow, also of a built-in one.
+    pub(crate) async fn queue_run(
         &self,
         workflow: WorkflowName,
         run: &RunId,

@@ -9,7 +9,7 @@ pub(crate) fn open_name(name: WorkflowName) -> Result<WorkflowName, IdError> {
         None => Ok(name),
         Some(_) => {
             let reason = "names that begin with `goldseam.` are reserved";
-            Err(IdError { noun: "workflow", text: name.as_str().to_owned(), reason })
+            Err(IdError { noun: "workflow id", text: name.as_str().to_owned(), reason })
         }
     }
 }

@@ -122,7 +122,7 @@ impl Client {
         Condition::parse(&spec.condition, Millis(0))?;
         let input = Payload::of(&Chapter::first(spec), &self.ledger().limits)?;
         let options = StartOptions::default().queue(QUEUE).version(VERSION);
-        self.begin(workflow().as_str(), id, input, options).await
+        self.queue_run(workflow(), id, input, options).await
     }
 
     /// Reads an operation.

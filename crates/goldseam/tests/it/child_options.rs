@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam::client::Jump;
 use goldseam::prelude::*;
-use goldseam::{AttributeValue, EngineError, Status};
+use goldseam::{AttributeValue, EngineError, Payload, Status};
 
 use crate::support::{Scratch, eventually, ok, reaches, run_id};
 
@@ -100,6 +100,20 @@ async fn one_child_id_belongs_to_one_call() {
     let engine =
         scratch.builder().await.workflow("parent", parent).workflow("double", double).start().await.unwrap();
     assert_eq!(engine.start(parent, "p", &()).await.unwrap().result().await.unwrap(), 2);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_built_in_workflow_cannot_be_started_by_name() {
+    let scratch = Scratch::new();
+    let engine = scratch.builder().await.start().await.unwrap();
+    let client = engine.client();
+    let refused = client.start("goldseam.operation", "o", &()).await.unwrap_err();
+    assert_eq!(refused.code(), "GS0101");
+    let id = run_id("o");
+    let refused = client.begin("goldseam.operation", &id, Payload::null(), StartOptions::default()).await;
+    assert_eq!(refused.unwrap_err().code(), "GS0101");
+    assert_eq!(client.get(&id).await.unwrap_err().code(), "GS0104", "nothing was started");
     engine.shutdown().await;
 }
 

@@ -119,8 +119,12 @@ fn the_row_keeps_the_latest_answers() {
 fn request_names_are_ids_with_a_prefix() {
     let name = request_signal("add_line").unwrap();
     assert_eq!((name.as_str(), requested_name(&name)), ("request.add_line", Some("add_line")));
-    assert!(request_signal("a b").is_err() && request_signal("").is_err());
-    assert!(request_signal(&"x".repeat(121)).is_err(), "the prefix must fit, too");
+    let refusal = |name: &str| request_signal(name).unwrap_err().to_string();
+    let rule = "only letters, digits, `.`, `_` and `-` are allowed";
+    assert_eq!(refusal("a b"), format!("\"a b\" is not a valid request name: {rule}"));
+    assert_eq!(refusal(""), "\"\" is not a valid request name: it is empty");
+    assert!(refusal(&"x".repeat(121)).ends_with("it is longer than 120 bytes"), "the prefix must fit, too");
+    assert!(request_signal(&"x".repeat(120)).is_ok());
     assert_eq!(requested_name(&crate::SignalName::new("go").unwrap()), None);
 }
 
