@@ -98,7 +98,7 @@ export function pages({ server, context, chrome, alpha }) {
 
     async queues_show_who_holds_what() {
       const page = await visit("queues");
-      await sees(page, "1 run of workflow ghost waits, and no live node has it.", ".banner");
+      await sees(page, "No live node takes 1 run of ghost in queue default", ".banner");
       await sees(page, "print", "table");
       await sees(page, "ada", "table");
       await page.getByRole("link", { name: "images" }).click();

@@ -7,7 +7,9 @@ use goldseam_core::lock::Lock;
 pub use goldseam_core::plan::TaskChange;
 use goldseam_core::search::{Condition, Group, GroupBy};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, Status, Summary, TagKey, TaskId, WorkflowName};
+use goldseam_core::{
+    LockName, Millis, NodeId, QueueName, RunId, Seq, Status, Summary, TagKey, TaskId, WorkflowName,
+};
 use serde::{Deserialize, Serialize};
 
 /// An event as a store sees it: a position and opaque text.
@@ -420,6 +422,10 @@ pub struct Timing {
 
 /// Start of the label that holds the release of a node's engine.
 const RELEASE: &str = "goldseam.release:";
+/// Start of a label that holds a queue from which a node takes runs.
+const QUEUE: &str = "goldseam.queue:";
+/// A node with more queues records none of them, so that its beats stay small.
+const QUEUES_RECORDED_MAX: usize = 64;
 /// Start of the label that holds the intervals of a node.
 const TIMING: &str = "goldseam.timing:";
 
@@ -445,6 +451,21 @@ impl NodeRecord {
     /// Returns the release of the node's engine; none if the node is of a release that does not record it.
     pub fn release(&self) -> Option<&str> {
         self.workflows.iter().find_map(|label| label.strip_prefix(RELEASE))
+    }
+
+    /// Returns the labels for the queues from which a node takes runs; empty if there are too many to record.
+    pub fn queue_labels(queues: &[QueueName]) -> Vec<String> {
+        match queues.len() {
+            0..=QUEUES_RECORDED_MAX => queues.iter().map(|queue| format!("{QUEUE}{queue}")).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the queues from which the node takes runs; none if it does not record them: it may then take runs from
+    /// any queue.
+    pub fn queues(&self) -> Option<Vec<&str>> {
+        let queues: Vec<&str> = self.workflows.iter().filter_map(|label| label.strip_prefix(QUEUE)).collect();
+        (!queues.is_empty()).then_some(queues)
     }
 
     /// Returns the labels that a store with columns keeps: the workflows, then the intervals.

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import type { Detail, Node, Seam, Step, StepSpan, Task } from "../api-types";
+import type { Detail, Node, Seam, Step, Task } from "../api-types";
 import { axis, busyOf, type Axis } from "../lib/axis";
 import { call } from "../lib/api";
 import { useLoad } from "../lib/load";
@@ -43,7 +43,7 @@ export function Timeline({ detail, others, tasks, nodes, seamActions }: Timeline
   // Ordered once: a long log has many spans, and the present moves on every second.
   const busy = useMemo(() => {
     const spans: Array<[number, number]> = [];
-    const until = (one: StepSpan) => one.to ?? Infinity;
+    const until = (one: { to?: number | null }) => one.to ?? Infinity;
     for (const row of rows) for (const one of row.spans) if (one.kind === "work" || one.kind === "failure") spans.push([one.from, until(one)]);
     for (const one of detail.spans ?? []) if (one.kind === "queue") spans.push([one.from, until(one)]);
     for (const seam of detail.seams) spans.push([seam.at, seam.at + 1]);
@@ -71,7 +71,7 @@ export function Timeline({ detail, others, tasks, nodes, seamActions }: Timeline
         </div>
         <div class="timeline-row run-row">
           <span class="name"><Icon name="bowl" /> run</span>
-          <Bars spans={detail.spans ?? []} time={time} end={end} beat={owner && !isOver ? owner.beat_at : undefined} />
+          <Bars spans={(detail.spans ?? []) as DrawnSpan[]} time={time} end={end} beat={owner && !isOver ? owner.beat_at : undefined} />
         </div>
         <Virtual
           count={rows.length}
@@ -200,7 +200,11 @@ function StepDetail({ run, row, task, nodes, now, close }: { run: string; row: R
         <Fact name={step.ended == null ? "for" : "took"}><span class="num">{span((step.ended ?? now) - step.began)}</span></Fact>
         {step.queue && <Fact name="queue"><code><Text value={step.queue} /></code></Fact>}
         {task && <Fact name="task"><code>{task.id}</code> {task.state}{task.owner && <> by <Text value={task.owner} /></>}</Fact>}
-        {step.retry && <Fact name="retry policy"><span class="num">up to {plural(step.retry.attempts_max, "attempt")}, pauses {span(step.retry.initial_ms)} to {span(step.retry.pause_max_ms)}</span></Fact>}
+        {(step.retry || step.kind === "step") && (
+          <Fact name="retry policy">
+            {step.retry ? <span class="num">up to {plural(step.retry.attempts_max, "attempt")}, pauses {span(step.retry.initial_ms)} to {span(step.retry.pause_max_ms)}</span> : <span class="dim">not recorded: the code of the workflow, or the settings of its node, decide</span>}
+          </Fact>
+        )}
         {task?.heartbeat_at != null && <Fact name="heartbeat"><Ago at={task.heartbeat_at} /></Fact>}
         {step.retry_at != null && step.retry_at > now && <Fact name="next attempt">in <span class="num">{span(step.retry_at - now)}</span></Fact>}
         {step.event != null && <Fact name="latest event"><a class="num" href={runHref(run, { tab: "events", event: String(step.event) })}>#{step.event}</a></Fact>}

@@ -64,6 +64,7 @@ fn node(seen: NodeSeen, why: Option<String>, running: Option<u32>) -> NodeDoc {
         Pulse::Unknown => "unknown",
     };
     let release = seen.record.release().map(str::to_owned);
+    let queues = seen.record.queues().map(|queues| queues.into_iter().map(str::to_owned).collect());
     NodeDoc {
         alive: why.is_none(),
         beat_at: seen.beat_at,
@@ -71,6 +72,7 @@ fn node(seen: NodeSeen, why: Option<String>, running: Option<u32>) -> NodeDoc {
         id: seen.record.id,
         name: seen.record.name,
         pulse: pulse.to_owned(),
+        queues,
         release,
         running,
         slots: seen.record.slots,
