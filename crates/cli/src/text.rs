@@ -25,10 +25,19 @@ pub(crate) fn note(summary: &Summary, now: Millis) -> String {
         return format!("begins in {}", time::span(begin.since(now)));
     }
     let noted = progress(summary, now);
-    match summary.times_out_at() {
-        Some(deadline) if noted.is_empty() => format!("times out in {}", time::span(deadline.since(now))),
-        Some(deadline) => format!("{noted}; times out in {}", time::span(deadline.since(now))),
+    let limit = summary.times_out_at().map(|deadline| time_limit(deadline, now));
+    match limit {
+        Some(limit) if noted.is_empty() => limit,
+        Some(limit) => format!("{noted}; {limit}"),
         None => noted,
+    }
+}
+
+/// The note about the deadline of a run that has not ended.
+fn time_limit(deadline: Millis, now: Millis) -> String {
+    match deadline > now {
+        true => format!("times out in {}", time::span(deadline.since(now))),
+        false => "its deadline has passed".to_owned(),
     }
 }
 
@@ -111,6 +120,16 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passed_deadline_is_not_called_a_time_left() {
+        let note = |deadline| time_limit(Millis(deadline), Millis(10_000));
+        assert_eq!(note(15_000), format!("times out in {}", time::span(std::time::Duration::from_secs(5))));
+        assert_eq!(
+            (note(10_000).as_str(), note(9_000).as_str()),
+            ("its deadline has passed", "its deadline has passed")
+        );
+    }
 
     #[test]
     fn formats_thousands_and_plurals() {

@@ -61,6 +61,7 @@ pub(super) fn open(what: Named, name: &str) -> Result<(), Problem> {
     };
     let name: String = name.chars().take(SHOWN_CHARS_MAX).collect();
     Err(Problem::new(403, format!("{name}: {what} that begin with {prefix} are reserved for the engine"))
+        .code("GS0101")
         .hint("use another name"))
 }
 

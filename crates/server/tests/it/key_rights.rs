@@ -118,6 +118,7 @@ async fn reserved_names_are_refused_in_every_field() {
     ] {
         let reply = server.post(path, &body).await;
         assert_eq!(reply.status.as_u16(), 403, "{path} {body}: {}", reply.text);
+        reply.problem(403, "GS0101");
     }
 }
 
