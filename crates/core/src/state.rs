@@ -15,8 +15,8 @@ use crate::branch::{Branch, BranchId, Branches, Why};
 use crate::corrupt::Corrupt;
 use crate::error::Failure;
 use crate::event::{
-    BranchOpened, By, Carried, Event, JumpRequested, Recorded, Request, RunClaimed, RunQueued, Terminated,
-    WaitStarted,
+    BranchOpened, By, Carried, Event, JumpRequested, Recorded, Release, Request, RunClaimed, RunQueued,
+    Terminated, WaitStarted,
 };
 use crate::hash::Hash;
 use crate::id::{RunId, TaskId};
@@ -46,6 +46,8 @@ pub struct State {
     pub queued: RunQueued,
     /// Operations recorded up to here had another input; their hashes are not compared.
     pub other_input_until: Seq,
+    /// Where the run last left memory because it only waited: all code up to there has executed.
+    pub unloaded: Seq,
     /// Every recorded operation of the active lineage.
     pub ops: HashMap<Path, Op>,
     /// The operation at each place of each arm.
@@ -202,6 +204,7 @@ impl State {
             branches,
             queued,
             other_input_until: Seq::ZERO,
+            unloaded: Seq::ZERO,
             ops: HashMap::new(),
             order: HashMap::new(),
             changes: BTreeSet::new(),
@@ -341,6 +344,7 @@ impl State {
             self.answered.clear();
         }
         self.other_input_until = Seq::ZERO;
+        self.unloaded = Seq::ZERO;
         self.summary.mail_unread = u32::try_from(self.unread.len()).unwrap_or(u32::MAX);
     }
 
@@ -468,6 +472,7 @@ impl State {
                 self.outcome = outcome_of(&recorded.event);
                 self.terminated = terminated_by(&recorded.event);
             }
+            Event::RunReleased { reason: Release::Unload } => self.unloaded = recorded.seq,
             Event::StepTimeout { .. }
             | Event::BranchOpened(_)
             | Event::RunQueued(_)

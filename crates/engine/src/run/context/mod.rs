@@ -125,7 +125,7 @@ impl Context {
     /// Whether the code at this point has executed before, so that a log line here would be a repetition.
     ///
     /// True while the log has an operation of this arm that the code has not requested yet, of its own or in a nested
-    /// arm or group; false from the last recorded operation on. Also false in the body of a step and in a
+    /// arm or group, and at places that the code had reached when the run last left memory; otherwise false. Also false in the body of a step and in a
     /// compensation, which only execute live. Always true while a run that is being compensated replays, and in a
     /// preflight. After a crash, the code after the last recorded operation executes again with `false`: nothing
     /// durable shows that it executed.

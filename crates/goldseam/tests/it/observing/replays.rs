@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use goldseam::prelude::*;
 use goldseam::testing::{Tester, World};
+use goldseam::unstable::core::{Event, Recorded};
 use goldseam::{Builder, Status};
 
 use super::capture::Capture;
@@ -61,11 +62,14 @@ const LINES: [&str; 15] = [
     "end",
 ];
 
-/// Sends a signal to a run that is waiting and has left memory.
-async fn send_when_unloaded(engine: &Engine, signal: &str) {
-    eventually("the run left memory", || async { engine.live_runs() == 0 }).await;
-    reaches(engine.client(), "j", Status::Waiting).await;
-    engine.handle(run_id("j")).signal(signal, &()).await.unwrap();
+/// Waits until the run has left memory this many times.
+async fn left_memory(engine: &Engine, times: usize) {
+    let is_released = |recorded: &Recorded| matches!(recorded.event, Event::RunReleased { .. });
+    eventually("the run left memory", || async {
+        let history = engine.client().history(&run_id("j")).await.unwrap();
+        history.iter().filter(|recorded| is_released(recorded)).count() == times && engine.live_runs() == 0
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -74,8 +78,9 @@ async fn lines_are_written_once_although_the_run_is_reloaded() {
     let (capture, _guard) = Capture::start();
     let engine = scratch.builder().await.workflow("journey", journey).start().await.unwrap();
     let run = engine.start("journey", "j", &()).await.unwrap();
-    for signal in ["right", "left", "packed"] {
-        send_when_unloaded(&engine, signal).await;
+    for (before, signal) in ["right", "left", "packed"].into_iter().enumerate() {
+        left_memory(&engine, before + 1).await;
+        run.signal(signal, &()).await.unwrap();
     }
     let ended = tokio::time::timeout(secs(20), run.result::<()>()).await;
     assert!(ended.is_ok(), "{:#?}", engine.client().history(run.id()).await.unwrap());
@@ -86,6 +91,37 @@ async fn lines_are_written_once_although_the_run_is_reloaded() {
     assert_eq!(line.field("step"), "one");
     assert!(line.target.starts_with("it::observing"), "{line:?}");
     assert!(line.within(&["run"]).starts_with("run{run=j}"), "{line:?}");
+    engine.shutdown().await;
+}
+
+/// Logs through an arm before and after a wait of its parent, and in an arm that begins after the wait.
+async fn late(ctx: Context, _: ()) -> goldseam::Result<()> {
+    let early = ctx.arm("early")?;
+    early.step("a", || ok(())).await?;
+    goldseam::info!(early, "before the wait");
+    ctx.signal::<()>("go").await?;
+    goldseam::info!(early, "after the wait");
+    let fresh = ctx.arm("fresh")?;
+    goldseam::info!(fresh, "in a fresh arm");
+    ctx.signal::<()>("stop").await?;
+    goldseam::info!(early, "at the end");
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_line_is_lost_in_arms_that_are_used_after_a_wait_of_their_parent() {
+    let scratch = Scratch::new();
+    let (capture, _guard) = Capture::start();
+    let engine = scratch.builder().await.workflow("late", late).start().await.unwrap();
+    let run = engine.start("late", "j", &()).await.unwrap();
+    for (before, signal) in ["go", "stop"].into_iter().enumerate() {
+        left_memory(&engine, before + 1).await;
+        run.signal(signal, &()).await.unwrap();
+    }
+    run.result::<()>().await.unwrap();
+    for line in ["before the wait", "after the wait", "in a fresh arm", "at the end"] {
+        capture.only(line);
+    }
     engine.shutdown().await;
 }
 
@@ -204,7 +240,8 @@ async fn step_bodies_and_compensations_are_never_replays() {
     });
     let engine = scratch.engine("w", flow).await;
     let run = engine.start("w", "j", &()).await.unwrap();
-    send_when_unloaded(&engine, "go").await;
+    left_memory(&engine, 1).await;
+    engine.handle(run_id("j")).signal("go", &()).await.unwrap();
     run.outcome().await.unwrap();
     assert_eq!(*seen.lock().unwrap(), [("one", false), ("undo", false)]);
     engine.shutdown().await;
