@@ -12,6 +12,7 @@ import datetime as dt
 import decimal
 import enum
 import functools
+import inspect
 import json
 import types
 import typing
@@ -111,6 +112,8 @@ def _encode(value: Any) -> Any:
             made = value
         if made is not value:
             return made
+    if inspect.isawaitable(value):
+        raise CodecError("a coroutine cannot be written as JSON: its result is missing", hint="write await before the call")
     raise CodecError(
         f"a value of type {type(value).__qualname__} cannot be written as JSON",
         hint="use a dataclass, a pydantic model or types of JSON, or pass your own codec",

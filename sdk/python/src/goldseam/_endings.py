@@ -51,6 +51,7 @@ class Endings:
     arms: dict[str, Arm]
     tasks: set[asyncio.Task[Any]]
     undos: dict[str, Callable[[Any], Coroutine[Any, Any, None]]]
+    unawaited: set[str]
     _main: asyncio.Task[Any] | None
     _pending: Pending
     _diverged: str | None
@@ -110,6 +111,9 @@ class Endings:
         if left is not None:
             await self._append([{"park": {"code": "V1", "reason": left}}])
             return
+        if self.unawaited:
+            paths = ", ".join(sorted(self.unawaited)[:10])
+            log.warning("run %s called steps without awaiting them, so they did not run: %s. Write await before the call (GS0633)", self.run, paths)
         await self._end_or_fail("complete", "output", value)
 
     async def _end_or_fail(self, what: str, field: str, value: Any) -> None:

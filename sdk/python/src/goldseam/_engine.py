@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
 from ._client import Client
 from ._codec import Codec, JsonCodec
+from ._embedded import NativeTransport, native
 from ._errors import Error, Misuse
+from ._http import HttpTransport
 from ._operations import Secret
 from ._steps import Span, seconds
-from ._workflows import Workflow
-from ._transport import HttpTransport, NativeTransport, Transport, in_thread, native
+from ._threads import in_thread
+from ._transport import Transport
 from ._verbs import Document
 from ._worker import Worker
+from ._workflows import Workflow
 
 if TYPE_CHECKING:
     from ._blocking import BlockingEngine

@@ -16,10 +16,15 @@ from typing import TYPE_CHECKING, Any, Generator, NamedTuple
 from ._errors import Error
 
 if TYPE_CHECKING:
+    from ._calls import Calls
     from ._execution import Execution
     from ._worker import Worker
 
 APPEND = "/v1/executions/append"
+#: A step that runs longer gets an event of its own when it begins, in seconds.
+LONG_STEP = 1.0
+#: Sockets and timers of the loop wait for at most this long while lone steps follow each other, in seconds.
+TURN = 0.001
 #: The run of the last append keeps its precedence for this long; another run must wait for that time, in seconds.
 APART = 0.005
 #: A lone append that took longer is slow, in seconds.
@@ -48,22 +53,22 @@ class LoneAppends:
         self._is_embedded = worker.transport.embedded
         #: Appends that wait for a response.
         self.in_flight = 0
-        self._last: Execution | None = None
+        self._last: Calls | None = None
         self._last_at = 0.0
         self._paused_until = 0.0
         #: The durations of the last appends, as long as all of them were slow.
         self._slow: list[float] = []
 
-    def sent(self, execution: "Execution") -> None:
+    def sent(self, execution: "Calls") -> None:
         """An append of an execution is sent."""
         self._last, self._last_at = execution, time.monotonic()
 
-    def ended(self, execution: "Execution") -> None:
+    def ended(self, execution: "Calls") -> None:
         """An execution has ended."""
         if self._last is execution:
             self._last = None
 
-    def append(self, execution: "Execution", number: str, doing: dict[str, Any]) -> dict[str, Any] | Begun | None:
+    def append(self, execution: "Calls", number: str, doing: dict[str, Any]) -> dict[str, Any] | Begun | None:
         """Appends, and returns the response, or what waits for it if it takes longer.
 
         None if the driver must send the append, with the same number: a repeat has no effect.
@@ -102,7 +107,48 @@ class LoneAppends:
             self._slow.clear()
 
 
-@types.coroutine
-def turn() -> Generator[None, None, None]:
-    """Lets the loop do everything else that is ready."""
-    yield
+class Turns:
+    """When a workflow of lone steps lets the loop do everything else."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        #: What is ready to run; a loop that does not show it gets a turn after each step.
+        self._ready: Any = getattr(loop, "_ready", None)
+        self._last = 0.0
+
+    @types.coroutine
+    def turn(self) -> Generator[None, None, None]:
+        """Lets the loop do everything else, if something else is ready or the sockets and timers have waited long."""
+        now = time.monotonic()
+        if self._ready is None or self._ready or now - self._last > TURN:
+            self._last = now
+            yield
+
+
+class LongSteps:
+    """The attempts of one worker that run now. An attempt that takes long gets an event of its own when it begins."""
+
+    def __init__(self) -> None:
+        #: By attempt, the oldest first: when it began, its execution, and its event.
+        self._running: dict[object, tuple[float, Execution, dict[str, Any]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def began(self, attempt: object, at: float, execution: "Execution", base: dict[str, Any]) -> None:
+        """An attempt begins."""
+        self._running[attempt] = (at, execution, base)
+        if self._timer is None:
+            self._timer = execution.loop.call_later(LONG_STEP, self._look, execution.loop)
+
+    def ended(self, attempt: object) -> None:
+        """An attempt has ended."""
+        self._running.pop(attempt, None)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = time.monotonic()
+        for attempt, (at, execution, base) in list(self._running.items()):
+            if at + LONG_STEP > now:
+                self._timer = loop.call_later(at + LONG_STEP - now, self._look, loop)
+                return
+            del self._running[attempt]
+            execution.note({"step_started": dict(base)})
+            execution.poke()

@@ -15,7 +15,7 @@ from typing import Any, Callable, Coroutine, Generic, Mapping, NoReturn, ParamSp
 
 from ._arms import arm_here
 from ._errors import CodecError, Continuation, Diverged, Evicted, Exited, Misuse, Problem, failure_of, guarded
-from ._execution import LONG_STEP, Execution
+from ._execution import Execution
 from ._functions import Hints, checked_function, name_of
 from ._history import Op
 from ._paths import Spot, checked, current_arm, current_attempt, digest, idempotency_key
@@ -247,7 +247,11 @@ class Step(Generic[P, R]):
             return self.function(*args, **kwargs)
         arm = arm_here(f"step {self.name}")
         spot = arm.spot(self.name, key)
-        return arm.execution.call(run_step(arm.execution, spot, self, args, kwargs))
+        body = run_step(arm.execution, spot, self, args, kwargs)
+        # Python names it if it is never awaited.
+        body.__qualname__ = f"step {self.name}"
+        arm.execution.unawaited.add(spot.path)
+        return arm.execution.call(body)
 
 
 class AsyncStep(Step[P, R]):
@@ -348,6 +352,7 @@ async def run_step(
     execution: Execution, spot: Spot, step: Step[Any, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
     """Executes a step: returns at once if the log has its result."""
+    execution.unawaited.discard(spot.path)
     options = step.options
     fingerprint = _fingerprint(execution, args, kwargs) if options.depends else None
     if step._undo is not None:
@@ -433,17 +438,17 @@ async def _attempt(
     attempt = Attempt(number, _key(execution, spot.path), execution.run, spot.path)
     attempt.last = details
     execution.busy += 1
-    marker: asyncio.TimerHandle | None = None
+    long_steps = execution.worker.long_steps
     try:
         if options.at_most_once:
             await execution.append({"step_started": dict(base)})
-        else:
-            marker = execution.loop.call_later(LONG_STEP, _mark, execution, dict(base))
         began = time.monotonic()
+        if not options.at_most_once:
+            long_steps.began(attempt, began, execution, base)
         doing: dict[str, Any]
         try:
             if options.timeout is None and options.heartbeat_timeout is None:
-                value = await call_user(execution, step.function, attempt, args, kwargs)
+                value = await call_user(execution, step.function, attempt, args, kwargs, step.is_async)
             else:
                 value = await _watched(execution, step, attempt, args, kwargs)
             output = execution.codec.encode(value)
@@ -460,8 +465,7 @@ async def _attempt(
             if isinstance(error, _TimedOut):
                 doing["step_failed"]["timeout"] = error.code
         finally:
-            if marker is not None:
-                marker.cancel()
+            long_steps.ended(attempt)
         took = int((time.monotonic() - began) * 1000)
         if took:
             next(iter(doing.values()))["took_ms"] = took
@@ -486,12 +490,6 @@ def _is_failure(error: BaseException) -> bool:
     return not isinstance(error, (Evicted, Diverged, Continuation, KeyboardInterrupt, GeneratorExit))
 
 
-def _mark(execution: Execution, base: dict[str, Any]) -> None:
-    """Records the start of a long attempt."""
-    execution.note({"step_started": base})
-    execution.poke()
-
-
 def _failure(execution: Execution, error: BaseException) -> dict[str, Any]:
     if isinstance(error, _TimedOut):
         text = {
@@ -506,12 +504,17 @@ def _failure(execution: Execution, error: BaseException) -> dict[str, Any]:
 
 
 async def call_user(
-    execution: Execution, function: Callable[..., Any], attempt: Attempt, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    execution: Execution,
+    function: Callable[..., Any],
+    attempt: Attempt,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    is_async: bool | None = None,
 ) -> Any:
     """Calls the user's function: an ``async def`` on the loop, a plain one in a thread."""
     attempt.secrets = execution.worker.secrets
     attempt.trace = execution.trace
-    if inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function) if is_async is None else is_async:
         arm = current_arm.set(None)
         token = current_attempt.set(attempt)
         try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping
 from ._errors import Error, Problem, failure_of, guarded
 from ._paths import current_attempt
 from ._steps import Attempt
-from ._transport import DaemonPool
+from ._threads import DaemonPool
 
 if TYPE_CHECKING:
     from ._client import Client

@@ -18,11 +18,12 @@ from ._codec import Codec
 from ._endings import Endings
 from ._errors import Closed, Error, Misuse, Problem, Unreachable
 from ._execution import Execution
-from ._lone import APPEND, Begun, LoneAppends
+from ._lone import APPEND, Begun, LoneAppends, LongSteps, Turns
 from ._operations import Secret
 from ._paths import current_arm
 from ._workflows import Workflow
-from ._transport import DaemonPool, Transport, read
+from ._threads import DaemonPool
+from ._transport import Transport, read
 
 log = logging.getLogger("goldseam")
 
@@ -36,6 +37,8 @@ LEASE_EMBEDDED = 600.0
 LEASE_HTTP = 10.0
 #: Interval of heartbeats while runs are held.
 BEAT = 1.0
+#: A worker that starts asks a server that does not answer again for this long.
+PATIENCE = 5.0
 #: Warn if the event loop did not answer for this long.
 BLOCKED = 1.0
 
@@ -88,6 +91,8 @@ class Worker:
         self._ahead = 0.0
         self._idle: asyncio.Event
         self.lone = LoneAppends(self)
+        self.long_steps = LongSteps()
+        self.turns: Turns
 
     def _register(self, workflow: Workflow[Any, Any]) -> None:
         if not isinstance(workflow, Workflow):
@@ -107,11 +112,27 @@ class Worker:
         self.loop = asyncio.get_running_loop()
         self._idle = asyncio.Event()
         self._idle.set()
+        self.turns = Turns(self.loop)
         use_task_factory(self.loop)
-        answer = await self.transport.send("POST", "/v1/workers", self._registration())
-        self._registered(answer)
+        try:
+            self._registered(await self._register_first())
+        except BaseException:
+            leave_task_factory(self.loop)
+            raise
         threading.Thread(target=self._claiming, name="goldseam-claim", daemon=True).start()
         threading.Thread(target=self._beating, name="goldseam-beat", daemon=True).start()
+
+    async def _register_first(self) -> dict[str, Any]:
+        """Registers; a server that restarts is asked again for a while."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return await self.transport.send("POST", "/v1/workers", self._registration())  # type: ignore[no-any-return]
+            except Unreachable as error:
+                if time.monotonic() >= deadline:
+                    raise
+                log.warning("worker %s cannot register, trying again: %s", self.name, error)
+                await asyncio.sleep(0.5)
 
     def _registration(self) -> dict[str, Any]:
         labels = [workflow.label for workflow in self.registry.values()]
