@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
+import pathlib
 import time
 from typing import Any
 
@@ -94,6 +95,21 @@ def test_effect_without_a_key_is_found(goldseam: Tester) -> None:
 
     with pytest.raises(CrashSearchFailed, match="effects count"):
         goldseam.every_crash(job)
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_keys_and_chance_in_the_result_are_the_same_in_every_case(store: str, tmp_path: pathlib.Path) -> None:
+    @gs.step
+    async def key() -> str:
+        return gs.idempotency_key()
+
+    @gs.workflow
+    async def keyed() -> list[Any]:
+        return [await key(), str(gs.uuid()), gs.random().random(), gs.run_id()]
+
+    tester = Tester("memory:" if store == "memory" else f"sqlite:{tmp_path}/t.db")
+    assert tester.every_crash(keyed).cases >= 5
+    assert tester.run(keyed) == tester.run(keyed)
 
 
 def test_code_that_depends_on_chance_is_found(goldseam: Tester) -> None:

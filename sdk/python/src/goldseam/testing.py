@@ -16,10 +16,11 @@ import time
 from typing import Any, Callable, Coroutine, Iterable, Mapping, TypeVar
 
 from ._codec import JsonCodec
+from ._embedded import NativeTransport
 from ._engine import Engine, Opening, open as _open
 from ._errors import Closed, RunFailed
+from ._transport import Stream
 from ._workflows import Workflow
-from ._transport import NativeTransport, Stream
 
 T = TypeVar("T")
 
@@ -240,22 +241,31 @@ class Tester:
                     )
         return report
 
+    def _fresh_url(self) -> str:
+        """The URL of an empty store: each case has its own."""
+        if not self._url.startswith("sqlite:"):
+            return self._url
+        path, mark, options = self._url.partition("?")
+        return f"{path}-{next(self._ids)}{mark}{options}"
+
     async def _case(
         self, case: Case, workflow: Workflow[Any, Any], args: tuple[Any, ...], script: "_Script", also: list[Any]
     ) -> tuple[Any, _Faulty]:
-        inner = NativeTransport(self._url, virtual_time=True)
+        url = self._fresh_url()
+        inner = NativeTransport(url, virtual_time=True)
         faulty = _Faulty(inner, case)
         workflows = [workflow, *also]
-        first = await _open(self._url, workflows=workflows, transport=faulty, linger=0)
-        client = await _open(self._url, transport=inner)
+        first = await _open(url, workflows=workflows, transport=faulty, linger=0)
+        client = await _open(url, transport=inner)
         second: Engine | None = None
         try:
-            run = await client.start(workflow, *args, id=f"test-{next(self._ids)}")
+            # The same id in every case: idempotency keys and chance are made of it.
+            run = await client.start(workflow, *args, id="test-1")
             last, moved = -1, time.monotonic()
             while True:
                 if faulty.crashed.is_set() and second is None:
                     inner.crash_worker(faulty.worker)
-                    second = await _open(self._url, workflows=workflows, transport=_Shared(inner), linger=0)
+                    second = await _open(url, workflows=workflows, transport=_Shared(inner), linger=0)
                 ending = await client.poll(run.id, 0.02)
                 if ending["status"] == "completed":
                     return ending.get("output"), faulty
