@@ -6,6 +6,7 @@ import asyncio
 import collections
 import dataclasses
 import functools
+import gc
 import sys
 import threading
 from typing import Any
@@ -200,6 +201,36 @@ def test_values_without_json_are_failures_of_their_step(sqlite_url: str) -> None
             assert set(codes.values()) == {"GS0634"}
 
     asyncio.run(main())
+
+
+def test_forgotten_await_is_named(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A step that is never awaited does not run; Python and the log of the worker name it."""
+
+    @gs.step
+    async def reserve() -> str:
+        return "held"
+
+    @gs.workflow
+    async def forgetful() -> str:
+        reserve()
+        return "done"
+
+    @gs.workflow
+    async def handed_on() -> object:
+        return {"hold": reserve()}
+
+    async def main() -> None:
+        async with opened(sqlite_url, forgetful, handed_on) as engine:
+            with pytest.warns(RuntimeWarning, match="coroutine 'step reserve' was never awaited"):
+                assert await (await engine.start(forgetful, id="f-1")).result(60) == "done"
+                with pytest.raises(gs.RunFailed, match="its result is missing") as failed:
+                    await (await engine.start(handed_on, id="h-1")).result(60)
+                gc.collect()
+            assert failed.value.code == "GS0634"
+
+    asyncio.run(main())
+    assert "run f-1 called steps without awaiting them, so they did not run: reserve" in caplog.text
+    assert "GS0633" in caplog.text
 
 
 def test_large_numbers_and_texts_come_back_as_they_were(url: str) -> None:

@@ -473,6 +473,27 @@ def test_client_verbs_answer(url: str) -> None:
     asyncio.run(main())
 
 
+def test_wait_for_a_question_ends_with_the_run(url: str) -> None:
+    @gs.workflow
+    async def silent() -> int:
+        return int(await gs.signal("go", int))
+
+    (silent_,) = unique(silent)
+
+    async def main() -> None:
+        async with opened(url, silent_) as engine:
+            run = await engine.start(silent_, id=new_id())
+            waiting = asyncio.create_task(run.question("approve"))
+            await status_is(engine, run.id, "waiting")
+            assert not waiting.done()
+            await run.signal("go", 1)
+            with pytest.raises(gs.Problem, match="is completed and has no open question approve") as refused:
+                await asyncio.wait_for(waiting, 60)
+            assert refused.value.code == "GS0105"
+
+    asyncio.run(main())
+
+
 def test_sweeper_reports_a_stalled_run_or_heals_it(sqlite_url: str) -> None:
     lose = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('DELETE FROM tasks'); c.commit()"
 

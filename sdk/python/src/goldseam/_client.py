@@ -340,16 +340,25 @@ class Client(StoreVerbs):
         return await self._of(run, f"questions/{quoted(path)}")  # type: ignore[no-any-return]
 
     async def question(self, run: str, name: str | None = None, timeout: Span | None = None) -> Document:
-        """Waits until a run asks a question, the one of this name or any. Raises TimeoutError."""
+        """Waits until a run asks a question, the one of this name or any. Raises :class:`Problem` if the run ends, or
+        TimeoutError."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + millis(timeout) / 1000
         mark: Any = None
         while True:
-            changed = await self.call("GET", with_query("/v1/changes", after=mark, wait_ms=0 if mark is None else 2000), wait=2.0)
-            mark = changed["mark"]
-            for question in (await self.questions(run))["items"]:
+            path = with_query("/v1/changes", after=mark, wait_ms=0 if mark is None else 2000)
+            mark = (await self._patient(path, 2.0))["mark"]
+            for question in (await self._patient(f"/v1/runs/{quoted(run)}/questions", 0.0))["items"]:
                 if name is None or question["path"] == name:
                     return question  # type: ignore[no-any-return]
+            status = (await self.poll(run))["status"]
+            if status in _TERMINAL:
+                asked = "no open question" if name is None else f"no open question {name}"
+                raise Problem(
+                    f"run {run} is {status} and has {asked}",
+                    code="GS0105",
+                    hint="read its result; its log has the questions that were answered",
+                )
             if deadline is not None and loop.time() >= deadline:
                 raise TimeoutError(f"run {run} did not ask in time")
 
@@ -409,9 +418,9 @@ class Client(StoreVerbs):
         """Starts a run over, on a new branch."""
         return await self._command(run, "reset", {"reason": reason, **given(by=by)})
 
-    async def migrate(self, /, run: str, **body: Any) -> Document:
+    async def migrate(self, run: str, to_version: int, reason: str = "", *, by: str | None = None) -> Document:
         """Moves a run to another version of its workflow."""
-        return await self._command(run, "migrate", body)
+        return await self._command(run, "migrate", {"to_version": to_version, "reason": reason, **given(by=by)})
 
     async def follow(self, run: str | None = None, after: int = 0) -> AsyncGenerator[Document, None]:
         """Follows the log of a run until it ends, or of all runs: each event once and in order, over reconnects."""

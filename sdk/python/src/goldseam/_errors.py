@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import traceback
 from typing import Any, Callable, Mapping, TypeVar
 
@@ -208,6 +209,8 @@ _KLASSES: tuple[tuple[type[BaseException], str], ...] = (
     (Unknown, "unknown"),
 )
 
+#: The name of a class, also of one in a function.
+_TYPE = re.compile(r"[\w.<>]+\Z")
 #: Exceptions that come back as their own class: name to class.
 _registered: dict[str, type[Exception]] = {}
 
@@ -272,7 +275,7 @@ def exception_of(failure: Mapping[str, Any], kind: type[Failed] = StepFailed) ->
     text = str(failure.get("message", ""))
     head, _, frames = text.partition("\n\nTraceback (most recent call last):\n")
     name, separator, rest = head.partition(": ")
-    type_name = name if separator and name.replace(".", "").replace("_", "").isalnum() and " " not in name else None
+    type_name = name if separator and _TYPE.match(name) else None
     if type_name is not None and kind is StepFailed:
         registered = _registered.get(type_name)
         if registered is not None:
