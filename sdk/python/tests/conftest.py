@@ -10,8 +10,10 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import sys
 import sysconfig
 import tempfile
+import textwrap
 import time
 from typing import Any, AsyncIterator, Awaitable, Callable, Iterator
 
@@ -20,6 +22,19 @@ import pytest
 import goldseam as gs
 
 _numbers = itertools.count(1)
+
+SOURCE = pathlib.Path(gs.__file__).resolve().parent
+
+
+def python(code: str, *args: str, hash_seed: str | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """Runs a program in another interpreter."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
+    if hash_seed is not None:
+        environment["PYTHONHASHSEED"] = hash_seed
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *args],
+        capture_output=True, text=True, timeout=timeout, env=environment,
+    )  # fmt: skip
 
 
 def binary() -> str | None:
@@ -37,30 +52,51 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+class Server:
+    """A private server on loopback, which may be killed and started again."""
+
+    def __init__(self, store: str, *options: str, port: int | None = None) -> None:
+        command = binary()
+        assert command is not None, "the goldseam command is missing; set GOLDSEAM_BIN"
+        self._port = port or free_port()
+        self._command = [command, "serve", "--store", store, "--listen", f"127.0.0.1:{self._port}", *options]
+        self.url = f"http://127.0.0.1:{self._port}"
+        # Not a pipe: a pipe that no thread reads fills up and stops the server.
+        self._said = tempfile.TemporaryFile()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts the process, and waits until it listens."""
+        self._process = subprocess.Popen(self._command, stdout=self._said, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+                return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._said.seek(0)
+                raise AssertionError(self._said.read().decode("utf-8", "replace"))
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """Kills the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Server:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._said.close()
+
+
 @contextlib.contextmanager
 def server(store: str, *options: str, port: int | None = None) -> Iterator[str]:
     """A private server on loopback."""
-    command = binary()
-    assert command is not None, "the goldseam command is missing; set GOLDSEAM_BIN"
-    port = port or free_port()
-    args = [command, "serve", "--store", store, "--listen", f"127.0.0.1:{port}", *options]
-    # Not a pipe: a pipe that no thread reads fills up and stops the server.
-    said = tempfile.TemporaryFile()
-    process = subprocess.Popen(args, stdout=said, stderr=subprocess.STDOUT)
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
-            if process.poll() is not None or time.monotonic() > deadline:
-                said.seek(0)
-                raise AssertionError(said.read().decode("utf-8", "replace"))
-            time.sleep(0.02)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-        said.close()
+    with Server(store, *options, port=port) as there:
+        yield there.url
 
 
 @pytest.fixture(scope="session")

@@ -43,18 +43,29 @@ async def part(name: str) -> int:
     return int(await quick.key(name)(1)) + int(await threaded.key(name)(2))
 
 
-@gs.workflow
-async def job(number: int) -> int:
+async def body(number: int) -> int:
     total = sum([await quick(at) for at in range(3)])
     total += sum(await asyncio.gather(part("left"), part("right")))
     await gs.sleep("nap", 0.01)
     return total + int(await threaded(number))
 
 
-async def main(url: str) -> None:
-    async with gs.open(url, workflows=[job]) as engine:
+@gs.workflow
+async def job(number: int) -> int:
+    return await body(number)
+
+
+@gs.workflow(name="job", version=2)
+async def job_2(number: int) -> int:
+    """The next release of the job, with one more step."""
+    return int(await quick.key("new")(1000)) + await body(number)
+
+
+async def main(url: str, versions: str) -> None:
+    workflows = [workflow for workflow in (job, job_2) if str(workflow.version) in versions.split(",")]
+    async with gs.open(url, workflows=workflows) as engine:
         await engine.serve()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(*sys.argv[1:3]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import goldseam as gs
 from goldseam import _lone
-from goldseam._transport import NativeTransport
+from goldseam._embedded import NativeTransport
 from goldseam.testing import Tester
 
 COUNT = 30

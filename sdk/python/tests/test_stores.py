@@ -7,30 +7,15 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
 from conftest import status_is, until
+from storms import SHARED, url_of
 
 import goldseam as gs
 
-STORES = ["memory", "sqlite"]
-STORES += ["postgres"] if os.environ.get("GOLDSEAM_TEST_POSTGRES") else []
-STORES += ["s3"] if os.environ.get("GOLDSEAM_TEST_S3") else []
-
-
-def url_of(store: str, tmp_path: pathlib.Path) -> str:
-    name = f"py_{os.getpid()}_{time.time_ns() % 10**9}"
-    if store == "memory":
-        return "memory:"
-    if store == "sqlite":
-        return f"sqlite:{tmp_path}/s.db"
-    address = os.environ["GOLDSEAM_TEST_POSTGRES" if store == "postgres" else "GOLDSEAM_TEST_S3"]
-    if store == "postgres":
-        return f"{address}{'&' if '?' in address else '?'}schema={name}"
-    path, mark, options = address.partition("?")
-    return f"{path.rstrip('/')}/{name}{mark}{options}"
+STORES = ["memory", *SHARED]
 
 
 @gs.step
