@@ -153,3 +153,51 @@ def test_slow_appends_are_not_lone_for_a_while() -> None:
 def test_lone_steps_survive_a_crash_before_and_after_every_append(goldseam: Tester) -> None:
     report = goldseam.every_crash(chain, 4)
     assert report.outcome == 4 and report.appends >= 4
+
+
+def test_result_of_a_run_in_this_process_is_not_a_long_poll() -> None:
+    """A long poll would be woken by each append, and read the run again."""
+
+    class Polls(Counted):
+        waits = 0
+        looks = 0
+
+        async def send(self, method: str, path: str, *args: Any, **kwargs: Any) -> Any:
+            if "/result" in path:
+                self.looks += path.endswith("wait_ms=0")
+                self.waits += not path.endswith("wait_ms=0")
+            return await super().send(method, path, *args, **kwargs)
+
+    async def main() -> None:
+        transport = Polls("memory:")
+        async with gs.open("memory:", workflows=[chain], transport=transport) as engine:
+            results = [(await engine.start(chain, COUNT)).result(60) for _ in range(3)]
+            assert await asyncio.gather(*results) == [COUNT] * 3
+            assert transport.looks < COUNT and transport.waits <= 3
+            assert engine.worker is not None and engine.worker.watchers._waiting == {}
+
+    asyncio.run(main())
+
+
+def test_result_of_a_run_that_is_ended_from_elsewhere_arrives() -> None:
+    hanging = asyncio.Event()
+
+    @gs.step
+    async def hang() -> None:
+        hanging.set()
+        await asyncio.sleep(3600)
+
+    @gs.workflow
+    async def hangs() -> None:
+        await hang()
+
+    async def main() -> None:
+        async with gs.open("memory:", workflows=[hangs], drain=0) as engine:
+            run = await engine.start(hangs)
+            waiting = asyncio.create_task(run.result(60))
+            await hanging.wait()
+            await engine.terminate(run.id, "enough")
+            (ended,) = await asyncio.wait_for(asyncio.gather(waiting, return_exceptions=True), 10)
+            assert isinstance(ended, gs.RunFailed) and "enough" in str(ended)
+
+    asyncio.run(main())

@@ -23,7 +23,8 @@ R = TypeVar("R")
 
 #: A long poll of a result.
 _POLL = 20.0
-_TERMINAL = ("completed", "failed", "cancelled")
+#: The statuses of a run that has ended.
+TERMINAL = ("completed", "failed", "cancelled")
 
 
 class _Unset:
@@ -307,7 +308,7 @@ class Client(StoreVerbs):
             status = ending["status"]
             if status == "completed":
                 return ending.get("output")
-            if status in _TERMINAL:
+            if status in TERMINAL:
                 error = exception_of(ending.get("failure") or {"message": f"the run is {status}"}, RunFailed)
                 assert isinstance(error, RunFailed)
                 error.run, error.status = run, status
@@ -352,7 +353,7 @@ class Client(StoreVerbs):
                 if name is None or question["path"] == name:
                     return question  # type: ignore[no-any-return]
             status = (await self.poll(run))["status"]
-            if status in _TERMINAL:
+            if status in TERMINAL:
                 asked = "no open question" if name is None else f"no open question {name}"
                 raise Problem(
                     f"run {run} is {status} and has {asked}",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
-from ._client import Client
+from ._client import TERMINAL, Client
 from ._codec import Codec, JsonCodec
 from ._embedded import NativeTransport, native
 from ._errors import Error, Misuse
@@ -17,7 +18,7 @@ from ._steps import Span, seconds
 from ._threads import in_thread
 from ._transport import Transport
 from ._verbs import Document
-from ._worker import Worker
+from ._worker import CLAIM, LOOK, Worker
 from ._workflows import Workflow
 
 if TYPE_CHECKING:
@@ -67,6 +68,23 @@ class Engine(Client):
             secrets=opening.secrets,
         )
         await self.worker.start()
+
+    async def poll(self, run: str, wait: float = 0.0) -> Document:
+        worker = self.worker
+        if worker is None or not self.transport.embedded or wait <= 0:
+            return await super().poll(run, wait)
+        deadline = time.monotonic() + wait
+        while True:
+            # Watched before the look, so that no end is missed.
+            with worker.watchers.watch(run) as changed:
+                found = await super().poll(run)
+                left = deadline - time.monotonic()
+                if found["status"] in TERMINAL or left <= 0:
+                    return found
+                # Other processes may end the run, too.
+                await asyncio.wait([changed], timeout=min(left, LOOK if worker.executes(run) else CLAIM))
+            if not worker.executes(run):
+                return await super().poll(run, max(0.0, deadline - time.monotonic()))
 
     async def close(self, drain: Span | None = None) -> None:
         """Lets running steps end within ``drain`` seconds, releases all runs, and closes the engine."""

@@ -9,6 +9,7 @@ blocked for that time, which is about a disk sync; if syncs are slow, the driver
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import types
 from typing import TYPE_CHECKING, Any, Generator, NamedTuple
@@ -122,6 +123,36 @@ class Turns:
         if self._ready is None or self._ready or now - self._last > TURN:
             self._last = now
             yield
+
+
+class Watchers:
+    """Who waits in this process for the end of a run that this process executes.
+
+    A long poll would be woken by every append of the run, and would read it each time.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+
+    def wake(self, run: str) -> None:
+        """The worker got a run, or its execution has ended."""
+        for future in self._waiting.pop(run, ()):
+            if not future.done():
+                future.set_result(None)
+
+    @contextlib.contextmanager
+    def watch(self, run: str) -> Generator[asyncio.Future[None], None, None]:
+        """A future that is done when the worker gets the run, or its execution ends."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(run, []).append(future)
+        try:
+            yield future
+        finally:
+            waiting = self._waiting.get(run)
+            if waiting is not None and future in waiting:
+                waiting.remove(future)
+                if not waiting:
+                    del self._waiting[run]
 
 
 class LongSteps:

@@ -247,7 +247,7 @@ class Step(Generic[P, R]):
             return self.function(*args, **kwargs)
         arm = arm_here(f"step {self.name}")
         spot = arm.spot(self.name, key)
-        body = run_step(arm.execution, spot, self, args, kwargs)
+        body: Any = run_step(arm.execution, spot, self, args, kwargs)
         # Python names it if it is never awaited.
         body.__qualname__ = f"step {self.name}"
         arm.execution.unawaited.add(spot.path)

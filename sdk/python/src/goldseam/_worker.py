@@ -18,7 +18,7 @@ from ._codec import Codec
 from ._endings import Endings
 from ._errors import Closed, Error, Misuse, Problem, Unreachable
 from ._execution import Execution
-from ._lone import APPEND, Begun, LoneAppends, LongSteps, Turns
+from ._lone import APPEND, Begun, LoneAppends, LongSteps, Turns, Watchers
 from ._operations import Secret
 from ._paths import current_arm
 from ._workflows import Workflow
@@ -39,6 +39,10 @@ LEASE_HTTP = 10.0
 BEAT = 1.0
 #: A worker that starts asks a server that does not answer again for this long.
 PATIENCE = 5.0
+#: A run that was just started is claimed within this time, if this process is to execute it.
+CLAIM = 0.05
+#: Interval of looks at a run that this process executes.
+LOOK = 1.0
 #: Warn if the event loop did not answer for this long.
 BLOCKED = 1.0
 
@@ -92,6 +96,7 @@ class Worker:
         self._idle: asyncio.Event
         self.lone = LoneAppends(self)
         self.long_steps = LongSteps()
+        self.watchers = Watchers()
         self.turns: Turns
 
     def _register(self, workflow: Workflow[Any, Any]) -> None:
@@ -272,10 +277,15 @@ class Worker:
         execution = Execution(self, document, workflow)
         self.executions[token] = execution
         self._by_run[execution.run] = execution
+        self.watchers.wake(execution.run)
         with self._lock:
             self._held[token] = execution
         self._idle.clear()
         self.spawn(self._drive(execution))
+
+    def executes(self, run: str) -> bool:
+        """Whether this process executes a run now."""
+        return run in self._by_run
 
     async def _unfit(self, document: dict[str, Any]) -> None:
         body = {
@@ -301,6 +311,7 @@ class Worker:
             self._by_run.pop(execution.run, None)
             self.lone.ended(execution)
             self._drop(execution.token)
+            self.watchers.wake(execution.run)
             later = self._later.pop(execution.run, None)
             if later is not None:
                 self._begin(later)
