@@ -233,6 +233,62 @@ def test_forgotten_await_is_named(sqlite_url: str, caplog: pytest.LogCaptureFixt
     assert "GS0633" in caplog.text
 
 
+def test_mistakes_of_newcomers_are_clear_errors(sqlite_url: str) -> None:
+    @dataclasses.dataclass
+    class Order:
+        id: str
+
+    @gs.step
+    async def charge(order: Order) -> str:
+        return order.id
+
+    @gs.workflow
+    async def checkout(order: Order) -> str:
+        return await charge(order)
+
+    def refused(call: Any, kind: type[BaseException], code: str | None, *parts: str) -> None:
+        with pytest.raises(kind) as error:
+            call()
+        assert getattr(error.value, "code", None) == code
+        assert all(part in str(error.value) for part in parts), str(error.value)
+
+    unnamed: Any = None
+    refused(lambda: gs.open(sqlite_url, workflows=checkout), gs.Misuse, "GS0633", "must be a list", "workflows=[checkout]")  # type: ignore[arg-type]
+    refused(lambda: gs.open(sqlite_url).start, AttributeError, None, "not open yet", "async with gs.open")  # type: ignore[attr-defined]
+    for options in ({"retry": 0}, {"retry": "5"}, {"retry": gs.Retry(attempts=0)}, {"timeout": "30"}, {"timeout": -1}):
+        refused(lambda: gs.step(**options)(lambda: 1), gs.Misuse, "GS0138", "invalid")  # type: ignore[call-overload]  # noqa: B023
+    refused(lambda: charge.with_options(heartbeat_timeout=0), gs.Misuse, "GS0138", "heartbeat_timeout")
+    refused(lambda: gs.workflow(version="2")(charge.function), gs.Misuse, "GS0134", "'2'")  # type: ignore[call-overload]
+    with gs.open(sqlite_url, workflows=[checkout]) as engine:
+        start: Any = engine.start
+        refused(lambda: start(checkout), TypeError, None, "workflow checkout: missing a required argument: 'order'")
+        refused(lambda: start(checkout, 5), gs.CodecError, "GS0634", "argument order of workflow checkout: cannot read 5 as")
+        refused(lambda: start(charge, Order("1")), gs.Misuse, "GS0633", "<step charge> is not a workflow")
+        refused(lambda: start(unnamed, 1), gs.Misuse, "GS0633", "None is not a workflow")
+        refused(lambda: start(checkout, Order("1"), id=5), gs.Misuse, "GS0101", "must be text, not 5")
+        refused(lambda: start(checkout, Order("1"), id="a b"), gs.Problem, "GS0101", "not a valid run id")
+        refused(lambda: engine.show("none"), gs.Problem, "GS0104", "does not exist")
+        refused(lambda: engine.list(where="status === 3"), gs.Problem, "GS0139", "write =")
+        assert start(checkout, {"id": "as a document"}).result(60) == "as a document"
+    with pytest.raises(gs.Misuse, match="<step charge> is not a workflow"):
+        with gs.open(sqlite_url, workflows=[charge]):  # type: ignore[list-item]
+            pass
+
+
+def test_parked_run_is_a_warning_of_its_worker(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    @gs.workflow
+    async def takes(number: int) -> int:
+        return number
+
+    async def main() -> None:
+        async with opened(sqlite_url, takes) as engine:
+            run = await engine.start("takes", "five", id="t-1")
+            await status_is(engine, run.id, "parked")
+
+    asyncio.run(main())
+    assert "run t-1 is parked: the code cannot read the input of the run" in caplog.text
+
+
 def test_large_numbers_and_texts_come_back_as_they_were(url: str) -> None:
     @gs.workflow
     async def same(value: Any) -> Any:

@@ -12,7 +12,7 @@ import threading
 from typing import Any, AsyncGenerator, AsyncIterator, Generic, Mapping, TypeVar
 
 from ._codec import Codec
-from ._errors import Problem, RunFailed, Unreachable, exception_of
+from ._errors import Misuse, Problem, RunFailed, Unreachable, exception_of
 from ._follow import follow as _follow
 from ._steps import Span, millis
 from ._transport import Transport
@@ -181,10 +181,14 @@ class Client(StoreVerbs):
         """
         body: Document = {}
         hint: Any = Any
+        if id is not None and not isinstance(id, str):
+            raise Misuse(f"the id of a run must be text, not {id!r}", code="GS0101", hint='pass id="order-17"')
         if isinstance(workflow, Workflow):
             body = {"workflow": workflow.name, "input": workflow.document(self.codec, args, kwargs)}
             version = version if version is not None else workflow.version
             hint = workflow.hint
+        elif not isinstance(workflow, str):
+            raise Misuse(f"{workflow!r} is not a workflow", hint="pass a function with @gs.workflow, or the name of a workflow")
         else:
             body = {"workflow": workflow, "input": self.codec.encode(args[0]) if args else None}
         body["id"] = id or f"{body['workflow'][:90]}-{_secrets.token_hex(8)}"

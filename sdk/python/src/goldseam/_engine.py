@@ -126,6 +126,8 @@ class Opening:
 
     def __init__(self, url: str, **options: Any) -> None:
         self.url = url
+        if isinstance(options["workflows"], Workflow):
+            raise Misuse("workflows must be a list", hint=f"pass workflows=[{options['workflows'].name}]")
         self.workflows: list[Workflow[Any, Any]] = list(options["workflows"])
         self.codec: Codec = options["codec"] or JsonCodec()
         self.name: str | None = options["name"]
@@ -145,6 +147,14 @@ class Opening:
         self._transport: Transport | None = options["transport"]
         self._engine: Engine | None = None
         self._blocking: BlockingEngine | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"the engine is not open yet, so it has no {name}: "
+                "write `async with gs.open(...) as engine`, `with gs.open(...) as engine` or `engine = await gs.open(...)`"
+            )
 
     def _connect(self) -> Transport:
         if self._transport is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Coroutine
 
@@ -18,6 +19,8 @@ from ._errors import Cancelled, Closed, CodecError, Evicted, Exited, Problem, gu
 from ._history import History
 from ._lone import Begun
 from ._paths import Arm, current_arm
+
+log = logging.getLogger("goldseam")
 
 if TYPE_CHECKING:
     from ._workflows import Workflow
@@ -314,6 +317,9 @@ class Execution(Calls):
     async def _append(self, doings: list[dict[str, Any]]) -> str:
         """Appends and folds the response. Raises :class:`Evicted` if the run is no longer ours."""
         self._serial += 1
+        for doing in doings:
+            if "park" in doing:
+                log.warning("run %s is parked: %s (goldseam why %s)", self.run, doing["park"]["reason"], self.run)
         begun, self._begun = self._begun, None
         answer = await self.worker.append(self, f"{self._serial}", doings, begun)
         if answer is None:

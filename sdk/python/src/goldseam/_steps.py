@@ -84,6 +84,23 @@ class Retry:
         return pause * (1 - self.jitter * random.random())
 
 
+def policy_of(retry: Retry | int | None) -> Retry:
+    """Reads a retry policy as users write it."""
+    policy = Retry(attempts=retry) if isinstance(retry, int) else retry
+    if policy is None:
+        return Retry()
+    if not isinstance(policy, Retry) or policy.attempts < 1:
+        raise Misuse(f"invalid retry {retry!r}", code="GS0138", hint="pass a number of attempts from 1, or gs.Retry(attempts=5)")
+    return policy
+
+
+def positive(name: str, span: Span) -> float:
+    """Reads a limit as users write it, in seconds."""
+    if not isinstance(span, (int, float, dt.timedelta)) or seconds(span) <= 0:
+        raise Misuse(f"invalid {name} {span!r}", code="GS0138", hint="pass seconds as a number above 0, or a timedelta")
+    return seconds(span)
+
+
 class Attempt:
     """The attempt at a step that runs now; see :func:`goldseam.attempt`."""
 
@@ -163,7 +180,10 @@ class StepOptions:
         depends: bool,
     ) -> StepOptions:
         """Reads options as users write them."""
-        policy = Retry(attempts=retry) if isinstance(retry, int) else retry or Retry()
+        policy = policy_of(retry)
+        for name, span in (("timeout", timeout), ("heartbeat_timeout", heartbeat_timeout)):
+            if span is not None:
+                positive(name, span)
         return cls(
             policy,
             None if timeout is None else seconds(timeout),
@@ -188,6 +208,9 @@ class Step(Generic[P, R]):
         self._undo: Callable[..., Any] | None = None
         self._probe: Callable[..., Any] | None = None
         self._hints = Hints(function)
+
+    def __repr__(self) -> str:
+        return f"<step {self.name}>"
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A step that is a method: its object is not part of the log."""
@@ -226,11 +249,11 @@ class Step(Generic[P, R]):
         old = self.options
         changes: dict[str, Any] = {}
         if retry is not None:
-            changes["retry"] = Retry(attempts=retry) if isinstance(retry, int) else retry
+            changes["retry"] = policy_of(retry)
         if timeout is not None:
-            changes["timeout"] = seconds(timeout)
+            changes["timeout"] = positive("timeout", timeout)
         if heartbeat_timeout is not None:
-            changes["heartbeat_timeout"] = seconds(heartbeat_timeout)
+            changes["heartbeat_timeout"] = positive("heartbeat_timeout", heartbeat_timeout)
         if at_most_once is not None:
             changes["at_most_once"] = at_most_once
         other = type(self)(self.function, name or self.name, dataclasses.replace(old, **changes))

@@ -25,8 +25,8 @@ class Workflow(Generic[P, R]):
         functools.update_wrapper(self, function)
         self.function = function
         self.name = checked(name or name_of(function).lstrip("_"))
-        if version < 1:
-            raise Misuse(f"version {version} of workflow {self.name} is not 1 or more", code="GS0134")
+        if not isinstance(version, int) or version < 1:
+            raise Misuse(f"version {version!r} of workflow {self.name} is not 1 or more", code="GS0134")
         self.version = version
         self.plan = plan
         self.is_sync = not inspect.iscoroutinefunction(function)
@@ -50,12 +50,27 @@ class Workflow(Generic[P, R]):
 
     def document(self, codec: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns the input of a run: the one argument, or a list of several, or null."""
-        bound = inspect.signature(self.function).bind(*args, **kwargs)
+        try:
+            bound = inspect.signature(self.function).bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"workflow {self.name}: {error}") from None
         bound.apply_defaults()
-        values = [bound.arguments[parameter.name] for parameter in self.parameters]
+        values = [self._written(codec, parameter.name, bound.arguments[parameter.name]) for parameter in self.parameters]
         if len(values) <= 1:
-            return codec.encode(values[0]) if values else None
-        return [codec.encode(value) for value in values]
+            return values[0] if values else None
+        return values
+
+    def _written(self, codec: Any, name: str, value: Any) -> Any:
+        """Writes an argument. Refuses one that the workflow could not read: its run would be parked."""
+        data = codec.encode(value)
+        try:
+            codec.decode(data, self.hints.get(name))
+        except CodecError as error:
+            raise CodecError(f"argument {name} of workflow {self.name}: {error.message}", hint="pass a value of its type") from None
+        return data
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.label}>"
 
     def arguments(self, codec: Any, data: Any) -> Callable[[], Any]:
         """Reads the input of a run, and returns the call of the function with it."""
