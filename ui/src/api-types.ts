@@ -796,6 +796,7 @@ export type Node = {
   id: Id;
   name: string;
   pulse: string;
+  queues?: Array<string> | null;
   release?: string | null;
   running?: number | null;
   slots: number;
@@ -1032,9 +1033,11 @@ export type QueueStats = {
   claimed: number;
   dead: number;
   due: number;
+  nodes?: number | null;
   oldest_ms?: number | null;
   queue: Id;
   ready: number;
+  tasks_due?: number;
 };
 
 export type Reason = {
@@ -1186,6 +1189,7 @@ export type Stats = {
   counted: number;
   flaws: Array<Flaw>;
   queues: Array<QueueStats>;
+  unserved?: Array<UnservedRuns> | null;
 };
 
 export type Status = "queued" | "running" | "waiting" | "sleeping" | "paused" | "compensating" | "parked" | "completed" | "failed" | "cancelled";
@@ -1224,6 +1228,7 @@ export type StepSpan = {
   error?: string | null;
   from: Millis;
   kind: SpanKind;
+  lost?: boolean;
   node?: Id | null;
   to?: Millis | null;
 };
@@ -1374,6 +1379,16 @@ export type UnreadableItem = {
   id: string;
   reason: string;
   status: string;
+};
+
+export type UnservedRuns = {
+  needs: string;
+  queued: number;
+  queues: Array<Id>;
+  runs: Array<Id>;
+  since_ms: Millis;
+  waits_for: string;
+  workflow: string;
 };
 
 export type UsePass = {
@@ -1636,6 +1651,7 @@ export type WorkerTrouble = "V1" | "E2" | "GS0112" | "GS0115";
 export type Workflow = {
   name: Id;
   nodes: number;
+  queues?: Array<string> | null;
   versions: Array<number>;
 };
 

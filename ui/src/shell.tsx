@@ -38,6 +38,21 @@ const PAGES: PageEntry[] = [
 const ALIASES: Record<string, string> = { health: "", locks: "queues", nodes: "queues" };
 const loaded = new Map<string, ComponentType<any>>([["", Health]]);
 
+const RENEWED = "goldseam.renewed";
+
+/** Loads the document again if the server answers and no longer has the code of this one: it was updated. Once for each build. */
+async function renew(): Promise<void> {
+  try {
+    if (sessionStorage.getItem(RENEWED) === import.meta.url) return;
+    const reply = await fetch("/", { headers: { accept: "text/html" }, cache: "no-store" });
+    if (!reply.ok) return;
+    sessionStorage.setItem(RENEWED, import.meta.url);
+    location.reload();
+  } catch {
+    // The server is gone, or the browser keeps nothing: the page says that its code cannot be loaded.
+  }
+}
+
 /** Loads the code of a page. */
 function usePage(name: string, load: (() => PageModule) | undefined) {
   const [, render] = useState(0);
@@ -46,7 +61,7 @@ function usePage(name: string, load: (() => PageModule) | undefined) {
     if (loaded.has(name) || !load) return;
     load().then(
       (module) => (loaded.set(name, module.default), setError(undefined), render((n) => n + 1)),
-      () => setError(name),
+      () => (setError(name), void renew()),
     );
   }, [name]);
   // A browser does not fetch failed code again, so the page is loaded again once the server is back.

@@ -98,7 +98,7 @@ export function pages({ server, context, chrome, alpha }) {
 
     async queues_show_who_holds_what() {
       const page = await visit("queues");
-      await sees(page, "1 run of workflow ghost waits, and no live node has it.", ".banner");
+      await sees(page, "No live node takes 1 run of ghost in queue default", ".banner");
       await sees(page, "print", "table");
       await sees(page, "ada", "table");
       await page.getByRole("link", { name: "images" }).click();
@@ -108,6 +108,17 @@ export function pages({ server, context, chrome, alpha }) {
       await until("the task is cancelled", async () => (await server.get("/v1/tasks?queue=images")).items[0].state === "cancelled");
       await server.post("/v1/tasks", { kind: "resize", queue: "images" });
       await sees(page, "alpha", ".node");
+      await sees(page, "takes runs from default", ".node");
+      // A known workflow in a queue that no live node takes.
+      await server.start("echo", "unt-1", 1, { queue: "unserved" });
+      await sees(page, "No live node takes 1 run of echo@1 in queue unserved", ".banner");
+      await sees(page, "has runs that no live node takes", "table");
+      await go(page, "runs/unt-1");
+      await sees(page, "it waits for a worker with echo@1 that takes queue unserved", ".why");
+      await go(page, "start?workflow=echo");
+      await page.getByLabel("Queue").fill("unserved");
+      await sees(page, "No live node with echo takes queue unserved; they take default", ".warn-text");
+      await server.post("/v1/runs/unt-1/cancel", { reason: "tested" });
       await clean(page);
     },
 
@@ -174,7 +185,7 @@ export function pages({ server, context, chrome, alpha }) {
       await clean(page);
     },
 
-    async the_next_retry_counts_down() {
+    async a_local_step_shows_its_worker_retry_policy_and_next_retry() {
       await server.start("patient", "pat-1");
       await until("the retry", async () => (await server.get("/v1/runs/pat-1")).steps.some((step) => step.spans.some((one) => one.kind === "pause")));
       const page = await visit("runs/pat-1");
@@ -183,6 +194,10 @@ export function pages({ server, context, chrome, alpha }) {
       const first = await fact.innerText();
       await until("the countdown", async () => (await fact.innerText()) !== first);
       await sees(page, "line is busy", ".card table");
+      await sees(page, "alpha", ".card table");
+      await sees(page, "up to 5 attempts, pauses 10 min to 1 h", ".fact");
+      const [step] = JSON.parse(await server.cli("show", "pat-1", "--json")).steps;
+      equal([step.retry.attempts_max, step.retry.initial_ms], [5, 600_000], "the policy on the command line");
       await clean(page);
     },
 

@@ -2,6 +2,7 @@
 // node tests/run.mjs [PART OF A NAME]
 import { actions } from "./actions.mjs";
 import { browser, runAll, Server } from "./harness.mjs";
+import { hostile } from "./hostile.mjs";
 import { keys } from "./keys.mjs";
 import { looks } from "./looks.mjs";
 import { pages } from "./pages.mjs";
@@ -37,7 +38,7 @@ async function seed() {
 }
 await seed();
 
-await runAll({ ...units, ...pages(world), ...looks(world), ...actions(world), ...keys(world) }, async () => {
+await runAll({ ...units, ...pages(world), ...looks(world), ...actions(world), ...keys(world), ...hostile(world) }, async () => {
   // Pages of a failed test would keep their connections, of which a browser allows few.
   for (const page of context.pages()) await page.close();
 });

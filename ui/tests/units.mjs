@@ -101,8 +101,8 @@ export const units = {
     equal(rows.map((row) => row.step.path), ["a", "b", "only"], "rows by their begin");
     equal(rows[0].spans.length, 1, "a shared attempt is drawn once");
     equal(rows[1].spans.map((one) => [one.from, one.to, one.lost]), [[30, 40, undefined], [5, 20, "cut off with b1"]], "an open attempt ends at the cut");
-    // A worker that died: the log has the begin, the seam, and the second attempt.
-    const dead = { steps: [step("c", 5, [work(30, 40)])], seams: [{ at: 20, kind: "recovered" }] };
+    // A worker that died: the server reports the attempt as lost.
+    const dead = { steps: [step("c", 5, [{ ...work(5, 20), lost: true }, work(30, 40)])], seams: [{ at: 20, kind: "recovered" }] };
     equal(rowsOf(dead, new Map())[0].spans.map((one) => [one.from, one.to, one.lost]), [[5, 20, "lost with its worker"], [30, 40, undefined]], "the lost attempt");
     equal(rows[2].lost, "cut off with b1", "a step that only the left branch had");
   },

@@ -291,6 +291,7 @@ macro_rules! conformance {
             audit::the_audit_is_trimmed_by_age,
             unproven::every_active_run_is_returned_or_counted_once,
             unproven::runs_that_are_proven_to_be_well_are_left_out,
+            unproven::a_due_run_is_unproven_if_no_live_node_takes_its_queue,
             unproven::a_run_past_its_deadline_is_unproven_without_its_code,
             unproven::stopped_runs_past_their_deadline_are_found,
             unproven::an_unusual_row_is_unproven,

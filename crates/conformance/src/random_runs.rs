@@ -312,7 +312,8 @@ impl<'a> RandomRun<'a> {
         let input = None;
         let group = false;
         let fence = None;
-        let failed = StepFailed { path, ord, attempt, began, failure, left, input, group, fence };
+        let retry = None;
+        let failed = StepFailed { path, ord, attempt, began, failure, left, input, group, fence, retry };
         Owned::StepFailed { failed, retry_at, timeout }
     }
 

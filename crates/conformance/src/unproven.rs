@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use goldseam_core::summary::OpenWait;
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{Millis, NodeId, Path, Seq, Status, Summary, TaskId};
+use goldseam_core::{Millis, NodeId, Path, QueueName, Seq, Status, Summary, TaskId};
 use goldseam_store::api::{
     Append, Expect, RecordKind, TaskChange, TaskFilter, Unproven, UnprovenFilter, UnprovenScope, Unreadable,
 };
@@ -133,6 +133,36 @@ pub async fn runs_that_are_proven_to_be_well_are_left_out(fixture: &Fixture) {
     assert_eq!(found, ["claimed", "owned", "queued"]);
     let watched = UnprovenFilter { scope: UnprovenScope::Watched, ..alone };
     assert_eq!(names(&fixture.store.unproven(watched).await.unwrap()), found, "found by indexes");
+}
+
+/// A due run is well if a live node claims its kind from its queue.
+pub async fn a_due_run_is_unproven_if_no_live_node_takes_its_queue(fixture: &Fixture) {
+    if !fixture.store.watches() {
+        return;
+    }
+    let mut kind = String::new();
+    for name in ["default", "images"] {
+        add(fixture, name, |row, task| {
+            (row.status, row.waits, task.run_at) = (Status::Queued, vec![], at(50));
+            row.queue = QueueName::new(name).unwrap();
+            task.queue = row.queue.clone();
+            kind = task.kind.clone();
+        })
+        .await;
+    }
+    let pool = |queue: &str| Task::pool_of(&QueueName::new(queue).unwrap(), Some(&kind));
+    for (kinds, unproven) in [
+        (vec![pool("default"), pool("images")], vec![]),
+        (vec![pool("default")], vec!["images"]),
+        (vec![pool("mail"), pool("image")], vec!["default", "images"]),
+        (vec![pool("mail"), kind.clone()], vec![]),
+    ] {
+        for scope in [UnprovenScope::Every, UnprovenScope::Watched] {
+            let seen = UnprovenFilter { kinds: kinds.clone(), ..filter(scope, at(100)) };
+            let found = names(&fixture.store.unproven(seen).await.unwrap());
+            assert_eq!(found, unproven, "{scope:?}: {kinds:?}");
+        }
+    }
 }
 
 /// A run whose deadline has passed is found by every sweep, unless a live node has its code and will claim it.

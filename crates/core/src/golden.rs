@@ -2,6 +2,7 @@
 //! earlier release wrote it. To add one, add it here and run `cargo test -p goldseam-core golden -- --ignored`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::attribute::{AttributeValue, Attributes};
 use crate::branch::{BranchId, Why};
@@ -15,6 +16,7 @@ use crate::form::Form;
 use crate::hash::Hash;
 use crate::id::{LaneName, RunId, StepName, TagKey};
 use crate::recovery::{Code, Remedy};
+use crate::retry::{Policy, Retry};
 use crate::testing::*;
 use crate::time::{Millis, Seq};
 use crate::{Class, Failure, Owned as Do};
@@ -255,8 +257,22 @@ fn a_latecomer() -> Log {
     log.act(Command::Retry(note("t1"))).claimed("n-2").completed("a").owned(vec![Do::Complete(json("null"))])
 }
 
+/// A local step whose first failure has its retry policy.
+fn a_stumbler() -> Log {
+    let mut log = Log::running();
+    let retry = Some(Box::new(Policy::from(&Retry::fixed(Duration::from_secs(2)).attempts_max(3))));
+    let failed = StepFailed { left: 2, retry, ..log.failure("charge") };
+    log = log.owned(vec![Do::StepFailed { failed, retry_at: Some(Millis(3_000)), timeout: None }]);
+    log.now = Millis(3_000);
+    let failed = StepFailed { attempt: 2, left: 1, ..log.failure("charge") };
+    log = log.owned(vec![Do::StepFailed { failed, retry_at: Some(Millis(5_000)), timeout: None }]);
+    log.now = Millis(5_000);
+    let charged = StepCompleted { attempt: 3, ..log.completion("charge") };
+    log.owned(vec![Do::StepCompleted(charged), Do::Complete(json("null"))])
+}
+
 /// All histories. Every event type is in one of them.
-pub(crate) fn histories() -> [(&'static str, Log); 14] {
+pub(crate) fn histories() -> [(&'static str, Log); 15] {
     [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
@@ -272,6 +288,7 @@ pub(crate) fn histories() -> [(&'static str, Log); 14] {
         ("a_described", a_described()),
         ("a_talker", a_talker()),
         ("a_latecomer", a_latecomer()),
+        ("a_stumbler", a_stumbler()),
     ]
 }
 

@@ -245,6 +245,11 @@ impl Task {
         Self { kind, ..self.returned(run_at, now) }
     }
 
+    /// Returns the workflow that a kind of advance task needs, with its version if it has one: `order@2`.
+    pub fn advanced_by(kind: &str) -> Option<&str> {
+        kind.strip_prefix(ADVANCE)
+    }
+
     /// Returns whether this is a run's advance task.
     pub fn is_advance(&self) -> bool {
         self.kind.starts_with(ADVANCE)

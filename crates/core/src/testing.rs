@@ -268,6 +268,7 @@ impl Log {
             input: None,
             group: false,
             fence: None,
+            retry: None,
         }
     }
 

@@ -98,6 +98,8 @@ const NOT_PROVEN: &str = concat!(
         ORDER BY e.seq DESC LIMIT 1) THEN false \
     WHEN t.run_at <= $2 THEN ",
     needs!(),
+    " = ANY ($4) OR t.queue || '/' || ",
+    needs!(),
     " = ANY ($4) \
     WHEN x.rest[2] IS NULL OR t.run_at > x.rest[2] THEN false \
     WHEN x.rest[3] % 2 = 1 AND (SELECT c.rid FROM goldseam.runs AS c WHERE c.parent = r.id \

@@ -110,6 +110,7 @@ macro_rules! proven {
             ") THEN 0 \
         WHEN r.as_of IS NOT (SELECT max(e.seq) FROM events AS e WHERE e.rid = r.rid) THEN 0 \
         WHEN t.run_at <= ?3 THEN r.needs IN (SELECT value FROM json_each(?5)) \
+            OR t.queue || '/' || r.needs IN (SELECT value FROM json_each(?5)) \
         WHEN r.rests_until IS NULL OR t.run_at > r.rests_until THEN 0 \
         WHEN r.rests_on % 2 = 1 AND EXISTS (SELECT 1 FROM runs AS c INDEXED BY runs_parent WHERE c.parent = r.id \
             AND c.status IN ('completed', 'failed', 'cancelled')) THEN 0 \

@@ -8,7 +8,7 @@ use goldseam_conformance::{Damage, Fixture};
 use goldseam_core::decide::Stamped;
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::task::Task;
-use goldseam_core::{Event, Millis, Path, Payload, Recorded, RunId, Status, WriteId};
+use goldseam_core::{Event, Millis, Path, Payload, QueueName, Recorded, RunId, Status, WriteId};
 use goldseam_store::{Append, Expect, Row, Store, TaskFilter};
 
 use super::eventually;
@@ -102,6 +102,11 @@ impl<'a> Harness<'a> {
     /// A builder whose engine compares `walk` rows with their logs in each sweep.
     pub fn builder_walking(&self, walk: u32, sweep: Duration) -> Builder {
         self.builder_with(Config { walk: Some(walk), sweep: Some(sweep), ..quick() })
+    }
+
+    /// A builder whose engine takes runs from these queues.
+    pub fn builder_taking(&self, queues: Vec<QueueName>) -> Builder {
+        self.builder_with(Config { queues, ..quick() })
     }
 
     fn builder_with(&self, config: Config) -> Builder {

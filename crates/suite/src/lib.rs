@@ -170,6 +170,7 @@ macro_rules! healing {
             retention::a_pass_prunes_what_no_policy_keeps,
             retention::one_node_makes_a_pass_and_a_failed_one_is_repeated,
             versions::old_node_beside_a_new_one_parks_no_run,
+            versions::n1_names_a_queue_that_no_live_node_takes,
             versions::a_task_without_a_version_is_handed_back_unharmed,
             versions::o1_task_of_another_version_is_recreated,
             versions::start_uses_newest_live_version_or_leaves_it_undecided,

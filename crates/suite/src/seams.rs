@@ -128,8 +128,9 @@ async fn failed_step(harness: &Harness<'_>, failure: Failure, left: u32) {
     let input = None;
     let group = false;
     let fence = None;
+    let retry = None;
     let failed =
-        StepFailed { path: path("b"), ord: 1, attempt: 1, began, failure, left, input, group, fence };
+        StepFailed { path: path("b"), ord: 1, attempt: 1, began, failure, left, input, group, fence, retry };
     harness.forge("r", vec![Event::StepFailed(failed)]).await;
 }
 

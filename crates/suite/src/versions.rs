@@ -5,7 +5,7 @@ use std::time::Duration;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::version::UNDECIDED;
-use goldseam_core::{Event, NodeId, Payload, Recorded, Status};
+use goldseam_core::{Event, NodeId, Payload, QueueName, Recorded, Status};
 
 use super::harness::{Harness, id};
 use super::{Fixture, eventually};
@@ -90,6 +90,35 @@ pub async fn old_node_beside_a_new_one_parks_no_run(fixture: &Fixture) {
     assert_eq!((harness.witness.count("a@1"), harness.witness.count("a@2")), (0, 20));
     old.shutdown().await;
     new.shutdown().await;
+}
+
+/// A run in a queue that no live node takes: the doctor, `why` and the counts of queues say so until a node takes it.
+pub async fn n1_names_a_queue_that_no_live_node_takes(fixture: &Fixture) {
+    let harness = Harness::on(fixture);
+    let queue = |name: &str| QueueName::new(name).unwrap();
+    let elsewhere = has(&harness, &[1]).await;
+    start(&harness.client, "r", StartOptions::default().queue("images")).await;
+    eventually("the run is due", || async {
+        let why = harness.client.why(&id("r")).await.unwrap();
+        why.links
+            .iter()
+            .any(|link| link.what.as_str() == "it waits for a worker with v@1 that takes queue images")
+    })
+    .await;
+    assert_eq!(harness.codes().await, ["N1"]);
+    let liveness = harness.client.healer().liveness().await.unwrap();
+    let stats = harness.client.queue().stats_served(&liveness).await.unwrap();
+    let unserved = stats.unserved.unwrap();
+    assert_eq!((unserved.len(), unserved[0].queued), (1, 1), "{unserved:?}");
+    assert_eq!((unserved[0].needs.as_str(), &unserved[0].queues), ("v@1", &vec![queue("images")]));
+    assert_eq!(unserved[0].waits_for, "a worker with v@1 that takes queue images; live ones take default");
+    let nodes: Vec<Option<u32>> = stats.queues.iter().map(|queue| queue.nodes).collect();
+    assert_eq!(nodes, [Some(0)]);
+    let taking = has_on(&harness, harness.builder_taking(vec![queue("images")]), &[1]).await;
+    harness.reaches("r", Status::Waiting).await;
+    assert!(harness.codes().await.is_empty());
+    elsewhere.shutdown().await;
+    taking.shutdown().await;
 }
 
 /// Tasks of releases before versioned kinds: the node that lacks the version changes only the kind.

@@ -175,3 +175,32 @@ function ticksOf(segments: Segment[]): Axis["ticks"] {
   }
   return ticks;
 }
+
+/** Marks that are drawn as one. */
+export interface Marks {
+  /** Numbers of the first and the last of them. */
+  first: number;
+  last: number;
+  /** Where they are drawn, from 0 to 1. */
+  x: number;
+}
+
+/** Least distance of two marks. */
+const MARK_GAP = 0.005;
+
+/** Draws marks as one if they are too close together to be told apart. The places are in ascending order. */
+export function apart(places: number[]): Marks[] {
+  const groups: Marks[] = [];
+  let begin = -1;
+  places.forEach((x, at) => {
+    if (x - begin >= MARK_GAP || groups.length === 0) {
+      begin = x;
+      groups.push({ first: at, last: at, x });
+    } else {
+      const group = groups[groups.length - 1]!;
+      group.last = at;
+      group.x = x;
+    }
+  });
+  return groups;
+}

@@ -159,6 +159,8 @@ async function examine(abort: AbortSignal): Promise<Checkup> {
 /** Time to detect and to heal: the median, and what all but one in a hundred took. */
 function Spreads({ activity }: { activity: Activity | undefined }) {
   const rows = [["time to detect", activity?.stalled_ms], ["time to heal", activity?.heal_ms]] as const;
+  const isEmpty = activity?.intervals.every((one) => one.recovered === 0);
+  const shown = (ms: number | undefined) => (ms === undefined ? "·" : isEmpty ? "–" : span(ms));
   return (
     <table class="slim spreads">
       <thead><tr><th><span class="unseen">time</span></th><th class="right">p50</th><th class="right">p99</th></tr></thead>
@@ -166,8 +168,8 @@ function Spreads({ activity }: { activity: Activity | undefined }) {
         {rows.map(([name, spread]) => (
           <tr key={name}>
             <th scope="row">{name}</th>
-            <td class="right num">{spread ? span(spread.p50) : "·"}</td>
-            <td class="right num">{spread ? span(spread.p99) : "·"}</td>
+            <td class="right num">{shown(spread?.p50)}</td>
+            <td class="right num">{shown(spread?.p99)}</td>
           </tr>
         ))}
       </tbody>

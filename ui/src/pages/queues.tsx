@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { Node, Task } from "../api-types";
-import { address, call } from "../lib/api";
+import { address, call, type Refusal } from "../lib/api";
 import { useLoad } from "../lib/load";
 import { href, setQuery } from "../lib/router";
 import { count, plural, span, useNow } from "../lib/time";
@@ -16,47 +16,46 @@ export default function Queues({ query }: { query: URLSearchParams }) {
   const nodes = useLoad("nodes", () => call("GET /v1/nodes"), changes);
   const locks = useLoad("locks", () => call("GET /v1/locks", { limit: 500 }), changes);
   const stale = useLoad("stale", () => call("GET /v1/locks/stale"), changes);
-  const waiting = useLoad("waiting", () => call("GET /v1/groups", { by: "workflow", where: "status = queued", limit: 200 }), { live: (event) => event.type.startsWith("run.") });
-  const served = new Set(nodes.data?.items.filter((node) => node.alive).flatMap((node) => node.workflows.map((one) => one.split("@")[0])));
-  const unserved = waiting.data?.groups.filter((group) => group.key && !served.has(group.key)) ?? [];
+  const unserved = queues.data?.unserved ?? [];
   const queue = query.get("queue") ?? undefined;
   const [left, setLeft] = useState(false);
   const all = nodes.data?.items ?? [];
   const shown = all.filter((node) => node.alive || left);
   return (
     <Page title="Queues, locks, nodes" command="goldseam queue stats" json={address("GET /v1/queues")}>
-      {queues.error && !queues.data && <Problem error={queues.error} />}
-      {unserved.map((group) => (
-        <p key={group.key} class="banner"><Icon name="warn" /> <span>{plural(group.count, "run")} of workflow <a href={href(["runs"], { workflow: group.key ?? "", status: "queued" })}><Text value={group.key ?? ""} /></a> {group.count === 1 ? "waits" : "wait"}, and no live node has it.</span></p>
+      {unserved.map((one) => (
+        <p key={`${one.needs} ${one.queues.join()}`} class="banner unserved"><Icon name="warn" /> <span>No live node takes {plural(one.queued, "run")} of <a href={href(["runs"], { workflow: one.workflow })}><Text value={one.needs} /></a> in queue <code><Text value={one.queues.join(", ")} /></code>, for <Ago at={one.since_ms} suffix="" />: {one.queued === 1 ? "it waits" : "they wait"} for <Text value={one.waits_for} />.</span></p>
       ))}
       <section class="card">
         <h2>Queues</h2>
-        {!queues.data ? <Busy /> : queues.data.queues.length === 0 ? (
+        {!queues.data ? <Pending error={queues.error} /> : queues.data.queues.length === 0 ? (
           <p class="dim">No tasks. To add one: <code>goldseam queue submit KIND --queue images</code></p>
         ) : (
           <div class="scroll-x" tabIndex={0} role="group" aria-label="Queues">
             <table>
-              <thead><tr><th>queue</th><th class="right">ready</th><th class="right">due</th><th class="right">claimed</th><th class="right">dead</th><th class="right">oldest due</th></tr></thead>
+              <thead><tr><th>queue</th><th class="right">ready</th><th class="right">due</th><th class="right">claimed</th><th class="right">dead</th><th class="right">oldest due</th><th class="right">nodes</th></tr></thead>
               <tbody>
                 {queues.data.queues.map((one) => (
                   <tr key={one.queue}>
-                    <th scope="row"><a class="mono" href={href(["queues"], { queue: one.queue })}><Text value={one.queue} /></a>{one.due > 0 && one.claimed === 0 && (one.oldest_ms ?? 0) > 10_000 && <span class="warn-text"> <Icon name="warn" /> no node or worker serves it</span>}</th>
+                    <th scope="row"><a class="mono" href={href(["queues"], { queue: one.queue })}><Text value={one.queue} /></a>{unserved.some((other) => other.queues.includes(one.queue)) && <span class="warn-text"> <Icon name="warn" /> has runs that no live node takes</span>}{(one.tasks_due ?? 0) > 0 && one.claimed === 0 && (one.oldest_ms ?? 0) > 10_000 && <span class="warn-text"> <Icon name="warn" /> {plural(one.tasks_due ?? 0, "task")} due, and no worker holds a task of it</span>}</th>
                     <td class="right num">{count(one.ready)}</td><td class="right num">{count(one.due)}</td><td class="right num">{count(one.claimed)}</td>
                     <td class="right num">{one.dead ? <a href={href(["queues"], { queue: one.queue, state: "dead" })}><Icon name="failed" /> {count(one.dead)}</a> : 0}</td>
                     <td class="right num">{one.oldest_ms == null ? "–" : span(one.oldest_ms)}</td>
+                    <td class="right num">{one.nodes == null ? <span title="a live node does not record its queues">?</span> : one.nodes}</td>
                   </tr>
                 ))}
               </tbody>
             </table>
           </div>
         )}
+        {queues.data?.flaws.slice(0, 20).map((one) => <p key={one.task} class="warn-text"><Icon name="warn" /> Task <code>{one.task}</code>: <Text value={one.flaw} /></p>)}
         {queues.data && !queues.data.complete && <p class="dim">Counted the first {count(queues.data.counted)} tasks only.</p>}
       </section>
       {queue && <Tasks queue={queue} state={query.get("state") ?? ""} />}
       <section class="card">
         <h2>Locks</h2>
         <Command line="goldseam lock ls" json={address("GET /v1/locks")} />
-        {!locks.data ? <Busy /> : locks.data.items.length === 0 ? (
+        {!locks.data ? <Pending error={locks.error} /> : locks.data.items.length === 0 ? (
           <p class="dim">No locks. To take one: <code>goldseam lock acquire NAME --holder ME</code></p>
         ) : (
           <div class="scroll-x" tabIndex={0} role="group" aria-label="Locks">
@@ -82,7 +81,7 @@ export default function Queues({ query }: { query: URLSearchParams }) {
       <section class="card">
         <h2>Nodes</h2>
         <Command line="goldseam nodes" json={address("GET /v1/nodes")} />
-        {!nodes.data ? <Busy /> : shown.length === 0 ? (
+        {!nodes.data ? <Pending error={nodes.error} /> : shown.length === 0 ? (
           <p class="dim">No live node. A program with an engine, or <code>goldseam serve</code>, is a node.</p>
         ) : (
           <ul class="cards nodes">{shown.map((node) => <NodeCard key={node.id} node={node} />)}</ul>
@@ -93,6 +92,9 @@ export default function Queues({ query }: { query: URLSearchParams }) {
   );
 }
 
+/** What stands in a section that is not read yet, or cannot be read. */
+const Pending = ({ error }: { error: Refusal | undefined }) => (error ? <Problem error={error} /> : <Busy />);
+
 function NodeCard({ node }: { node: Node }) {
   const now = useNow();
   return (
@@ -101,6 +103,7 @@ function NodeCard({ node }: { node: Node }) {
       <p class="dim mono small-text">{node.id}</p>
       <p class="num">{node.running ?? "?"} of {plural(node.slots, "slot")} · last beat {span(now - node.beat_at)} ago · pulse {node.pulse}{node.release && ` · release ${node.release}`}</p>
       <p class="small-text">{node.workflows.length ? <Text value={node.workflows.join(", ")} /> : <span class="dim">no workflows</span>}</p>
+      {node.queues && <p class="small-text dim">takes runs from <Text value={node.queues.join(", ")} /></p>}
       {node.why && <p class="warn-text"><Icon name="warn" /> <Text value={node.why} /></p>}
       <p><a href={href(["runs"], { where: `owner = "${node.id}"` })}>Its runs</a></p>
     </li>

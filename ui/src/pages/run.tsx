@@ -8,7 +8,7 @@ import { Raw } from "../lib/json";
 import { useLoad, type Loaded } from "../lib/load";
 import { href, runHref, setQuery } from "../lib/router";
 import { plural, span, useNow } from "../lib/time";
-import { Ago, At, Back, Busy, CodeLink, Command, Fact, Json, Page, Problem, RunLink, StatusMark, Tabs, Text } from "../parts/basics";
+import { Ago, At, Back, Busy, CodeLink, Command, Fact, Folded, Json, Page, Problem, RunLink, StatusMark, Tabs, Text } from "../parts/basics";
 import { Icon } from "../parts/icons";
 import { Remedy } from "../parts/remedy";
 import { RunActions, UndoSeam } from "../parts/run-actions";
@@ -74,7 +74,7 @@ export default function Run({ path, query }: { path: string[]; query: URLSearchP
               </div>
             </>
           )}
-          {tab === "events" && <Events run={run} end={end} at={at} />}
+          {tab === "events" && <Events run={run} end={end} at={at} damage={found.damage ?? []} />}
           {tab === "branches" && <Branches run={run} detail={found} query={query} />}
           {tab === "mail" && <Mail run={run} end={end} detail={found} />}
           {tab === "children" && <Children run={run} detail={found} />}
@@ -158,14 +158,12 @@ function Why({ found, why }: { found: Detail; why: Explanation | undefined }) {
       </p>
       {why?.moves_at != null && why.moves_at > now && why.moves_at < 8e15 && <p class="dim">It moves in <span class="num">{span(why.moves_at - now)}</span>.</p>}
       {why && why.links.some((link) => link.what !== why.verdict) && (
-        <ul class="links">
-          {why.links.map((link, at) => (
-            <li key={at} style={{ marginInlineStart: `${link.depth * 16}px` }}>
-              <Text value={link.what} />
-              {link.since != null && <span class="dim"> · <Ago at={link.since} suffix={found.finished_at == null ? "" : " ago"} /></span>}
-            </li>
-          ))}
-        </ul>
+        <Folded class="links" what="cause" items={why.links} row={(link, at) => (
+          <li key={at} style={{ marginInlineStart: `${link.depth * 16}px` }}>
+            <Text value={link.what} />
+            {link.since != null && <span class="dim"> · <Ago at={link.since} suffix={found.finished_at == null ? "" : " ago"} /></span>}
+          </li>
+        )} />
       )}
       {why && why.findings.length > 0 && (
         <div class="findings">

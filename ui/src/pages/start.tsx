@@ -31,6 +31,8 @@ export default function Start({ query }: { query: URLSearchParams }) {
     form.queue && `--queue ${quote(form.queue)}`,
   ].filter(Boolean).join(" ");
   const known = workflows.data?.items.map((one) => one.name) ?? [];
+  const taken = workflows.data?.items.find((one) => one.name === form.workflow)?.queues;
+  const untaken = taken && !taken.includes(form.queue || "default") ? taken : undefined;
   const submit = async (event: Event) => {
     event.preventDefault();
     setError(undefined);
@@ -47,10 +49,11 @@ export default function Start({ query }: { query: URLSearchParams }) {
       {!may("start") && <Problem error={new Refusal({ status: 403, code: "GS0602", detail: "this key lacks the scope `start`", hint: "use a key with that scope: goldseam key create NAME --scope start" })} />}
       {may("start") && (
         <form class="card narrow" onSubmit={submit}>
-          <Field label="Workflow" hint={known.length ? `Live nodes have: ${known.join(", ")}` : "No live node has a workflow: a run would wait until one has."}>
+          <Field label="Workflow" hint={known.length ? `Live nodes have: ${known.join(", ")}` : workflows.data ? "No live node has a workflow: a run would wait until one has." : ""}>
             {(id) => <input id={id} list="known" required value={form.workflow} onInput={set("workflow")} />}
           </Field>
           <datalist id="known">{known.map((name) => <option key={name} value={name} />)}</datalist>
+          {untaken && <p class="warn-text">No live node with <Text value={form.workflow} /> takes queue <Text value={form.queue || "default"} />; they take <Text value={untaken.join(", ")} />.</p>}
           {form.workflow && workflows.data && !known.includes(form.workflow) && <p class="warn-text">No live node has <Text value={form.workflow} /> now.</p>}
           <Field label="Input (JSON)" {...(wrong ? { hint: wrong } : {})}>
             {(id) => <textarea id={id} rows={8} spellcheck={false} value={form.input} aria-invalid={wrong !== undefined} onInput={set("input")} />}

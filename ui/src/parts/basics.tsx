@@ -6,7 +6,7 @@ import type { Status } from "../api-types";
 import { address, fetchText, type Refusal } from "../lib/api";
 import { pretty, Raw } from "../lib/json";
 import { href, runHref } from "../lib/router";
-import { age, bytes, iso, local, useNow } from "../lib/time";
+import { age, bytes, count, iso, local, plural, useNow } from "../lib/time";
 import { Icon, type IconName } from "./icons";
 
 // Characters that change the order or the look of the text around them.
@@ -309,6 +309,40 @@ export function Page(props: {
       </header>
       {props.children}
     </>
+  );
+}
+
+interface FoldedProps<T> {
+  class: string;
+  label?: string;
+  /** What an item is, in the singular. */
+  what: string;
+  items: T[];
+  /** Show the last items instead of the first. */
+  latest?: boolean;
+  row(item: T, at: number): ComponentChildren;
+}
+
+/** Items of a list that are shown before all are, and that a button adds. */
+const FOLDED = 8;
+const UNFOLDED = 500;
+
+/** A list that shows a few items until more are wanted. */
+export function Folded<T>({ class: kind, label, what, items, latest, row }: FoldedProps<T>) {
+  const [wanted, setWanted] = useState(FOLDED);
+  // One hidden item would take as much room as the button.
+  const shown = items.length <= wanted + 1 ? items.length : wanted;
+  const from = latest ? items.length - shown : 0;
+  const hidden = items.length - shown;
+  const more = hidden > 0 && (
+    <li><button type="button" class="quiet small" onClick={() => setWanted(wanted + UNFOLDED)}>{`Show ${count(Math.min(hidden, UNFOLDED))} ${latest ? "earlier" : "more"}`}</button>{hidden > UNFOLDED && <span class="dim"> of {plural(hidden, what)}</span>}</li>
+  );
+  return (
+    <ul class={kind} aria-label={label}>
+      {latest && more}
+      {items.slice(from, from + shown).map((item, at) => row(item, from + at))}
+      {!latest && more}
+    </ul>
   );
 }
 

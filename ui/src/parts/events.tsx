@@ -18,42 +18,48 @@ const PAGE = 200;
 export function usePages(run: string, end: number) {
   const pages = useRef(new Map<number, Array<EventDoc | undefined>>());
   const asked = useRef(new Set<number>());
+  /** The last position that was read, by page. A position before it without an event is unreadable. */
+  const read = useRef(new Map<number, number>());
   const [, render] = useState(0);
   const [error, setError] = useState<Refusal>();
   useEffect(() => {
     pages.current.clear();
     asked.current.clear();
+    read.current.clear();
   }, [run]);
-  const get = (seq: number) => pages.current.get(Math.floor((seq - 1) / PAGE))?.[(seq - 1) % PAGE];
+  const pageOf = (seq: number) => Math.floor((seq - 1) / PAGE);
+  const get = (seq: number) => pages.current.get(pageOf(seq))?.[(seq - 1) % PAGE];
+  const isLost = (seq: number) => !get(seq) && seq <= (read.current.get(pageOf(seq)) ?? 0);
   const want = (from: number, to: number) => {
     for (let page = Math.floor(Math.max(0, from - 1) / PAGE); page <= Math.floor((to - 1) / PAGE); page++) {
-      const have = pages.current.get(page)?.filter(Boolean).length ?? 0;
-      const need = Math.min(PAGE, end - page * PAGE);
-      if (have >= need || asked.current.has(page)) continue;
+      const wanted = Math.min((page + 1) * PAGE, end);
+      if ((read.current.get(page) ?? 0) >= wanted || asked.current.has(page)) continue;
       asked.current.add(page);
-      void read(page).finally(() => asked.current.delete(page));
+      void load(page, wanted).finally(() => asked.current.delete(page));
     }
   };
-  const read = async (page: number) => {
+  const load = async (page: number, wanted: number) => {
     const held = pages.current.get(page) ?? [];
-    let after = page * PAGE + held.filter(Boolean).length;
+    let after = read.current.get(page) ?? page * PAGE;
     const last = (page + 1) * PAGE;
     try {
       while (after < last) {
         const part = await call("GET /v1/runs/{run}/history", { run, after, limit: last - after });
         for (const event of part.items) if (event.seq <= last) held[(event.seq - 1) % PAGE] = event;
         pages.current.set(page, held);
+        const next = part.items[part.items.length - 1]?.seq ?? 0;
+        const isEnd = next <= after || part.next == null;
+        after = Math.min(last, Math.max(next, isEnd ? wanted : after));
+        read.current.set(page, after);
         render((n) => n + 1);
-        const next = part.items[part.items.length - 1]?.seq ?? last;
-        if (next <= after || part.next == null) break;
-        after = next;
+        if (isEnd) break;
       }
       setError(undefined);
     } catch (thrown) {
       setError(thrown as Refusal);
     }
   };
-  return { get, want, error };
+  return { get, want, isLost, error };
 }
 
 const dataOf = (event: EventDoc | undefined) => (event?.data as unknown as Raw | undefined)?.value;
@@ -65,10 +71,16 @@ function actor(event: EventDoc, claim: EventDoc | undefined): string {
   return data?.note?.by ?? data?.node ?? dataOf(claim)?.node ?? (event.epoch == null ? "outside" : `epoch ${event.epoch}`);
 }
 
-export function Events({ run, end, at }: { run: string; end: number; at: number | undefined }) {
+export function Events({ run, end, at, damage }: { run: string; end: number; at: number | undefined; damage: Array<{ seq: number; reason: string }> }) {
   const { query } = useSignal(place);
-  const [open, setOpen] = useState<number | undefined>(query.get("event") ? Number(query.get("event")) : undefined);
-  const { get, want, error } = usePages(run, end);
+  const named = query.get("event") ? Number(query.get("event")) : undefined;
+  const [open, setOpen] = useState(named);
+  // A link on the same page may name another event.
+  useEffect(() => {
+    if (named !== undefined) setOpen(named);
+  }, [named]);
+  const { get, want, isLost, error } = usePages(run, end);
+  const reasonOf = (seq: number) => damage.find((one) => one.seq === seq)?.reason ?? "it cannot be decoded";
   const [scrub, setScrub] = useState(at ?? end);
   useEffect(() => setScrub(at ?? end), [at, end]);
   useEffect(() => {
@@ -114,9 +126,9 @@ export function Events({ run, end, at }: { run: string; end: number; at: number 
               <div key={seq} class={`tr ${seq > scrub ? "future" : ""} ${open === seq ? "chosen" : ""} ${event && GOLD.has(event.type) ? "gold-row" : ""}`} role="row" aria-rowindex={seq}>
                 <span role="cell" class="right num dim">{seq}</span>
                 <span role="cell" class="ellipsis">
-                  {event ? <button type="button" class="link" aria-expanded={open === seq} onClick={() => setOpen(open === seq ? undefined : seq)}>{event.type}</button> : <span class="dim">…</span>}
+                  {event ? <button type="button" class="link" aria-expanded={open === seq} onClick={() => setOpen(open === seq ? undefined : seq)}>{event.type}</button> : isLost(seq) ? <span class="warn-text"><Icon name="warn" /> unreadable</span> : <span class="dim">…</span>}
                 </span>
-                <span role="cell" class="ellipsis dim c-what"><Text value={event ? summary(event) : ""} /></span>
+                <span role="cell" class="ellipsis dim c-what"><Text value={event ? summary(event) : isLost(seq) ? reasonOf(seq) : ""} /></span>
                 <span role="cell" class="mono">{event?.branch}</span>
                 <span role="cell" class="ellipsis dim c-actor"><Text value={event ? actor(event, claimOf(event)) : ""} /></span>
                 <span role="cell" class="right num dim" title={event && iso(event.at_ms)}>{event && <Ago at={event.at_ms} suffix="" />}</span>
@@ -125,14 +137,14 @@ export function Events({ run, end, at }: { run: string; end: number; at: number 
           }}
         />
       </div>
-      {open && <Opened run={run} seq={open} event={chosen} claim={chosen && claimOf(chosen)} isKnown={open <= end} close={() => setOpen(undefined)} />}
+      {open && <Opened run={run} seq={open} event={chosen} claim={chosen && claimOf(chosen)} isKnown={open <= end} lost={isLost(open) ? reasonOf(open) : undefined} close={() => setOpen(undefined)} />}
       </div>
     </div>
   );
 }
 
 /** One event, with everything that it records. */
-function Opened({ run, seq, event, claim, isKnown, close }: { run: string; seq: number; event: EventDoc | undefined; claim: EventDoc | undefined; isKnown: boolean; close(): void }) {
+function Opened({ run, seq, event, claim, isKnown, lost, close }: { run: string; seq: number; event: EventDoc | undefined; claim: EventDoc | undefined; isKnown: boolean; lost: string | undefined; close(): void }) {
   const ref = useShown(seq);
   return (
     <section ref={ref} class="card" aria-label={`Event ${seq}`}>
@@ -150,6 +162,11 @@ function Opened({ run, seq, event, claim, isKnown, close }: { run: string; seq: 
           </dl>
           {event.data ? <Json raw={event.data as unknown as Raw} name={`${run}-${seq}.json`} label="Data" /> : <p class="dim">Events of this type have no data.</p>}
           <p><a href={runHref(run, { at: String(seq), tab: "events" })}>The state at this event</a></p>
+        </>
+      ) : lost !== undefined ? (
+        <>
+          <p class="warn-text"><Icon name="warn" /> The store has an event at this position, but it is unreadable: <Text value={lost} /></p>
+          <p class="dim">What helps: <code>goldseam explain log-damaged</code></p>
         </>
       ) : isKnown ? (
         <Busy />

@@ -2,14 +2,14 @@
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import type { Detail, Node, Seam, Step, StepSpan, Task } from "../api-types";
-import { axis, busyOf, type Axis } from "../lib/axis";
+import type { Detail, Node, Seam, Step, Task } from "../api-types";
+import { apart, axis, busyOf, type Axis } from "../lib/axis";
 import { call } from "../lib/api";
 import { useLoad } from "../lib/load";
 import { runHref } from "../lib/router";
 import { type DrawnSpan, type Row, rowsOf } from "../lib/rows";
 import { plural, span, useNow } from "../lib/time";
-import { Ago, At, CodeLink, Fact, Text, useShown } from "./basics";
+import { Ago, At, CodeLink, Fact, Folded, Text, useShown } from "./basics";
 import { Icon, type IconName } from "./icons";
 import { useRoom, Virtual } from "./virtual";
 
@@ -43,7 +43,7 @@ export function Timeline({ detail, others, tasks, nodes, seamActions }: Timeline
   // Ordered once: a long log has many spans, and the present moves on every second.
   const busy = useMemo(() => {
     const spans: Array<[number, number]> = [];
-    const until = (one: StepSpan) => one.to ?? Infinity;
+    const until = (one: { to?: number | null }) => one.to ?? Infinity;
     for (const row of rows) for (const one of row.spans) if (one.kind === "work" || one.kind === "failure") spans.push([one.from, until(one)]);
     for (const one of detail.spans ?? []) if (one.kind === "queue") spans.push([one.from, until(one)]);
     for (const seam of detail.seams) spans.push([seam.at, seam.at + 1]);
@@ -71,7 +71,7 @@ export function Timeline({ detail, others, tasks, nodes, seamActions }: Timeline
         </div>
         <div class="timeline-row run-row">
           <span class="name"><Icon name="bowl" /> run</span>
-          <Bars spans={detail.spans ?? []} time={time} end={end} beat={owner && !isOver ? owner.beat_at : undefined} />
+          <Bars spans={(detail.spans ?? []) as DrawnSpan[]} time={time} end={end} beat={owner && !isOver ? owner.beat_at : undefined} />
         </div>
         <Virtual
           count={rows.length}
@@ -90,38 +90,41 @@ export function Timeline({ detail, others, tasks, nodes, seamActions }: Timeline
           {time.segments.filter((one) => one.isIdle || one.isShort).map((one) => (
             <span key={one.left} class={one.isIdle ? "idle" : "shortened"} style={{ left: `${one.left * 100}%`, width: `${(one.right - one.left) * 100}%` }} />
           ))}
-          {seams.map((seam, at) => (
-            <button
-              key={at}
-              type="button"
-              class={`seam ${seamAt === at ? "chosen" : ""}`}
-              style={{ left: `${time.x(seam.at) * 100}%` }}
-              aria-pressed={seamAt === at}
-              aria-label={`Seam: ${seam.kind}${seam.rule ? ` by rule ${seam.rule}` : ""}`}
-              title={seam.what}
-              onClick={() => setSeamAt(seamAt === at ? undefined : at)}
-            >
-              <SeamLine />
-            </button>
-          ))}
+          {apart(seams.map((seam) => time.x(seam.at))).map(({ first, last, x }) => {
+            const seam = seams[last]!;
+            const more = last > first ? `, and ${last - first} more beside it` : "";
+            const isChosen = seamAt !== undefined && first <= seamAt && seamAt <= last;
+            return (
+              <button
+                key={first}
+                type="button"
+                class={`seam ${isChosen ? "chosen" : ""}`}
+                style={{ left: `${x * 100}%` }}
+                aria-pressed={isChosen}
+                aria-label={`Seam: ${seam.kind}${seam.rule ? ` by rule ${seam.rule}` : ""}${more}`}
+                title={`${seam.what}${more}`}
+                onClick={() => setSeamAt(isChosen ? undefined : last)}
+              >
+                <SeamLine />
+              </button>
+            );
+          })}
         </div>
       </div>
       {rows.length === 0 && <p class="dim">No step has begun.</p>}
       {openRow && <StepDetail run={detail.run} row={openRow} task={taskOf(openRow.step)} nodes={nodes} now={now} close={() => setOpen(undefined)} />}
       {chosen && <SeamDetail detail={detail} seam={chosen} actions={seamActions(chosen)} close={() => setSeamAt(undefined)} />}
       {!chosen && seams.length > 0 && (
-        <ul class="seam-list" aria-label="Seams">
-          {seams.map((seam, at) => (
-            <li key={at}>
-              <button type="button" class="quiet seam-button" onClick={() => setSeamAt(at)}>
-                <span class="gold-mark"><Icon name="recover" /></span>
-                <strong>{seam.kind}{seam.rule && ` ${seam.rule}`}</strong>
-                <At at={seam.at} />
-                {seam.cut && <span class="dim">{seam.cut.from ?? "–"} → {seam.cut.to} after #{seam.cut.after}</span>}
-              </button>
-            </li>
-          ))}
-        </ul>
+        <Folded class="seam-list" label="Seams" what="seam" latest items={seams} row={(seam, at) => (
+          <li key={at}>
+            <button type="button" class="quiet seam-button" onClick={() => setSeamAt(at)}>
+              <span class="gold-mark"><Icon name="recover" /></span>
+              <strong>{seam.kind}{seam.rule && ` ${seam.rule}`}</strong>
+              <At at={seam.at} />
+              {seam.cut && <span class="dim">{seam.cut.from ?? "–"} → {seam.cut.to} after #{seam.cut.after}</span>}
+            </button>
+          </li>
+        )} />
       )}
     </div>
   );
@@ -200,7 +203,11 @@ function StepDetail({ run, row, task, nodes, now, close }: { run: string; row: R
         <Fact name={step.ended == null ? "for" : "took"}><span class="num">{span((step.ended ?? now) - step.began)}</span></Fact>
         {step.queue && <Fact name="queue"><code><Text value={step.queue} /></code></Fact>}
         {task && <Fact name="task"><code>{task.id}</code> {task.state}{task.owner && <> by <Text value={task.owner} /></>}</Fact>}
-        {step.retry && <Fact name="retry policy"><span class="num">up to {plural(step.retry.attempts_max, "attempt")}, pauses {span(step.retry.initial_ms)} to {span(step.retry.pause_max_ms)}</span></Fact>}
+        {(step.retry || step.kind === "step") && (
+          <Fact name="retry policy">
+            {step.retry ? <span class="num">up to {plural(step.retry.attempts_max, "attempt")}, pauses {span(step.retry.initial_ms)} to {span(step.retry.pause_max_ms)}</span> : <span class="dim">not in the log: no attempt failed and was retried</span>}
+          </Fact>
+        )}
         {task?.heartbeat_at != null && <Fact name="heartbeat"><Ago at={task.heartbeat_at} /></Fact>}
         {step.retry_at != null && step.retry_at > now && <Fact name="next attempt">in <span class="num">{span(step.retry_at - now)}</span></Fact>}
         {step.event != null && <Fact name="latest event"><a class="num" href={runHref(run, { tab: "events", event: String(step.event) })}>#{step.event}</a></Fact>}

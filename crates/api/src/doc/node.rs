@@ -21,6 +21,10 @@ pub struct NodeDoc {
     pub name: String,
     /// What the system knows about its process: `held`, `dropped`, `suspect` or `unknown`.
     pub pulse: String,
+    /// The queues from which it takes runs; absent if it does not record them, because it is of an older release or has
+    /// more than 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Vec<String>>,
     /// The release of its engine; absent if that release does not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
@@ -48,6 +52,10 @@ pub struct WorkflowDoc {
     pub name: WorkflowName,
     /// Live nodes that have a version of it.
     pub nodes: u32,
+    /// The queues from which these nodes take runs; absent if one of them does not record its queues, or if the server is
+    /// of an older release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Vec<String>>,
     /// Its versions.
     pub versions: Vec<u32>,
 }

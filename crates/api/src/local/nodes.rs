@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use goldseam::recovery::Owner;
 use goldseam::unstable::core::reserved::{Named, prefix};
 use goldseam::unstable::core::task::TaskState;
+use goldseam::unstable::core::version::UNDECIDED;
 use goldseam::unstable::core::{NodeId, WorkflowName};
 use goldseam::unstable::store::{NodeSeen, NodeState, Pulse, TaskFilter};
 
@@ -64,6 +65,7 @@ fn node(seen: NodeSeen, why: Option<String>, running: Option<u32>) -> NodeDoc {
         Pulse::Unknown => "unknown",
     };
     let release = seen.record.release().map(str::to_owned);
+    let queues = seen.record.queues().map(|queues| queues.into_iter().map(str::to_owned).collect());
     NodeDoc {
         alive: why.is_none(),
         beat_at: seen.beat_at,
@@ -71,6 +73,7 @@ fn node(seen: NodeSeen, why: Option<String>, running: Option<u32>) -> NodeDoc {
         id: seen.record.id,
         name: seen.record.name,
         pulse: pulse.to_owned(),
+        queues,
         release,
         running,
         slots: seen.record.slots,
@@ -107,7 +110,8 @@ impl NodesApi for LocalApi {
 
     async fn workflows(&self) -> ApiResult<ItemsDoc<WorkflowDoc>> {
         let mut found: BTreeMap<WorkflowName, (u32, BTreeSet<u32>)> = BTreeMap::new();
-        for seen in self.client.healer().liveness().await?.working() {
+        let liveness = self.client.healer().liveness().await?;
+        for seen in liveness.working() {
             let mut names = BTreeSet::new();
             for label in seen.record.workflows.iter().filter(|label| is_open(label)) {
                 let Some((name, version)) = label.rsplit_once('@') else { continue };
@@ -118,6 +122,7 @@ impl NodesApi for LocalApi {
             }
         }
         let item = |(name, (nodes, versions)): (_, (u32, BTreeSet<u32>))| WorkflowDoc {
+            queues: liveness.served(&name, UNDECIDED).queues,
             name,
             nodes,
             versions: versions.into_iter().collect(),

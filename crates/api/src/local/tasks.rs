@@ -197,7 +197,8 @@ impl TasksApi for LocalApi {
     }
 
     async fn queues(&self) -> ApiResult<QueueStatsDoc> {
-        Ok(self.client.queue().stats().await?)
+        let liveness = self.client.healer().liveness().await?;
+        Ok(self.client.queue().stats_served(&liveness).await?)
     }
 }
 

@@ -46,7 +46,8 @@ pub struct OperationDoc {
     /// When it is tried again; absent unless it waits for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Millis>,
-    /// How often and how soon it is tried; recorded for remote steps only.
+    /// How often and how soon it is tried: of a remote step always, of a local step if an attempt failed and was
+    /// retried; absent if the log does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Policy>,
     /// Its attempts, waits and pauses, oldest first.
@@ -154,11 +155,14 @@ pub struct OperationSpan {
     /// The node that owned the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeId>,
+    /// Whether the attempt was lost with its worker: the span ends when another node took the run over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
 }
 
 impl OperationSpan {
     fn new(from: Millis, to: Option<Millis>, look: SpanStyle) -> Self {
-        Self { from, to, look, attempt: None, error: None, node: None }
+        Self { from, to, look, attempt: None, error: None, node: None, lost: false }
     }
 }
 
@@ -295,7 +299,13 @@ impl OperationRows {
         self.branch = Some(recorded.branch);
         self.seq = recorded.seq;
         match &recorded.event {
-            Event::RunClaimed(claim) => self.owner = Some(claim.node.clone()),
+            Event::RunRecovered(_) => self.lose_attempts(at),
+            Event::RunClaimed(claim) => {
+                if claim.cause == Cause::Recovery {
+                    self.lose_attempts(at);
+                }
+                self.owner = Some(claim.node.clone());
+            }
             Event::StepStarted(step) => {
                 let row = self.row(&step.path, OperationKind::Step, at);
                 row.attempts = step.attempt;
@@ -320,6 +330,7 @@ impl OperationRows {
                 let row = self.row(&step.path, kind, step.began);
                 row.attempts = step.attempt;
                 row.note = Some(step.failure.message.clone());
+                row.retry = step.retry.as_deref().copied().or(row.retry);
                 row.close(step.began, at, SpanStyle::Failure, OperationState::Failed);
                 self.name_attempt(&step.path, step.attempt, Some(&step.failure.message));
             }
@@ -371,6 +382,19 @@ impl OperationRows {
             span.attempt = Some(attempt);
             span.error = error.cloned();
             span.node.clone_from(&self.owner);
+        }
+    }
+
+    /// Ends the attempts that the lost worker had begun. Tasks of remote steps go on without the owner of the run.
+    fn lose_attempts(&mut self, at: Millis) {
+        for row in self.rows.iter_mut().filter(|row| row.kind != OperationKind::Remote) {
+            match row.spans.last_mut() {
+                Some(span) if span.to.is_none() && span.look == SpanStyle::Work => {
+                    span.to = Some(at);
+                    span.lost = true;
+                }
+                _ => {}
+            }
         }
     }
 

@@ -202,8 +202,8 @@ fn note(app: &App, summary: &Summary, context: &RowContext) -> String {
     }
     let is_due = summary.status == Status::Queued && summary.ready_at(app.now()) <= app.now();
     let queued = context.live.as_ref().filter(|_| is_due);
-    match queued.and_then(|live| live.missing(&summary.workflow, summary.version)) {
-        Some(_) => format!("waits for a worker with {}", summary.needs()),
+    match queued.and_then(|live| live.missing(&summary.workflow, summary.version, &summary.queue)) {
+        Some(missing) => format!("waits for {}", missing.split(';').next().unwrap_or_default()),
         None => text::note(summary, app.now()),
     }
 }

@@ -53,9 +53,9 @@ pub(crate) mod why;
 pub(crate) mod withdraw;
 pub(crate) mod workflows;
 
-use goldseam::unstable::core::WorkflowName;
 use goldseam::unstable::core::argument::nearest;
-use goldseam::unstable::core::version::{UNDECIDED, label};
+use goldseam::unstable::core::{QueueName, WorkflowName};
+use goldseam::unstable::engine::ledger::liveness::Served;
 use goldseam_api::Api;
 use goldseam_api::doc::node::WorkflowDoc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -204,17 +204,11 @@ impl LiveWorkflows {
         }
     }
 
-    /// Describes the worker that a run on this version waits for, if no live node has the version.
-    fn missing(&self, workflow: &WorkflowName, version: u32) -> Option<String> {
-        let Some(found) = self.0.iter().find(|found| found.name == *workflow) else {
-            return Some(format!("an engine with workflow {workflow}; none is running"));
-        };
-        if version == UNDECIDED || found.versions.contains(&version) {
-            return None;
-        }
-        let live: Vec<String> = found.versions.iter().map(u32::to_string).collect();
-        let needs = label(workflow, version);
-        Some(format!("a worker with {needs}; live nodes have {}", live.join(", ")))
+    /// Describes the worker that a run on this version, in this queue, waits for, if no live node takes it.
+    fn missing(&self, workflow: &WorkflowName, version: u32, queue: &QueueName) -> Option<String> {
+        let found = self.0.iter().find(|found| found.name == *workflow).cloned();
+        let served = found.map(|found| Served { versions: found.versions, queues: found.queues });
+        served.unwrap_or_default().missing(workflow, version, queue)
     }
 }
 

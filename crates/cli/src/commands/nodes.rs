@@ -1,16 +1,11 @@
 //! `goldseam nodes`.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use clap::Args;
-use goldseam::Status;
-use goldseam_api::Api;
+use goldseam::unstable::engine::stats::UnservedRuns;
+use goldseam_api::doc::ItemsDoc;
 use goldseam_api::doc::node::NodeDoc;
-use goldseam_api::doc::run::{ListOrder, RunsQuery};
-use goldseam_api::doc::{ItemsDoc, PAGE_MAX};
 use serde::Serialize;
 
-use super::LiveWorkflows;
 use crate::app::App;
 use crate::color::Hue;
 use crate::error::{CliError, Exit};
@@ -20,17 +15,15 @@ use crate::{out, text, time};
 const HEAD: &[&str] = &["NODE", "NAME", "ALIVE", "STATE", "RUNNING", "LAST BEAT", "RELEASE", "WORKFLOWS"];
 /// Columns that a narrow terminal does not show, the first to be dropped first.
 const OPTIONAL: &[&str] = &["RELEASE", "NAME", "STATE", "LAST BEAT", "WORKFLOWS"];
-/// Names of runs that a line with several runs shows.
-const EXAMPLES: usize = 3;
 
 /// List the nodes: the processes that execute workflows
 ///
 /// Shows live nodes, or with --all also those that left or died. ALIVE: whether the node is up, and neither gone nor
 /// silent for longer than its record allows; otherwise why not. RUNNING: runs that it executes now, of its slots. Below
-/// the table, the command names workflows with queued runs that no live node serves, from the 500 oldest queued runs.
+/// the table, the command names runs that could go on now, but whose workflow, version or queue no live node serves.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 1 if a queued run has no live node.\n\nExamples:\n  goldseam nodes\n  goldseam nodes --all\n  goldseam nodes --json | jq '.items[] | select(.alive) | .name'\n\nWhich workflow runs where: goldseam workflows"
+    after_help = "Exit code 1 if no live node takes a run that could go on.\n\nExamples:\n  goldseam nodes\n  goldseam nodes --all\n  goldseam nodes --json | jq '.items[] | select(.alive) | .name'\n\nWhich workflow runs where: goldseam workflows"
 )]
 pub(crate) struct NodesArgs {
     /// Also list nodes that left or died
@@ -44,24 +37,7 @@ struct NodesList {
     #[serde(flatten)]
     nodes: ItemsDoc<NodeDoc>,
     /// Work that no live node serves.
-    unserved: Vec<Unserved>,
-}
-
-/// Queued runs that no live node serves.
-#[derive(Debug, Serialize)]
-struct Unserved {
-    /// The workflow, with its version if the run has one: `order@2`.
-    needs: String,
-    /// Queued runs among the oldest 500.
-    queued: u64,
-    /// When the oldest of them was queued, in milliseconds since 1970.
-    since_ms: goldseam::Millis,
-    /// The oldest of them.
-    runs: Vec<goldseam::RunId>,
-    /// The worker that they wait for.
-    waits_for: String,
-    /// Their queues.
-    queues: BTreeSet<String>,
+    unserved: Vec<UnservedRuns>,
 }
 
 pub(crate) async fn run(app: &App, args: NodesArgs) -> Result<Exit, CliError> {
@@ -71,7 +47,9 @@ pub(crate) async fn run(app: &App, args: NodesArgs) -> Result<Exit, CliError> {
     nodes.items.retain(|node| args.all || node.alive || node.state == "leaving");
     let hidden = hidden - nodes.items.len();
     nodes.items.sort_by(|one, other| (!one.alive, &one.name).cmp(&(!other.alive, &other.name)));
-    let unserved = unserved(&*api).await?;
+    let found = api.queues().await?.unserved;
+    let is_known = found.is_some();
+    let unserved = found.unwrap_or_default();
     let exit = if unserved.is_empty() { Exit::Ok } else { Exit::Error };
     match () {
         () if app.json => out::json(&NodesList { nodes, unserved }),
@@ -81,6 +59,9 @@ pub(crate) async fn run(app: &App, args: NodesArgs) -> Result<Exit, CliError> {
             app.table(&table(app, &nodes.items));
             unserved.iter().for_each(|work| app.text(None, &line(app, work)));
             app.remark(&footer(&nodes.items, hidden));
+            if !is_known {
+                app.remark("the server is of an older release: it does not report unserved runs");
+            }
         }
     }
     Ok(exit)
@@ -125,52 +106,18 @@ fn footer(nodes: &[NodeDoc], hidden: usize) -> String {
     }
 }
 
-fn line(app: &App, work: &Unserved) -> String {
+pub(super) fn line(app: &App, work: &UnservedRuns) -> String {
     let runs: Vec<&str> = work.runs.iter().map(goldseam::RunId::as_str).collect();
     let word = app.colors.apply(Hue::Bad, "unserved");
     let age = time::age(work.since_ms, app.now());
-    let queues: Vec<&str> = work.queues.iter().map(String::as_str).collect();
+    let queues: Vec<&str> = work.queues.iter().map(goldseam::queue::QueueName::as_str).collect();
     let text = format!(
         "{word}: {} of {} in queue {}, oldest {age} ({}): waits for {}",
-        text::count(work.queued, "queued run"),
+        text::count(work.queued, "run"),
         work.needs,
         queues.join(", "),
         runs.join(", "),
         work.waits_for
     );
     crate::color::cell(&text)
-}
-
-/// Finds queued runs whose workflow or version no live node has, among the oldest.
-async fn unserved(api: &dyn Api) -> Result<Vec<Unserved>, CliError> {
-    let query = RunsQuery {
-        status: Some(Status::Queued.as_str().to_owned()),
-        order: Some(ListOrder::Oldest),
-        limit: Some(PAGE_MAX),
-        ..RunsQuery::default()
-    };
-    let queued = api.runs(query).await?.items;
-    if queued.is_empty() {
-        return Ok(Vec::new());
-    }
-    let live = LiveWorkflows::of(api).await?;
-    let mut found: BTreeMap<String, Unserved> = BTreeMap::new();
-    for summary in queued {
-        let Some(waits_for) = live.missing(&summary.workflow, summary.version) else { continue };
-        let needs = summary.needs();
-        let work = found.entry(needs.clone()).or_insert_with(|| Unserved {
-            needs,
-            queued: 0,
-            since_ms: summary.created_at,
-            runs: Vec::new(),
-            waits_for,
-            queues: BTreeSet::new(),
-        });
-        work.queued += 1;
-        work.queues.insert(summary.queue.to_string());
-        if work.runs.len() < EXAMPLES {
-            work.runs.push(summary.run);
-        }
-    }
-    Ok(found.into_values().collect())
 }

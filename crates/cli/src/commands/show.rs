@@ -21,8 +21,8 @@ use crate::{damage, out, text, time};
 
 /// Show a run: its steps, what it waits for, and how it ended
 ///
-/// Bars show steps (█), failures (╳), waits and sleeps (░) and pauses before a retry (·), scaled to the run's duration.
-/// Marks below the bars: ↻ healed or taken over, ┼ a seam where a branch was cut, ⏸ paused.
+/// Bars show steps (█), failures (╳), attempts lost with their worker (▒), waits and sleeps (░) and pauses before a
+/// retry (·), scaled to the run's duration. Marks below the bars: ↻ healed or taken over, ┼ a seam where a branch was cut, ⏸ paused.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam show ord-7\n  goldseam show ord-7 --json | jq '.steps[] | {path, state}'\n  goldseam show ord-7 --at 12\n  goldseam show ord-7 --width 100 > picture.txt"
@@ -94,8 +94,8 @@ impl RunPage {
         let detail = api.detail_at(run, place).await?;
         let rows =
             timeline::rows(&log::seen_by(&history, &branches, branch.unwrap_or(detail.summary.branch)));
-        let Summary { workflow, version, .. } = &detail.summary;
-        let missing = LiveWorkflows::of(api).await?.missing(workflow, *version);
+        let Summary { workflow, version, queue, .. } = &detail.summary;
+        let missing = LiveWorkflows::of(api).await?.missing(workflow, *version, queue);
         Ok(Self { detail, history, branches, rows, missing, now: app.now() })
     }
 

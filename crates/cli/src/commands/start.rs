@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use goldseam::unstable::core::version::UNDECIDED;
-use goldseam::unstable::core::{LaneName, WorkflowName};
+use goldseam::unstable::core::{LaneName, QueueName, WorkflowName};
 use goldseam::{AttributeValue, EngineError, Failure, Millis, RunId, TraceContext};
 use goldseam_api::doc::run::{EndingDoc, NewRun, StartedDoc, WaitQuery};
 use goldseam_api::{Api, Caller, Problem};
@@ -85,6 +85,7 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
     WorkflowName::new(&args.workflow)?;
     args.lane.as_ref().map(LaneName::new).transpose()?;
     let trace = trace(args.traceparent.as_deref())?;
+    let queue = QueueName::new(&args.queue)?;
     let api = app.api_or_new().await?;
     let new = NewRun {
         workflow: args.workflow,
@@ -108,7 +109,7 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
     // The run is started, even if the key may not read the workflows.
     match LiveWorkflows::of(&*api).await.map(|live| {
         let similar = live.similar(workflow).join(", ");
-        (live.missing(workflow, asked), similar)
+        (live.missing(workflow, asked, &queue), similar)
     }) {
         Ok((None, _)) => {}
         Ok((Some(missing), similar)) if similar.is_empty() => {

@@ -107,29 +107,37 @@ fn line(row: &OperationDoc, range: Range, colors: Colors, label: usize, width: u
 }
 
 fn bar(row: &OperationDoc, range: Range, colors: Colors, width: usize) -> String {
-    let mut cells: Vec<Option<SpanStyle>> = vec![None; width];
+    let mut cells: Vec<Option<Cell>> = vec![None; width];
     for span in &row.spans {
         let from = range.column(span.from, width);
         let to = range.column(span.to.unwrap_or(range.to).min(range.to), width);
         // A failure stays visible even if more happens in the same column.
         for cell in &mut cells[from..=to.max(from)] {
-            if *cell != Some(SpanStyle::Failure) {
-                *cell = Some(span.look);
+            if *cell != Some(Cell::Span(SpanStyle::Failure)) {
+                *cell = Some(if span.lost { Cell::Lost } else { Cell::Span(span.look) });
             }
         }
     }
     let mut text = String::new();
-    for look in cells {
-        text.push_str(&match look {
+    for cell in cells {
+        text.push_str(&match cell {
             None => " ".to_owned(),
-            Some(SpanStyle::Work) => colors.apply(Hue::Good, "█"),
-            Some(SpanStyle::Failure) => colors.apply(Hue::Bad, "╳"),
-            Some(SpanStyle::Wait) => colors.apply(Hue::Dim, "░"),
-            Some(SpanStyle::Queue) => colors.apply(Hue::Dim, "░"),
-            Some(SpanStyle::Pause) => colors.apply(Hue::Dim, "·"),
+            Some(Cell::Lost) => colors.apply(Hue::Dim, "▒"),
+            Some(Cell::Span(SpanStyle::Work)) => colors.apply(Hue::Good, "█"),
+            Some(Cell::Span(SpanStyle::Failure)) => colors.apply(Hue::Bad, "╳"),
+            Some(Cell::Span(SpanStyle::Wait | SpanStyle::Queue)) => colors.apply(Hue::Dim, "░"),
+            Some(Cell::Span(SpanStyle::Pause)) => colors.apply(Hue::Dim, "·"),
         });
     }
     text
+}
+
+/// What one column of a bar shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    Span(SpanStyle),
+    /// An attempt that was lost with its worker.
+    Lost,
 }
 
 fn right(row: &OperationDoc, now: Millis) -> String {

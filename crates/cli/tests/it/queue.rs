@@ -206,7 +206,10 @@ fn queues_are_counted() {
     place.run(&["queue", "submit", "merge", "--id", "d", "--queue", "merges", "--delay", "1h"]).ok();
     place.run(&["queue", "claim", "--owner", "w1", "--queue", "merges"]).ok();
     let table = place.run(&["queue", "stats"]).ok();
-    assert!(table.starts_with("QUEUE\tREADY\tDUE\tCLAIMED\tDEAD\tOLDEST\nmerges\t3\t2\t1\t0\t"), "{table}");
+    assert!(
+        table.starts_with("QUEUE\tREADY\tDUE\tCLAIMED\tDEAD\tOLDEST\tNODES\nmerges\t3\t2\t1\t0\t"),
+        "{table}"
+    );
     let stats = place.run(&["queue", "stats", "--json"]).json();
     assert_eq!((&stats["complete"], &stats["counted"]), (&true.into(), &4.into()));
     assert_eq!(stats["queues"][0]["due"], 2);

@@ -125,7 +125,7 @@ fn show_names_the_missing_workflow_of_a_new_run() {
     let run = place.run(&["start", "etl", "-q"]).ok();
     assert!(run.starts_with("run-"), "{run}");
     let shown = place.run(&["show", run.trim()]).ok();
-    assert!(shown.contains("an engine with workflow etl; none is running"), "{shown}");
+    assert!(shown.contains("a worker with etl; no live node has the workflow"), "{shown}");
     let ran = place.run(&["start", "etl", "--id", "e", "--wait", "--wait-timeout", "100ms"]);
     assert_eq!(ran.code, 8, "{}", ran.err);
     assert!(ran.err.contains("help: goldseam watch e"), "{}", ran.err);

@@ -53,7 +53,11 @@ fn rules_are_accepted_and_shown_by_name() {
 fn nodes_lists_live_nodes_and_unserved_work() {
     let place = prepared();
     let empty = place.run(&["nodes"]);
-    assert_eq!((empty.code, empty.out.lines().count()), (0, 1), "{}", empty.out);
+    assert!(
+        empty.code == 1 && empty.out.contains("\nunserved: 1 run of order@1 in queue default"),
+        "{}",
+        empty.out
+    );
     with_engine(&place, || {
         let nodes = place.run(&["nodes", "--json"]).json();
         let node = &nodes["items"][0];
@@ -67,8 +71,8 @@ fn nodes_lists_live_nodes_and_unserved_work() {
         let ran = place.run(&["nodes"]);
         assert_eq!(ran.code, 1, "{}", ran.out);
         assert!(ran.out.contains("\tyes\tup\t") && ran.out.contains("\torder@1\n"), "{}", ran.out);
-        assert!(ran.out.contains("unserved: 1 queued run of ghost in queue default"), "{}", ran.out);
-        assert!(ran.out.contains("an engine with workflow ghost; none is running"), "{}", ran.out);
+        assert!(ran.out.contains("unserved: 1 run of ghost in queue default"), "{}", ran.out);
+        assert!(ran.out.contains("a worker with ghost; no live node has the workflow"), "{}", ran.out);
     });
     // A node that leaves is forgotten at once; its work is still unserved.
     let all: Value = serde_json::from_str(&place.run(&["nodes", "--all", "--json"]).out).unwrap();
@@ -76,6 +80,33 @@ fn nodes_lists_live_nodes_and_unserved_work() {
         (all["items"].as_array().map(Vec::len), &all["unserved"][0]["needs"]),
         (Some(0), &"ghost".into())
     );
+}
+
+#[test]
+fn a_queue_that_no_live_node_takes_is_named_everywhere() {
+    let place = prepared();
+    with_engine(&place, || {
+        let nodes = place.run(&["nodes", "--json"]).json();
+        assert_eq!(nodes["items"][0]["queues"], serde_json::json!(["default"]));
+        place.run(&["start", "order", "--id", "img", "--queue", "images"]).ok();
+        let waits = "a worker with order@1 that takes queue images; live ones take default";
+        let shown = place.run(&["show", "img"]).ok();
+        assert!(shown.contains(waits), "{shown}");
+        let note = "waits for a worker with order@1 that takes queue images";
+        assert!(place.run(&["ls", "--status", "queued"]).ok().contains(&format!("{note}\n")));
+        let why = place.run(&["why", "img"]).ok();
+        assert!(why.contains(note) && why.contains("N1"), "{why}");
+        let nodes = place.run(&["nodes"]);
+        let line = "unserved: 1 run of order@1 in queue images, oldest ";
+        assert!(nodes.code == 1 && nodes.out.contains(line) && nodes.out.contains(waits), "{}", nodes.out);
+        let stats = place.run(&["queue", "stats"]);
+        assert!(stats.out.contains("images\t1\t1\t0\t0\t") && stats.out.contains(line), "{}", stats.out);
+        let stats = place.run(&["queue", "stats", "--json"]).json();
+        let images = stats["queues"].as_array().unwrap().iter().find(|one| one["queue"] == "images").unwrap();
+        assert_eq!((&images["nodes"], &images["tasks_due"]), (&0.into(), &0.into()));
+        assert_eq!(stats["unserved"][0]["runs"], serde_json::json!(["img"]));
+        assert_eq!(place.run(&["doctor", "--rule", "no-worker"]).code, 1);
+    });
 }
 
 #[test]

@@ -123,6 +123,7 @@ impl Found<'_> {
             input: self.op.input,
             group: false,
             fence,
+            retry: None,
         })];
         events.extend(pause.map(|pause| Event::StepRetryScheduled {
             path,

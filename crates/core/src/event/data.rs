@@ -348,6 +348,10 @@ pub struct StepFailed {
     /// The fence of the worker's claim; only for a remote step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
+    /// The retry policy of a local step, with its first failure if a retry follows. The log has the policy of a remote
+    /// step with its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Box<Policy>>,
 }
 
 /// The data of [`Event::WaitStarted`](super::Event::WaitStarted). The first of these things to arrive ends the wait.

@@ -385,14 +385,34 @@ fn waits_for_worker(sight: &Sight<'_>) -> bool {
 /// Detects rule N1.
 pub(super) fn no_live_workflow(sight: &Sight<'_>) -> Option<Diagnosis> {
     let summary = &sight.state.summary;
-    if !waits_for_worker(sight) || sight.versions.is_some_and(|live| !live.is_empty()) {
+    let Summary { workflow, .. } = summary;
+    if !waits_for_worker(sight) {
+        return untaken_queue(sight);
+    }
+    if sight.versions.is_some_and(|live| !live.is_empty()) {
         return None;
     }
-    let Summary { workflow, .. } = summary;
     let hint = format!("start a node with workflow {workflow}").into();
     let evidence =
         format!("no live node has workflow {workflow}: the run waits for a worker with {}", summary.needs());
     found(Code::N1, evidence, Remedy::Tell { hint })
+}
+
+/// Detects rule N1 for a run whose code live nodes have, but whose queue none of them takes.
+fn untaken_queue(sight: &Sight<'_>) -> Option<Diagnosis> {
+    let summary = &sight.state.summary;
+    let queue = &summary.queue;
+    let taken = sight.queues.filter(|taken| taken.iter().all(|taken| taken != queue.as_str()))?;
+    if !is_fit(sight) || sight.owner.is_alive() || wanted(sight.state, sight.now).is_none() {
+        return None;
+    }
+    let needs = summary.needs();
+    let worker = format!("a worker with {needs} that takes queue {queue}");
+    let taken = taken.join(", ");
+    let evidence = format!(
+        "no live node with {needs} takes queue {queue} (they take {taken}): the run waits for {worker}"
+    );
+    found(Code::N1, evidence, Remedy::Tell { hint: format!("start {worker}").into() })
 }
 
 /// Detects rule E2.

@@ -109,6 +109,9 @@ pub struct Sight<'a> {
     pub claimant: Owner,
     /// The versions of its workflow that live nodes have, ascending; none: not looked up.
     pub versions: Option<&'a [u32]>,
+    /// The queues from which live nodes with its workflow and version take runs; none: not looked up, or a node does not
+    /// record its queues.
+    pub queues: Option<&'a [String]>,
     /// Open remote steps.
     pub remote: &'a [Remote],
     /// Children that have ended and that the run waits for, although its log does not record their end.

@@ -40,6 +40,7 @@ struct Case {
     owner: Owner,
     claimant: Option<Owner>,
     versions: Option<Vec<u32>>,
+    queues: Option<Vec<String>>,
     remote: Vec<Remote>,
     children: Vec<(RunId, Result<Payload, Failure>)>,
 }
@@ -91,6 +92,7 @@ impl Case {
             owner: Owner::Alive,
             claimant: None,
             versions: Some(vec![1]),
+            queues: None,
             remote: Vec::new(),
             children: Vec::new(),
         }
@@ -123,6 +125,7 @@ impl Case {
             owner: self.owner.clone(),
             claimant,
             versions: self.versions.as_deref(),
+            queues: self.queues.as_deref(),
             remote: &self.remote,
             children: &self.children,
             bounds: Bounds::default(),

@@ -11,6 +11,7 @@ use crate::heal::claims::Claims;
 use crate::ledger::clock::pause;
 use crate::ledger::commit::Ledger;
 use crate::ledger::error::EngineError;
+use crate::ledger::liveness::Liveness;
 use crate::ledger::retry::{self, ATTEMPTS_MAX, PAUSE, Retries};
 
 /// Tasks of a run per read of the store.
@@ -106,7 +107,12 @@ impl Queue {
 
     /// Counts the tasks of each queue, including advance tasks, up to a limit.
     pub async fn stats(&self) -> Result<Stats, EngineError> {
-        stats::count(&self.ledger).await
+        stats::count(&self.ledger, None).await
+    }
+
+    /// Like [`Queue::stats`], and reports what no live node serves.
+    pub async fn stats_served(&self, liveness: &Liveness) -> Result<Stats, EngineError> {
+        stats::count(&self.ledger, Some(liveness)).await
     }
 
     /// Reports that the claimant is alive.

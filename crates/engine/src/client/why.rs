@@ -8,7 +8,7 @@ use goldseam_core::event::{Request, Terminated};
 use goldseam_core::recovery::{Code, Owner, Remedy, suspected};
 use goldseam_core::state::{Mail, Op, OpKind, StepOp, StepProgress, Undo, requested_name};
 use goldseam_core::summary::{OpenWait, Trouble};
-use goldseam_core::task::TaskState;
+use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{
     Event, Hint, Millis, NextStep, Path, Recorded, RunId, SignalName, State, Status, TaskId,
 };
@@ -486,10 +486,24 @@ impl ExplainedRun<'_> {
         self.link(what, Some(summary.last_event_at), None)
     }
 
-    /// Whether a live node has the run's version.
-    fn has_live_version(&self) -> bool {
+    /// What a run that could go on now waits for.
+    async fn due(&self, task: &Task) -> Result<Link, EngineError> {
         let summary = &self.state.summary;
-        self.liveness.can_execute(&summary.workflow, summary.version)
+        let needs = summary.needs();
+        let queue = &task.queue;
+        let since = Some(task.changed_at);
+        if !self.liveness.can_execute(&summary.workflow, summary.version) {
+            return Ok(self.does(LinkKind::Wait, format!("waits for a worker with {needs}"), since, None));
+        }
+        if self.liveness.missing(&summary.workflow, summary.version, queue).is_some() {
+            let what = format!("waits for a worker with {needs} that takes queue {queue}");
+            return Ok(self.does(LinkKind::Wait, what, since, None));
+        }
+        if task.lane.is_some() {
+            return self.lane(task).await;
+        }
+        let what = format!("its task is ready in queue {queue} and waits for a node with a free slot");
+        Ok(self.link(what, since, None))
     }
 
     async fn task_of_run(&self) -> Result<Option<Link>, EngineError> {
@@ -509,18 +523,7 @@ impl ExplainedRun<'_> {
                 let what = "its start is delayed".to_owned();
                 Some(self.link(what, Some(summary.created_at), summary.begins_at()))
             }
-            TaskState::Ready if task.run_at <= self.liveness.now && !self.has_live_version() => {
-                let what = format!("waits for a worker with {}", self.state.summary.needs());
-                Some(self.does(LinkKind::Wait, what, Some(task.changed_at), None))
-            }
-            TaskState::Ready if task.run_at <= self.liveness.now && task.lane.is_some() => {
-                Some(self.lane(&task).await?)
-            }
-            TaskState::Ready if task.run_at <= self.liveness.now => {
-                let what =
-                    format!("its task is ready in queue {queue} and waits for a node with a free slot");
-                Some(self.link(what, Some(task.changed_at), None))
-            }
+            TaskState::Ready if task.run_at <= self.liveness.now => Some(self.due(&task).await?),
             TaskState::Ready => {
                 Some(self.link(format!("its task is dormant in queue {queue}"), None, Some(task.run_at)))
             }

@@ -10,6 +10,7 @@ use goldseam_core::recovery::{
     Cached, Code, Diagnosis, Owner, Remote, Sight, damaged, damaged_at_rest, diagnose, not_executed,
     recorded_attempt,
 };
+use goldseam_core::reserved::{self, Named};
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::state::{OpenRemote, Outcome};
 use goldseam_core::summary::Trouble;
@@ -151,7 +152,8 @@ impl Healer {
         let liveness = again.as_ref().unwrap_or(liveness);
         let since = task.as_ref().and_then(|task| task.started_at);
         let policy = self.rules.policy_for(summary);
-        let versions = liveness.versions(&summary.workflow);
+        let served = liveness.served(&summary.workflow, summary.version);
+        let is_built_in = reserved::prefix(Named::Workflow, summary.workflow.as_str()).is_some();
         let sight = Sight {
             now: liveness.now,
             state: &state,
@@ -159,7 +161,8 @@ impl Healer {
             task: task.as_ref(),
             owner: liveness.owner(summary.owner.as_ref(), summary.claimed_at).with_doubt(policy),
             claimant: claimant.map_or(Owner::None, |claimant| liveness.holder(claimant, since)),
-            versions: Some(&versions),
+            versions: Some(&served.versions),
+            queues: served.queues.as_deref().filter(|_| !is_built_in),
             remote: &remote,
             children: &children,
             bounds: policy.bounds(),

@@ -4,12 +4,13 @@
 //! silence shows it, and a node is silent after the time that its own record names. Each kind of evidence has one
 //! wording, in logs, audits, findings and explanations.
 
+mod serving;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 use goldseam_core::recovery::{Lived, Owner};
-use goldseam_core::task::Task;
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Hint, Millis, NextStep, NodeId, Summary, WorkflowName};
 use goldseam_store::{NodeSeen, NodeState, Pulse, Timing};
@@ -17,6 +18,8 @@ use goldseam_store::{NodeSeen, NodeState, Pulse, Timing};
 use crate::ledger::commit::Ledger;
 use crate::ledger::config::{Config, Newest};
 use crate::ledger::error::EngineError;
+
+pub use self::serving::Served;
 
 /// What shows that a node is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,15 +263,6 @@ impl Liveness {
     pub(crate) fn alive(&self) -> Vec<String> {
         let is_alive = |seen: &&NodeSeen| self.verdict(seen) == Verdict::Alive;
         self.nodes.iter().filter(is_alive).map(|seen| seen.record.id.as_str().to_owned()).collect()
-    }
-
-    /// The kinds of advance tasks that live nodes claim.
-    pub(crate) fn kinds(&self) -> Vec<String> {
-        let kinds = |(name, version): (&str, u32)| {
-            [Task::advance_kind(name, version), Task::advance_kind(name, UNDECIDED)]
-        };
-        let all: BTreeSet<String> = self.working().flat_map(labels).flat_map(kinds).collect();
-        all.into_iter().collect()
     }
 
     /// The last beat of a node that has this version, live or dead; none if the store has no record of one.

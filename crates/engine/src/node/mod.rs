@@ -251,6 +251,7 @@ impl Node {
     fn record(&self, state: NodeState) -> NodeRecord {
         let mut workflows = self.registry.labels();
         workflows.push(NodeRecord::release_label(env!("CARGO_PKG_VERSION")));
+        workflows.extend(NodeRecord::queue_labels(&self.config.queues));
         NodeRecord {
             id: self.id.clone(),
             name: self.name.clone(),

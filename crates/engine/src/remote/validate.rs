@@ -82,6 +82,17 @@ impl FieldKind {
     }
 }
 
+/// Whether a failed attempt is followed by another one.
+#[derive(Debug, Default)]
+struct NextTry {
+    /// Number of attempts that the policy still allows.
+    left: u32,
+    /// When the next attempt begins; none: there is none.
+    retry_at: Option<Millis>,
+    /// The policy, with the first failure.
+    retry: Option<Box<Policy>>,
+}
+
 /// The task that a worker requests for a remote step.
 struct Handout {
     payload: Payload,
@@ -198,12 +209,13 @@ impl<'a> Reader<'a> {
                 let failure = failure.bounded();
                 let began = self.before(took_ms)?;
                 let fence = None;
-                let (left, retry_at) = self.next_try(&path, &failure, retry);
+                let NextTry { left, retry_at, retry } = self.next_try(&path, &failure, retry);
                 let timeout = timeout.map(|timeout| match timeout {
                     Timeout::Timeout => "timeout",
                     Timeout::HeartbeatTimeout => "heartbeat-timeout",
                 });
-                let failed = StepFailed { path, ord, attempt, began, failure, left, input, group, fence };
+                let failed =
+                    StepFailed { path, ord, attempt, began, failure, left, input, group, fence, retry };
                 Owned::StepFailed { failed, retry_at, timeout }
             }
             Doing::StepHandedOut {
@@ -460,15 +472,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Attempts left, and when the next one begins: by the worker's retry policy and the store's clock.
-    fn next_try(&self, path: &Path, failure: &Failure, policy: Option<Policy>) -> (u32, Option<Millis>) {
+    fn next_try(&self, path: &Path, failure: &Failure, policy: Option<Policy>) -> NextTry {
         let failures = match self.state().ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => step.failures.saturating_add(1),
             _ => 1,
         };
-        let Some(retry) = policy.map(Retry::from) else { return (0, None) };
-        match retry.pause(failures, failure, path.as_str()) {
-            Some(pause) => (retry.attempts_max.saturating_sub(failures), Some(self.now + pause)),
-            None => (0, None),
+        let retry = policy.map(Retry::from);
+        let pause = retry.as_ref().and_then(|retry| retry.pause(failures, failure, path.as_str()));
+        let Some(pause) = pause else { return NextTry::default() };
+        NextTry {
+            left: retry.map_or(0, |retry| retry.attempts_max.saturating_sub(failures)),
+            retry_at: Some(self.now + pause),
+            retry: policy.filter(|_| failures == 1).map(Box::new),
         }
     }
 

@@ -315,6 +315,7 @@ fn heal(state: &State, at: u8) -> Option<Proposal> {
         owner: if state.summary.owner.is_some() { Owner::Alive } else { Owner::None },
         claimant: Owner::None,
         versions: None,
+        queues: None,
         remote: &[],
         children: &[],
         bounds: Bounds::default(),

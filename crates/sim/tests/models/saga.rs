@@ -270,6 +270,7 @@ fn propose(bug: Bug, steps: &'static [bool], log: &Log, order: &Order<Intent>) -
                 input: None,
                 group: false,
                 fence: None,
+                retry: None,
             },
             retry_at: None,
             timeout: None,

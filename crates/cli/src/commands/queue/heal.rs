@@ -6,7 +6,7 @@ use clap::Args;
 use goldseam_api::doc::task::{NewReclaim, QueueStatsDoc};
 
 use crate::app::App;
-use crate::commands::actor;
+use crate::commands::{actor, nodes};
 use crate::error::{CliError, Exit};
 use crate::table::TextTable;
 use crate::{out, time};
@@ -56,15 +56,19 @@ pub(super) async fn stats(app: &App) -> Result<Exit, CliError> {
 }
 
 fn show(app: &App, stats: &QueueStatsDoc) {
-    let mut table = TextTable::new(&["QUEUE", "READY", "DUE", "CLAIMED", "DEAD", "OLDEST"]);
+    let mut table = TextTable::new(&["QUEUE", "READY", "DUE", "CLAIMED", "DEAD", "OLDEST", "NODES"]);
     for found in &stats.queues {
         let mut row = vec![found.queue.to_string()];
         row.extend([found.ready, found.due, found.claimed, found.dead].map(|count| count.to_string()));
         let oldest = found.oldest_ms.map(|ms| time::span(Duration::from_millis(ms)));
         row.push(oldest.unwrap_or_else(|| "-".to_owned()));
+        row.push(found.nodes.map_or_else(|| "-".to_owned(), |nodes| nodes.to_string()));
         table.row(row);
     }
     app.table(&table);
+    for work in stats.unserved.iter().flatten() {
+        app.text(None, &nodes::line(app, work));
+    }
     for wrong in &stats.flaws {
         out::line(format!("wrong: task {}: {}", wrong.task, wrong.flaw));
     }

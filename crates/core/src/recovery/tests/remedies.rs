@@ -179,6 +179,28 @@ fn n1_ignores_runs_that_need_not_continue() {
 }
 
 #[test]
+fn n1_finds_runs_whose_queue_no_live_node_takes() {
+    let case = |log, queues: Option<&[&str]>| Case {
+        queues: queues.map(|queues| queues.iter().map(|queue| (*queue).to_owned()).collect()),
+        ..Case::resting(log, Queue::Ready)
+    };
+    let moves = || released(Log::running());
+    let worker = "a worker with checkout@1 that takes queue default";
+    let evidence = format!(
+        "no live node with checkout@1 takes queue default (they take images, mail): the run waits for {worker}"
+    );
+    let remedy = Remedy::Tell { hint: format!("start {worker}").into() };
+    assert_eq!(only(&case(moves(), Some(&["images", "mail"]))), (Code::N1, evidence, remedy));
+    for (log, queues) in
+        [(moves(), None), (moves(), Some(&["default", "mail"][..])), (waiting(), Some(&["mail"][..]))]
+    {
+        assert_eq!(case(log, queues).diagnoses(), [], "{queues:?}");
+    }
+    let alive = Case { queues: Some(vec![]), ..Case::healthy(Log::running()) };
+    assert_eq!(alive.diagnoses(), [], "a live node owns it");
+}
+
+#[test]
 fn a_version_that_no_live_node_has_falls_back_or_parks() {
     let on_two = || {
         let log = released(Log::running());

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use goldseam_core::decide::idempotency_key;
 use goldseam_core::event::{StepCompleted, StepFailed, StepStarted};
+use goldseam_core::retry::Policy;
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::{Failure, Hash, Millis, Owned, Path, Payload, Retry};
 use goldseam_store::TaskChange;
@@ -365,6 +366,7 @@ impl<'a, T: StepOutput + Send + 'a> Step<'a, T> {
         let pause = retry.pause(step.failures + 1, &failure, spot.path.as_str());
         let retry_at = pause.map(|pause| live.now() + pause);
         let left = retry_at.map_or(0, |_| retry.attempts_max.saturating_sub(step.failures + 1));
+        let is_first = retry_at.is_some() && step.failures == 0;
         let failed = StepFailed {
             path: spot.path.clone(),
             ord: spot.ord,
@@ -375,6 +377,7 @@ impl<'a, T: StepOutput + Send + 'a> Step<'a, T> {
             input,
             group: false,
             fence: None,
+            retry: is_first.then(|| Box::new(Policy::from(&retry))),
         };
         if let Some(task) = details.filter(|_| retry_at.is_none()) {
             live.lock().extra.push(TaskChange::Remove { task });
@@ -447,6 +450,7 @@ impl<'a, T: StepOutput + Send + 'a> Step<'a, T> {
                     input,
                     group: false,
                     fence: None,
+                    retry: None,
                 };
                 live.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
                 Err(Error::of_step(&spot.path, failure))
@@ -580,7 +584,9 @@ impl<'a, T: StepOutput + Send + 'a> Group<'a, T> {
                     let failure = error.failure().clone();
                     let attempt = 1;
                     let left = 0;
-                    let failed = StepFailed { path, ord, attempt, began, failure, left, input, group, fence };
+                    let retry = None;
+                    let failed =
+                        StepFailed { path, ord, attempt, began, failure, left, input, group, fence, retry };
                     ctx.live.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
                     Err(error)
                 }

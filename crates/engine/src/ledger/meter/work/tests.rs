@@ -62,6 +62,7 @@ fn failed(path: Path) -> Recorded {
         input: None,
         group: false,
         fence: None,
+        retry: None,
     }))
 }
 
