@@ -28,7 +28,7 @@ def test_python_processes_a_server_and_its_worker_share_a_store(store: str, tmp_
             for where in (url, url, http):
                 workers.add(where)
             async with gs.open(http) as client:
-                await check(client, await storm(client, workers, KILLS + 1), witness)
+                await check(client, await storm(client, workers, KILLS + 1), witness, same_clock=store == "sqlite")
                 assert (await client.doctor())["findings"] == []
 
     asyncio.run(main())
@@ -48,7 +48,7 @@ def test_workers_survive_a_server_that_is_killed_again_and_again(store: str, tmp
                     there.kill()
                     there.start()
 
-                await check(client, await storm(client, workers, KILLS + 1, restart), witness)
+                await check(client, await storm(client, workers, KILLS + 1, restart), witness, same_clock=store == "sqlite")
             assert all(process.poll() is None for process in workers.processes), "a worker ended with its server"
 
     asyncio.run(main())

@@ -13,6 +13,7 @@ import pytest
 from conftest import Server, free_port, new_id, opened, python, server, status_is, unique
 
 import goldseam as gs
+from goldseam._worker import Worker
 
 
 def test_more_blocking_steps_than_threads_all_end(url: str) -> None:
@@ -357,6 +358,29 @@ def test_worker_reconnects_when_its_server_restarts(tmp_path: pathlib.Path) -> N
                 assert await result_of(engine, run.id) == 190
 
     asyncio.run(main())
+
+
+def test_worker_that_the_server_forgot_registers_and_claims_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a growing pause after it had registered, a worker of a server that restarted often claimed nothing."""
+    requests: list[str] = []
+    pauses: list[float] = []
+
+    class Forgetful:
+        embedded = False
+
+        def request(self, method: str, path: str, *_: Any, **__: Any) -> Any:
+            requests.append(path.rpartition("/")[2])
+            if path == "/v1/workers":
+                return {"worker": f"w-{len(requests)}", "lease_ms": 10_000, "now": 0}
+            if len(requests) > 12:
+                raise gs.Closed("the test is over")
+            raise gs.Problem("not registered", code="GS0311")
+
+    monkeypatch.setattr("goldseam._worker.time.sleep", pauses.append)
+    worker: Any = Worker(Forgetful(), [], codec=gs.JsonCodec())  # type: ignore[arg-type]
+    worker._on_loop = lambda *_: True
+    worker._claiming()
+    assert requests == ["claim", "workers"] * 6 + ["claim"] and pauses == []
 
 
 def test_worker_waits_for_a_server_that_starts_later(tmp_path: pathlib.Path) -> None:

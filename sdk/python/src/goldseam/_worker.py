@@ -211,7 +211,10 @@ class Worker:
                 if self._is_done():
                     return
                 if isinstance(error, Problem) and error.code == "GS0311":
-                    self._register_again()
+                    # A server that restarts often may be gone after a pause.
+                    if self._register_again():
+                        pause = 0.05
+                        continue
                 else:
                     log.warning("worker %s cannot claim: %s", self.name, error)
                 time.sleep(pause)
@@ -414,22 +417,24 @@ class Worker:
         self._sent = max(self._sent, sent)
         self._tell_time(answer)
 
-    def _register_again(self) -> None:
+    def _register_again(self) -> bool:
         """The server does not know this worker: drops all executions, and registers as a new one."""
         known = self.id
         with self._registering:
             if self.id != known:
-                return
+                return True
             self._on_loop(self._hear, [], list(self._held))
             deadline = time.monotonic() + 10.0
             while self._held and time.monotonic() < deadline and not self.is_stopping:
                 time.sleep(0.02)
             try:
                 self._registered(self.transport.request("POST", "/v1/workers", self._registration()))
+                return True
             except Closed:
                 pass
             except Error as error:
                 log.warning("worker %s cannot register: %s", self.name, error)
+            return False
 
     def _server_leaves(self) -> None:
         """The server shuts down: hands over all runs, then registers again."""
