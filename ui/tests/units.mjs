@@ -106,4 +106,23 @@ export const units = {
     equal(rowsOf(dead, new Map())[0].spans.map((one) => [one.from, one.to, one.lost]), [[5, 20, "lost with its worker"], [30, 40, undefined]], "the lost attempt");
     equal(rows[2].lost, "cut off with b1", "a step that only the left branch had");
   },
+
+  async seams_that_are_close_together_are_one_mark() {
+    globalThis.innerWidth ??= 1280;
+    const { apart } = await load("lib/axis.ts");
+    equal(apart([]), [], "none");
+    equal(apart([0.1, 0.5]), [{ first: 0, last: 0, x: 0.1 }, { first: 1, last: 1, x: 0.5 }], "far apart");
+    const many = apart(Array.from({ length: 2000 }, (_, at) => at / 2000));
+    ok(many.length < 100 && many.at(-1).last === 1999, "two thousand are at most a hundred marks, and none is lost");
+  },
+
+  async lanes_of_branches_are_used_again() {
+    const { lanesOf } = await load("lib/rows.ts");
+    const branch = (name, parent, active = false) => ({ branch: name, parent, active });
+    const chain = [branch("b1"), ...Array.from({ length: 50 }, (_, at) => branch(`b${at + 2}`, `b${at + 1}`, at === 49))];
+    ok(Math.max(...lanesOf(chain).values()) <= 1, "a chain needs two lanes");
+    const star = [branch("b1"), branch("b2", "b1"), branch("b3", "b1", true)];
+    equal([...lanesOf(star).values()], [0, 1, 1], "a lane is free below its branch");
+    equal([...lanesOf([branch("b1", undefined, true), branch("b2", "b1")]).values()], [0, 1], "the active branch keeps its lane");
+  },
 };

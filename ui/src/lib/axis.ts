@@ -186,7 +186,7 @@ export interface Marks {
 }
 
 /** Least distance of two marks. */
-const MARK_GAP = 0.005;
+const MARK_GAP = 0.012;
 
 /** Draws marks as one if they are too close together to be told apart. The places are in ascending order. */
 export function apart(places: number[]): Marks[] {

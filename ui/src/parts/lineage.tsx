@@ -54,7 +54,7 @@ export function Lineage({ branches: all, left, right, choose }: Props) {
           <li key={branch.branch} style={{ height: `${ROW}px` }}>
             <strong class="mono">{branch.branch}</strong> {branch.active && <span class="pill">active</span>}{" "}
             <span class="dim">
-              {branch.parent ? <>from {branch.parent} after #{branch.cutoff}</> : "begins the run"} · {plural(branch.events, "event")}
+              {branch.parent ? <>from {branch.parent} after #{branch.cutoff}</> : all[0] === branch ? "begins the run" : "starts over"} · {plural(branch.events, "event")}
             </span>
             <p class="ellipsis"><Text value={branch.why} /></p>
             <span class="side-picks">

@@ -28,8 +28,8 @@ export interface TimelineProps {
   seamActions(seam: Seam): ComponentChildren;
 }
 
-/** Whether a seam is drawn in gold: a branch was cut, or a rule healed the run. */
-export const isGold = (seam: Seam) => seam.cut != null || seam.kind === "recovered" || seam.kind === "taken over";
+/** Whether a seam is drawn in gold: a branch was cut, or a rule healed the run. A run that continued as new cut nothing. */
+export const isGold = (seam: Seam) => seam.cut?.from != null || seam.kind === "recovered" || seam.kind === "taken over";
 
 export function Timeline({ detail, others, tasks, nodes, seamActions }: TimelineProps) {
   const isOver = detail.finished_at != null;

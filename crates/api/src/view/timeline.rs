@@ -478,3 +478,52 @@ impl OperationDoc {
 fn kind_of(wait: &WaitStarted) -> OperationKind {
     if wait.inputs.is_empty() { OperationKind::Wait } else { OperationKind::Question }
 }
+
+#[cfg(test)]
+mod tests {
+    use goldseam::unstable::core::codec::decode;
+
+    use super::*;
+
+    /// Decodes a log; each line has its time and its event.
+    fn log(lines: &[(i64, &str)]) -> Vec<Recorded> {
+        let text = |at: i64, event: &str| {
+            let head = r#""v":1,"branch":1,"epoch":2,"write":"0000000000000001","prev":"00000000000000000000000000000000""#;
+            format!(r#"{{{head},"at":{at},"event":{event}}}"#)
+        };
+        (1..).map(Seq).zip(lines).map(|(seq, (at, event))| decode(seq, &text(*at, event)).unwrap()).collect()
+    }
+
+    const STARTED: &str = r#"{"type":"step.started","data":{"path":"charge","ord":0,"attempt":1}}"#;
+    const RETAKEN: &str = r#"{"type":"run.claimed","data":{"node":"n-2","cause":"recovery","attempt":1}}"#;
+
+    fn spans(log: &[Recorded]) -> Vec<(i64, Option<i64>, bool)> {
+        let rows = rows(&log.iter().collect::<Vec<_>>());
+        let spans = rows.iter().flat_map(|row| &row.spans);
+        spans.map(|span| (span.from.0, span.to.map(|to| to.0), span.lost)).collect()
+    }
+
+    #[test]
+    fn attempt_of_a_lost_worker_ends_when_the_run_is_taken_over() {
+        let again = STARTED.replace("\"attempt\":1", "\"attempt\":2");
+        let log = log(&[(10, STARTED), (50, RETAKEN), (60, &again)]);
+        assert_eq!(spans(&log[..1]), [(10, None, false)]);
+        assert_eq!(spans(&log), [(10, Some(50), true), (60, None, false)]);
+    }
+
+    #[test]
+    fn remote_attempt_outlives_the_owner_of_its_run() {
+        let task = r#""task":"s-00000000000000000000000000000001","queue":"gpu","silence_ms":60000,"retry":{"attempts_max":3,"initial_ms":1,"factor_permille":1000,"pause_max_ms":1,"jitter_permille":0}"#;
+        let handed = STARTED.replace("\"attempt\":1", &format!("\"attempt\":1,\"remote\":{{{task}}}"));
+        assert_eq!(spans(&log(&[(10, &handed), (50, RETAKEN)])), [(10, None, false)]);
+    }
+
+    #[test]
+    fn local_step_has_the_policy_of_its_first_failure() {
+        let failed = r#"{"type":"step.failed","data":{"path":"charge","ord":0,"attempt":1,"began":5,"failure":{"class":"retryable","message":"busy"},"left":2,"retry":{"attempts_max":3,"initial_ms":7,"factor_permille":1000,"pause_max_ms":9,"jitter_permille":0}}}"#;
+        let later = r#"{"type":"step.failed","data":{"path":"charge","ord":0,"attempt":2,"began":20,"failure":{"class":"retryable","message":"busy"},"left":1}}"#;
+        let log = log(&[(10, failed), (30, later)]);
+        let rows = rows(&log.iter().collect::<Vec<_>>());
+        assert_eq!(rows[0].retry.map(|retry| (retry.attempts_max, retry.pause_max_ms)), Some((3, 9)));
+    }
+}
