@@ -290,6 +290,7 @@ macro_rules! conformance {
             audit::the_audit_is_listed_in_pages,
             audit::the_audit_is_trimmed_by_age,
             unproven::every_active_run_is_returned_or_counted_once,
+            unproven::a_bound_on_unproven_runs_ends_a_page_early,
             unproven::runs_that_are_proven_to_be_well_are_left_out,
             unproven::a_due_run_is_unproven_if_no_live_node_takes_its_queue,
             unproven::a_run_past_its_deadline_is_unproven_without_its_code,

@@ -18,7 +18,15 @@ const NODE: &str = "n-alive";
 
 fn filter(scope: UnprovenScope, now: Millis) -> UnprovenFilter {
     let kinds = vec![Task::advance_kind("checkout", 1), Task::advance_kind("checkout", 0)];
-    UnprovenFilter { scope, now, alive: vec![NODE.to_owned()], kinds, after: None, limit: ALL }
+    UnprovenFilter {
+        scope,
+        now,
+        alive: vec![NODE.to_owned()],
+        kinds,
+        after: None,
+        limit: ALL,
+        found_max: None,
+    }
 }
 
 fn names(found: &Unproven) -> Vec<String> {
@@ -94,6 +102,38 @@ pub async fn every_active_run_is_returned_or_counted_once(fixture: &Fixture) {
     }
     let none = UnprovenFilter { limit: 0, ..filter(UnprovenScope::Every, at(100)) };
     assert!(fixture.store.unproven(none).await.unwrap().rows.is_empty());
+}
+
+/// A page that ends early because it has found enough loses no run, and no later page returns a run again.
+pub async fn a_bound_on_unproven_runs_ends_a_page_early(fixture: &Fixture) {
+    for n in 0..6 {
+        add(fixture, &format!("odd-{n}"), |row, _| row.mail_unread = 1).await;
+        add(fixture, &format!("lost-{n}"), |row, _| {
+            (row.status, row.waits, row.owner) =
+                (Status::Running, vec![], Some(NodeId::new("n-lost").unwrap()));
+        })
+        .await;
+        add(fixture, &format!("well-{n}"), ordinary).await;
+    }
+    for scope in [UnprovenScope::Every, UnprovenScope::Watched] {
+        let expected = unproven(fixture, scope).await;
+        for max in [1, 2, 5, 100] {
+            let mut found = Vec::new();
+            let mut after = None;
+            loop {
+                let wanted = UnprovenFilter { after, found_max: Some(max), ..filter(scope, at(100)) };
+                let page = fixture.store.unproven(wanted).await.unwrap();
+                assert!(page.rows.len() < 2 * max as usize, "{scope:?}, at most {max}: {:?}", names(&page));
+                found.extend(names(&page));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            found.sort();
+            assert_eq!(found, expected, "{scope:?}, at most {max}");
+        }
+    }
 }
 
 /// A store that proves anything proves these.

@@ -68,9 +68,13 @@ fn read_hex(text: &str, out: &mut [u8]) -> Option<()> {
     if text.len() != out.len() * 2 {
         return None;
     }
+    let digit = |b: u8| match b {
+        b'0'..=b'9' => Some(b - b'0'),
+        b'a'..=b'f' => Some(b - b'a' + 10),
+        _ => None,
+    };
     for (byte, pair) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        let digit = |b: u8| DIGITS.iter().position(|d| *d == b);
-        *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()?;
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
     }
     Some(())
 }

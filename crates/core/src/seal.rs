@@ -38,7 +38,12 @@ pub struct Sealed {
 /// Seals `events` for the log at `place`.
 pub fn seal(place: Place, events: Vec<Stamped>) -> Sealed {
     let Place { mut after, mut prev, mut branch, mut epoch, write } = place;
-    let mut sealed = Sealed::default();
+    let count = events.len();
+    let mut sealed = Sealed {
+        records: Vec::with_capacity(count),
+        bodies: Vec::with_capacity(count),
+        heads: Vec::with_capacity(count),
+    };
     for Stamped { at, event } in events {
         after = after.next();
         match &event {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: `updated_at` strictly grows with every write of a row. A lost row is a null `summary`.
 
+use goldseam_core::codec::{ROW_BYTES, to_json};
 use goldseam_core::{Millis, Summary, TaskId};
 use goldseam_store::{Expect, Row, StoreError, Written};
 use serde_json::Value;
@@ -27,7 +28,7 @@ impl PgRowText {
         let failed = |error: serde_json::Error| StoreError::Damaged {
             detail: format!("cannot encode a row: {error}"),
         };
-        let text = serde_json::to_string(&summary).map_err(failed)?;
+        let text = to_json(&summary, ROW_BYTES).map_err(failed)?;
         let tags = if summary.tags.is_empty() {
             None
         } else {

@@ -117,15 +117,20 @@ pub(crate) async fn unproven(
 ) -> Result<Unproven, StoreError> {
     let mut place = UnprovenPlace::of(filter)?;
     let mut found = Unproven::default();
-    let mut left = i64::from(filter.limit);
+    let mut left = filter.limit;
     while left > 0 {
-        left -= match place.part {
-            UnprovenPart::Resting => read_resting(connection, filter, &mut place, left, &mut found).await?,
-            _ => read_part(connection, filter, &mut place, left, &mut found).await?,
+        let group = filter.group(place.part, left);
+        let read = match place.part {
+            UnprovenPart::Resting => read_resting(connection, filter, &mut place, group, &mut found).await?,
+            _ => read_part(connection, filter, &mut place, group, &mut found).await?,
         };
-        if left <= 0 {
+        left -= read.min(left);
+        if left == 0 || filter.is_full(&found) {
             found.next = Some(place.text());
             break;
+        }
+        if read >= group {
+            continue;
         }
         match place.next(filter.scope) {
             Some(next) => place = next,
@@ -140,9 +145,10 @@ async fn read_part(
     connection: &PgConnection,
     filter: &UnprovenFilter,
     place: &mut UnprovenPlace,
-    limit: i64,
+    limit: u32,
     found: &mut Unproven,
-) -> Result<i64, StoreError> {
+) -> Result<u32, StoreError> {
+    let limit = i64::from(limit);
     let at = place.at.unwrap_or(i64::MIN);
     let key = place.key.clone();
     let at = (&at as _, Type::INT8);
@@ -171,7 +177,7 @@ async fn read_part(
     let ids: Vec<&str> = runs.iter().map(|(id, _)| id.as_str()).collect();
     found.skipped += ids.len() as u64;
     select(connection, filter, &ids, found).await?;
-    Ok(i64::try_from(ids.len()).unwrap_or(i64::MAX))
+    Ok(u32::try_from(ids.len()).unwrap_or(u32::MAX))
 }
 
 /// Reads the next resting runs. Returns their number.
@@ -179,9 +185,10 @@ async fn read_resting(
     connection: &PgConnection,
     filter: &UnprovenFilter,
     place: &mut UnprovenPlace,
-    limit: i64,
+    limit: u32,
     found: &mut Unproven,
-) -> Result<i64, StoreError> {
+) -> Result<u32, StoreError> {
+    let limit = i64::from(limit);
     let after = place.key.clone();
     let rows = connection.read(WINDOW, &[(&after as _, Type::TEXT), (&limit as _, Type::INT8)]).await?;
     let window = |row: &tokio_postgres::Row| -> Result<(i64, Option<String>), PgFault> {
@@ -198,7 +205,7 @@ async fn read_resting(
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     select(connection, filter, &ids, found).await?;
     place.key = end;
-    Ok(read)
+    Ok(u32::try_from(read).unwrap_or(u32::MAX))
 }
 
 /// Adds the unproven ones of these runs, which are not among the skipped runs.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: `updated_at` strictly grows with every write of a row. A lost row is a null `summary`.
 
+use goldseam_core::codec::{ROW_BYTES, to_json};
 use goldseam_core::{Millis, RunId, Summary, TaskId};
 use goldseam_store::unproven::Rest;
 use goldseam_store::{Expect, Row, StoreError, Written};
@@ -58,7 +59,7 @@ pub(crate) struct SqliteRowText {
 
 impl SqliteRowText {
     pub(crate) fn new(summary: Box<Summary>) -> Result<Self, StoreError> {
-        match serde_json::to_string(&summary) {
+        match to_json(&summary, ROW_BYTES) {
             Ok(text) => {
                 let rest = Rest::of(&summary);
                 Ok(Self { summary, text, rest })

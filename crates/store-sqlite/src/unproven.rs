@@ -40,9 +40,9 @@ macro_rules! resting {
 pub(crate) const IN_STATUS: &str = "SELECT rid, created_at FROM runs INDEXED BY runs_status WHERE status = ?1 \
     AND status <> 'completed' AND created_at >= coalesce(?2, -9223372036854775808) \
     AND (created_at > ?2 OR rid > ?3) ORDER BY created_at, rid LIMIT ?4";
-/// The same from the beginning, which has rows without a creation time; ?2 and ?3 are unused.
+/// The same from the beginning, or after number ?3 of the rows without a creation time, which come first; ?2 is unused.
 pub(crate) const IN_STATUS_FIRST: &str = "SELECT rid, created_at FROM runs INDEXED BY runs_status WHERE status = ?1 \
-    AND status <> 'completed' AND ?2 IS NULL AND ?3 = 0 ORDER BY created_at, rid LIMIT ?4";
+    AND status <> 'completed' AND ?2 IS NULL AND (created_at IS NOT NULL OR rid > ?3) ORDER BY created_at, rid LIMIT ?4";
 /// The next ?4 waiting runs that do not rest, after number ?3; ?1 and ?2 are unused.
 pub(crate) const AWAKE: &str = "SELECT rid, NULL FROM runs INDEXED BY runs_awake WHERE status IN ('waiting', 'sleeping') \
     AND (rests_until IS NULL OR owner IS NOT NULL OR task IS NULL OR rests_on IS NULL OR rests_on > 1) \
@@ -143,14 +143,18 @@ pub(crate) fn unproven(
     let mut found = Unproven::default();
     let mut left = filter.limit;
     loop {
+        let group = filter.group(place.part, left);
         let read = match place.part {
-            UnprovenPart::Resting => read_resting(conn, filter, &mut place, left, &mut found)?,
-            _ => read_part(conn, filter, &mut place, left, &mut found)?,
+            UnprovenPart::Resting => read_resting(conn, filter, &mut place, group, &mut found)?,
+            _ => read_part(conn, filter, &mut place, group, &mut found)?,
         };
         left -= read.min(left);
-        if left == 0 {
+        if left == 0 || filter.is_full(&found) {
             found.next = Some(place.text());
             break;
+        }
+        if read >= group {
+            continue;
         }
         match place.next(filter.scope) {
             Some(next) => place = next,
@@ -172,7 +176,7 @@ fn read_part(
     // The key of this store is the number of the run; 0 is before all.
     let after: i64 = place.key.parse().unwrap_or_default();
     let (sql, with) = match place.part {
-        UnprovenPart::Plain(status) if after == 0 => {
+        UnprovenPart::Plain(status) if place.at.is_none() => {
             (IN_STATUS_FIRST, Value::Text(status.as_str().to_owned()))
         }
         UnprovenPart::Plain(status) => (IN_STATUS, Value::Text(status.as_str().to_owned())),

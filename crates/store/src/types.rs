@@ -347,6 +347,9 @@ pub struct UnprovenFilter {
     pub after: Option<String>,
     /// Most runs to read.
     pub limit: u32,
+    /// No further run is read once this many unproven runs are found; none: only `limit` ends a page. A page may have
+    /// somewhat more, because runs are read in groups.
+    pub found_max: Option<u32>,
 }
 
 /// A page of unproven runs, which their row and their task do not prove to be well.

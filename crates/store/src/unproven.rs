@@ -137,12 +137,30 @@ impl UnprovenPlace {
     }
 }
 
+impl UnprovenFilter {
+    /// Most runs that a store reads at a time while `left` runs may still be read. Resting runs are read in large
+    /// windows, because nearly all of them are proven to be well.
+    pub fn group(&self, part: UnprovenPart, left: u32) -> u32 {
+        match (part, self.found_max) {
+            (UnprovenPart::Resting, _) | (_, None) => left,
+            (_, Some(max)) => left.min(max.max(1)),
+        }
+    }
+
+    /// Whether a page has so many unproven runs that it ends.
+    pub fn is_full(&self, found: &Unproven) -> bool {
+        let count = found.rows.len() + found.unreadable.len();
+        self.found_max.is_some_and(|max| count >= max.max(1) as usize)
+    }
+}
+
 /// Returns the next active runs, all of them unproven, and paused and parked runs whose deadline has passed.
 pub(crate) async fn listed<S: Store + ?Sized>(
     store: &S,
     filter: UnprovenFilter,
 ) -> Result<Unproven, StoreError> {
-    let UnprovenFilter { after, limit, now, .. } = filter;
+    let UnprovenFilter { after, limit, found_max, now, .. } = filter;
+    let limit = found_max.map_or(limit, |max| limit.min(max.max(1)));
     let list = RunFilter {
         statuses: ACTIVE.into_iter().chain([Status::Paused, Status::Parked]).collect(),
         order: RunOrder::Oldest,

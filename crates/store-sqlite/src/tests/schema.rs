@@ -7,7 +7,7 @@ use goldseam_core::summary::OpenWait;
 use goldseam_core::{Millis, Seq, Status, Summary};
 use goldseam_store::check::Migrated;
 use goldseam_store::unproven::Rest;
-use goldseam_store::{Cursor, OrderKey, RunFilter, RunOrder, Store};
+use goldseam_store::{Cursor, OrderKey, RunFilter, RunOrder, Store, UnprovenFilter};
 use rusqlite::{Connection, StatementStatus, params};
 
 use super::{append, code, open};
@@ -187,6 +187,31 @@ async fn a_migration_keeps_recoveries_for_lists() {
     let page = open(&path).runs(filter).await.unwrap();
     let names: Vec<&str> = page.items.iter().map(|row| row.summary.run.as_str()).collect();
     assert_eq!(names, ["known"]);
+}
+
+#[tokio::test]
+async fn unproven_runs_without_a_creation_time_are_paged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let store = open(&path);
+    for name in ["a", "b", "c", "d"] {
+        store.append(make::append_with_row(name, 0)).await.unwrap();
+    }
+    Connection::open(&path).unwrap().execute("UPDATE runs SET created_at = NULL WHERE id < 'd'", []).unwrap();
+    for (limit, found_max) in [(1, None), (2, None), (10, Some(1)), (10, Some(2))] {
+        let mut found = Vec::new();
+        let mut after = None;
+        loop {
+            let filter = UnprovenFilter { after, limit, found_max, ..UnprovenFilter::default() };
+            let page = store.unproven(filter).await.unwrap();
+            found.extend(page.rows.iter().map(|row| row.summary.run.as_str().to_owned()));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, ["a", "b", "c", "d"], "pages of {limit}, at most {found_max:?}");
+    }
 }
 
 #[test]

@@ -177,7 +177,12 @@ impl Sweeper {
             return Ok(Stage::Known);
         }
         let limit = if self.healer.ledger.store.watches() { WINDOW } else { PAGE };
-        let filter = self.unproven(UnprovenScope::Every, after, limit, liveness);
+        // After a crash of many runs, nearly all are unproven: examine them in batches, so that the sweep leaves the
+        // store to the nodes that claim them.
+        let filter = UnprovenFilter {
+            found_max: Some(BATCH),
+            ..self.unproven(UnprovenScope::Every, after, limit, liveness)
+        };
         let is_first = filter.after.is_none();
         let found = self.healer.ledger.store.unproven(filter).await?;
         if is_first && found.next.is_none() && (1..=PROVEN_READ_MAX).contains(&found.skipped) {
@@ -261,6 +266,7 @@ impl Sweeper {
             kinds: liveness.kinds(),
             after,
             limit,
+            found_max: None,
         }
     }
 
