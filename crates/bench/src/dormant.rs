@@ -42,15 +42,21 @@ pub(crate) struct DormantArgs {
     /// Measure a store that already has them, in this process
     #[arg(long, hide = true)]
     watch: bool,
+    /// Fill the store of `--store` and keep it
+    #[arg(long, hide = true, conflicts_with = "watch")]
+    fill: bool,
 }
 
 pub(crate) async fn measure(target: &Target, args: &DormantArgs) -> Fallible<Vec<Measurement>> {
     if args.watch {
         return watch(target, args.runs).await;
     }
-    let url = target.scratch("dormant");
+    let url = if args.fill { target.given().to_owned() } else { target.scratch("dormant") };
     load(target, &url, args.runs).await?;
     raw::open(&url).await?.settle().await?;
+    if args.fill {
+        return Ok(Vec::new());
+    }
     // A process of its own: this one has the memory of the load.
     let mut child = std::process::Command::new(std::env::current_exe()?);
     child.args(["dormant", "--watch", "--runs", &args.runs.to_string(), "--store", &url]);

@@ -21,6 +21,7 @@ pub mod feed;
 pub mod foreign;
 pub mod lanes;
 pub mod locks;
+pub mod long_search;
 pub mod make;
 pub mod nodes;
 mod random_runs;
@@ -57,12 +58,14 @@ pub struct Capabilities {
     pub manual_clock: bool,
     /// Whether a node holds a lock that the system drops when its process dies.
     pub pulse: bool,
+    /// Whether a page of a list ends early once it has cost enough.
+    pub bounded_pages: bool,
 }
 
 impl Default for Capabilities {
     /// All capabilities.
     fn default() -> Self {
-        Self { atomic_rows: true, manual_clock: true, pulse: true }
+        Self { atomic_rows: true, manual_clock: true, pulse: true, bounded_pages: true }
     }
 }
 
@@ -93,13 +96,15 @@ impl Fixture {
     pub fn memory() -> Self {
         let clock = ManualClock::default();
         let store = Arc::new(MemoryStore::new(clock.clock()));
-        Self::new(Arc::clone(&store) as Arc<dyn Store>, clock).damaged_by(store)
+        let capabilities = Capabilities { bounded_pages: false, ..Capabilities::default() };
+        Self::new(Arc::clone(&store) as Arc<dyn Store>, clock).with(capabilities).damaged_by(store)
     }
 
     /// Creates a fixture of a memory store with a clock that the cases do not move.
     pub fn memory_on(clock: ClockFn) -> Self {
         let store = Arc::new(MemoryStore::new(clock));
-        let capabilities = Capabilities { manual_clock: false, ..Capabilities::default() };
+        let capabilities =
+            Capabilities { manual_clock: false, bounded_pages: false, ..Capabilities::default() };
         let fixture = Self::new(Arc::clone(&store) as Arc<dyn Store>, ManualClock::default());
         fixture.with(capabilities).damaged_by(store)
     }
@@ -252,6 +257,7 @@ macro_rules! conformance {
             search::attributes_follow_the_row,
             search::runs_are_counted_and_grouped,
             search::statuses_are_counted,
+            long_search::long_lists_are_what_conditions_define,
             runs::both_orders_are_complete_without_duplicates,
             runs::runs_of_the_same_moment_are_all_listed,
             runs::the_last_page_has_no_next,

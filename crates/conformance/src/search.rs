@@ -19,11 +19,11 @@ const RUNS: u64 = 60;
 const CONDITIONS: u64 = 150;
 const TEXTS: [&str; 5] = ["eu", "us", "", "e\"u", "Jürgen 🏺"];
 
-fn key(name: &str) -> TagKey {
+pub(super) fn key(name: &str) -> TagKey {
     TagKey::new(name).unwrap()
 }
 
-fn pick<T: Copy>(random: &mut SplitMix, from: &[T]) -> T {
+pub(super) fn pick<T: Copy>(random: &mut SplitMix, from: &[T]) -> T {
     from[usize::try_from(random.below(from.len() as u64)).unwrap()]
 }
 
@@ -193,7 +193,7 @@ async fn all_pages(fixture: &Fixture, filter: &RunFilter) -> Vec<String> {
     panic!("the list does not end: {filter:?}")
 }
 
-fn expected(runs: &[Summary], filter: &RunFilter) -> Vec<String> {
+pub(super) fn expected(runs: &[Summary], filter: &RunFilter) -> Vec<String> {
     let is_listed = |row: &Row| {
         filter.selects(row) && (filter.order != RunOrder::Recovered || row.summary.recovered_at.is_some())
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goldseam_conformance::Fixture;
+use goldseam_conformance::{Capabilities, Fixture};
 use goldseam_core::RunId;
 use goldseam_store::faulty::FaultPlan;
 use goldseam_store::{FaultyStore, ManualClock, MemoryStore, Store, StorePace, TracedStore, Written};
@@ -11,7 +11,9 @@ async fn fresh() -> Fixture {
     let clock = ManualClock::default();
     let memory = Arc::new(MemoryStore::new(clock.clock()));
     let traced = Arc::new(TracedStore::new(memory.clone()).measured_by(Arc::new(|| 0)));
-    Fixture::new(Arc::new(FaultyStore::new(traced, FaultPlan::pass())), clock).damaged_by(memory)
+    let capabilities = Capabilities { bounded_pages: false, ..Capabilities::default() };
+    let store = Arc::new(FaultyStore::new(traced, FaultPlan::pass()));
+    Fixture::new(store, clock).with(capabilities).damaged_by(memory)
 }
 
 goldseam_conformance::conformance!(fresh);

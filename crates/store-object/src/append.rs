@@ -313,12 +313,13 @@ fn may_be_deferred(summary: &Summary, known: &StoredRow) -> bool {
         && before.branch == summary.branch
 }
 
-/// Whether an ended run becomes active. A late row may not say yet that the run ended, but it cannot name the branch on
-/// which the run becomes active, and no node owns the run there.
+/// Whether an ended, parked or paused run becomes active. A late row may not say yet that the run ended, but it cannot
+/// name the branch on which the run becomes active, and no node owns the run there.
 fn reactivates(known: Option<&StoredRow>, row: &Summary) -> bool {
     let branch = known.map_or(BranchId::ROOT, |known| known.row.summary.branch);
     let is_elsewhere = row.branch != branch && row.owner.is_none();
-    !row.status.is_terminal() && (known.is_some_and(StoredRow::is_over) || is_elsewhere)
+    let is_continued = known.is_some_and(StoredRow::is_stopped) && row.status.is_active();
+    !row.status.is_terminal() && (known.is_some_and(StoredRow::is_over) || is_elsewhere || is_continued)
 }
 
 /// Whether no rival can prevent this change.

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use goldseam_core::{Millis, RunId};
+use goldseam_core::{Millis, RunId, Seq, Summary};
 use goldseam_store::{Cursor, Page, RecordKind, Row, RunFilter, RunOrder, StoreError, Unreadable};
 
 use crate::bucket::{CONCURRENT_GETS, ListedObject};
 use crate::full_scan::CHEAP_PAGES_MAX;
 use crate::inner::BucketState;
 use crate::keys::{self, ActiveMarker, RunMarker};
-use crate::row_cache::RowState;
+use crate::row_cache::{RowState, StoredRow};
 
 /// Markers read at a time.
 const CHUNK: usize = 1_000;
@@ -19,9 +19,27 @@ pub(crate) const SEARCH_READS_MAX: usize = 1_000;
 /// How long a marker without its run is kept: the run's first append may be under way.
 const PENDING_MAX: Duration = Duration::from_secs(600);
 
+/// How old the marker of a reactivated run is before its row counts as late: its append may be under way.
+const LATE_MIN: Duration = Duration::from_secs(30);
+
+/// A run of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ListedMarker {
+    at: Millis,
+    run: RunId,
+    /// The position after which the run was reactivated, if it was a while ago.
+    reactivated: Option<Seq>,
+}
+
+impl From<RunMarker> for ListedMarker {
+    fn from(marker: RunMarker) -> Self {
+        Self { at: marker.at, run: marker.run, reactivated: None }
+    }
+}
+
 /// Runs in the order of a list, and where the next chunk begins.
 struct Chunk {
-    markers: Vec<RunMarker>,
+    markers: Vec<ListedMarker>,
     /// The key after which the next chunk begins; none in the last chunk.
     next: Option<String>,
 }
@@ -44,7 +62,7 @@ impl BucketState {
         let mut from = None;
         loop {
             let chunk = self.chunk(filter, after.as_ref(), from.take()).await?;
-            let markers: Vec<&RunMarker> =
+            let markers: Vec<&ListedMarker> =
                 chunk.markers.iter().filter(|marker| is_after(marker, filter, after.as_ref())).collect();
             for markers in markers.chunks(CONCURRENT_GETS) {
                 self.add_entries(filter, markers, &mut found).await?;
@@ -86,7 +104,7 @@ impl BucketState {
     async fn add_entries(
         &self,
         filter: &RunFilter,
-        markers: &[&RunMarker],
+        markers: &[&ListedMarker],
         found: &mut Vec<ListedEntry>,
     ) -> Result<(), StoreError> {
         // Only a sweep lists active runs from the oldest to the newest; other callers get the current rows.
@@ -97,6 +115,12 @@ impl BucketState {
         for (marker, state) in markers.iter().zip(try_join_all(rows).await?) {
             match state {
                 RowState::None => {}
+                RowState::Row(stored) if is_late(marker, &stored) => {
+                    let cursor = Cursor { by: filter.order.key(), at: marker.at, run: marker.run.clone() };
+                    let Summary { status, as_of, .. } = &stored.row.summary;
+                    let reason = format!("it says {status} as of event {as_of}, but the run was continued");
+                    found.push(ListedEntry { cursor, row: Err(reason) });
+                }
                 RowState::Row(stored) => {
                     let Some(cursor) = Cursor::of(&stored.row, filter.order) else { continue };
                     if cursor.at == marker.at && filter.selects(&stored.row) {
@@ -150,7 +174,8 @@ impl BucketState {
             RunOrder::Oldest => {
                 let listed = self.bucket.list(keys::RUNS, None, usize::MAX).await?;
                 let parse = |entry: &ListedObject| RunMarker::parse(keys::RUNS, &entry.key);
-                let mut markers: Vec<RunMarker> = listed.iter().filter_map(parse).collect();
+                let mut markers: Vec<ListedMarker> =
+                    listed.iter().filter_map(parse).map(ListedMarker::from).collect();
                 markers.sort_by(|a, b| (a.at, &a.run).cmp(&(b.at, &b.run)));
                 Ok(Chunk { markers, next: None })
             }
@@ -161,13 +186,16 @@ impl BucketState {
 
     /// Active runs, the earliest first.
     async fn active_runs(&self, from: Option<String>) -> Result<Chunk, StoreError> {
-        let parse = |key: &str| {
-            let marker = ActiveMarker::parse(key)?;
-            Some(RunMarker { at: marker.created, run: marker.run })
+        let now = self.clock.now();
+        let parse = |entry: &ListedObject| {
+            let ActiveMarker { created, run, after } = ActiveMarker::parse(&entry.key)?;
+            let is_reactivated = after > Seq::ZERO && now.since(entry.modified) > LATE_MIN;
+            Some(ListedMarker { at: created, run, reactivated: is_reactivated.then_some(after) })
         };
         let (mut markers, last) = self.whole_moments(keys::ACTIVE, from, parse).await?;
-        markers.sort_by(|a, b| (a.at, &a.run).cmp(&(b.at, &b.run)));
-        markers.dedup();
+        // Of several markers of a run, the one of its latest reactivation.
+        markers.sort_by(|a, b| (a.at, &a.run, b.reactivated).cmp(&(b.at, &b.run, a.reactivated)));
+        markers.dedup_by(|a, b| (a.at, &a.run) == (b.at, &b.run));
         Ok(Chunk { markers, next: last.map(|at| ActiveMarker::prefix_at(Millis(at.0 + 1))) })
     }
 
@@ -179,7 +207,7 @@ impl BucketState {
         after: Option<&Cursor>,
     ) -> Result<Chunk, StoreError> {
         let from = from.or(after.map(|after| RunMarker::prefix_at(folder, after.at)));
-        let parse = |key: &str| RunMarker::parse(folder, key);
+        let parse = |entry: &ListedObject| RunMarker::parse(folder, &entry.key).map(ListedMarker::from);
         let (mut markers, last) = self.whole_moments(folder, from, parse).await?;
         markers.sort_by(|a, b| (b.at, &b.run).cmp(&(a.at, &a.run)));
         Ok(Chunk { markers, next: last.map(|at| RunMarker::prefix_at(folder, Millis(at.0 - 1))) })
@@ -191,13 +219,13 @@ impl BucketState {
         &self,
         folder: &str,
         from: Option<String>,
-        parse: impl Fn(&str) -> Option<RunMarker>,
-    ) -> Result<(Vec<RunMarker>, Option<Millis>), StoreError> {
+        parse: impl Fn(&ListedObject) -> Option<ListedMarker>,
+    ) -> Result<(Vec<ListedMarker>, Option<Millis>), StoreError> {
         let mut limit = CHUNK;
         loop {
             let listed = self.bucket.list(folder, from.as_deref(), limit).await?;
             let is_full = listed.len() >= limit;
-            let mut markers: Vec<RunMarker> = listed.iter().filter_map(|entry| parse(&entry.key)).collect();
+            let mut markers: Vec<ListedMarker> = listed.iter().filter_map(&parse).collect();
             if !is_full {
                 return Ok((markers, None));
             }
@@ -230,7 +258,7 @@ impl BucketState {
         Ok(rowless)
     }
 
-    /// Removes markers of ended runs, and of runs that never began.
+    /// Removes markers of ended runs, of earlier lives, and of runs that never began or were never reactivated.
     async fn remove_stale_active_markers(&self) -> Result<(), StoreError> {
         let listed = self.bucket.list(keys::ACTIVE, None, usize::MAX).await?;
         let now = self.clock.now();
@@ -248,6 +276,8 @@ impl BucketState {
                     RowState::Row(stored) => {
                         stored.row.summary.created_at != marker.created
                             || stored.is_over() && stored.row.summary.as_of > marker.after
+                            || stored.active > marker.after
+                            || stored.active != marker.after && self.stopped_there(marker, &stored).await?
                     }
                     RowState::None => self.logs.find(&self.bucket, &marker.run, 0).await?.is_none(),
                 };
@@ -258,6 +288,21 @@ impl BucketState {
         }
         Ok(())
     }
+
+    /// Whether the log of a stopped run ends where its row says: it was marked, but never reactivated.
+    async fn stopped_there(&self, marker: &ActiveMarker, stored: &StoredRow) -> Result<bool, StoreError> {
+        if !stored.is_stopped() {
+            return Ok(false);
+        }
+        let log = self.logs.find(&self.bucket, &marker.run, stored.batch).await?;
+        Ok(log.is_none_or(|log| log.end <= stored.row.summary.as_of))
+    }
+}
+
+/// Whether a row says that a run is stopped which was reactivated since: a process was killed after it had appended to
+/// the log and before it wrote the row.
+fn is_late(marker: &ListedMarker, stored: &StoredRow) -> bool {
+    stored.is_stopped() && marker.reactivated.is_some_and(|after| stored.row.summary.as_of <= after)
 }
 
 /// Whether the filter selects only active runs, which have markers in a folder of their own.
@@ -265,7 +310,7 @@ fn wants_active_only(filter: &RunFilter) -> bool {
     !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_terminal())
 }
 
-fn is_after(marker: &RunMarker, filter: &RunFilter, after: Option<&Cursor>) -> bool {
+fn is_after(marker: &ListedMarker, filter: &RunFilter, after: Option<&Cursor>) -> bool {
     let Some(after) = after else { return true };
     let here = (marker.at, &marker.run);
     let there = (after.at, &after.run);

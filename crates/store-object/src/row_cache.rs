@@ -91,6 +91,11 @@ impl StoredRow {
     pub(crate) fn is_over(&self) -> bool {
         self.row.summary.status.is_terminal()
     }
+
+    /// Whether the run has ended, or is parked or paused.
+    pub(crate) fn is_stopped(&self) -> bool {
+        !self.row.summary.status.is_active()
+    }
 }
 
 /// What a read of a row found.

@@ -24,7 +24,8 @@ use crate::request_counter::RequestCounter;
 use crate::url::{self, BucketOptions, RequestCost};
 
 /// What object storage offers: rows follow their events, and only beats show that a process is alive.
-pub const CAPABILITIES: Capabilities = Capabilities { atomic_rows: false, manual_clock: true, pulse: false };
+pub const CAPABILITIES: Capabilities =
+    Capabilities { atomic_rows: false, manual_clock: true, pulse: false, bounded_pages: true };
 
 /// A store in memory, with a manual clock: the same code and the same conditions, without a network.
 pub async fn fixture() -> Fixture {

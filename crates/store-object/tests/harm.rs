@@ -5,9 +5,12 @@
 
 use goldseam_conformance::make::{advance, append, append_with, append_with_row, create, run, task_id};
 use goldseam_core::task::Task;
-use goldseam_core::{BranchId, Millis, RunId, Seq, Status};
-use goldseam_fake_s3::{FakeS3, RequestFault, RequestKind};
-use goldseam_store::{Append, Store, StoreError, TaskChange, TaskFilter};
+use goldseam_core::{BranchId, Millis, RunId, Seq, Status, Summary};
+use goldseam_fake_s3::{FakeS3, Match, RequestFault, RequestKind, ServerClock};
+use goldseam_store::unproven::ACTIVE;
+use goldseam_store::{
+    Append, Expect, Row, RunFilter, RunOrder, Store, StoreError, TaskChange, TaskFilter, Written,
+};
 use goldseam_store_object::BucketStore;
 
 async fn open(fake: &FakeS3) -> BucketStore {
@@ -149,6 +152,76 @@ async fn a_run_reactivated_before_its_row_ends_keeps_a_marker() {
     let head = finisher.head(&run("r")).await.unwrap().unwrap();
     assert_eq!((head.end, head.row.unwrap().summary.status), (Seq(3), Status::Completed));
     assert_eq!(markers(&fake).len(), 1, "the marker of the reactivation: {:?}", fake.objects().keys());
+}
+
+/// A run that stopped with this status and was reactivated by a process that died before it wrote the row.
+async fn reactivated_without_its_row(fake: &FakeS3, status: Status, branch: BranchId) -> Summary {
+    let reviver = open(fake).await;
+    reviver.append(append_with_row("r", 0)).await.unwrap();
+    let mut stopped = append_with_row("r", 1);
+    stopped.row.as_mut().unwrap().status = status;
+    reviver.append(stopped).await.unwrap();
+    fake.script(|request| {
+        (request.op == RequestKind::Put && request.key.ends_with("state.json")).then(RequestFault::denied)
+    });
+    let mut reactivated = append_with_row("r", 2);
+    reactivated.row.as_mut().unwrap().branch = branch;
+    let row = reactivated.row.clone().unwrap();
+    reviver.append(reactivated).await.unwrap();
+    drop(reviver);
+    fake.clear_faults();
+    *row
+}
+
+#[tokio::test]
+async fn a_run_whose_process_died_between_its_reactivation_and_its_row_is_found() {
+    for (status, branch) in [
+        (Status::Failed, BranchId(2)),
+        (Status::Cancelled, BranchId(2)),
+        (Status::Parked, BranchId::ROOT),
+        (Status::Paused, BranchId::ROOT),
+    ] {
+        let fake = FakeS3::start().unwrap();
+        let row = reactivated_without_its_row(&fake, status, branch).await;
+        let active = || RunFilter {
+            statuses: ACTIVE.to_vec(),
+            order: RunOrder::Oldest,
+            limit: 10,
+            ..RunFilter::default()
+        };
+        let page = open(&fake).await.runs(active()).await.unwrap();
+        assert_eq!((page.items.len(), page.unreadable.len()), (0, 0), "its row may be under way");
+        fake.set_clock(ServerClock::Running { ahead: 3_600_000 });
+        let store = open(&fake).await;
+        store.rowless(None, 10).await.unwrap();
+        let page = store.runs(active()).await.unwrap();
+        let late: Vec<&str> = page.unreadable.iter().map(|found| found.key.as_str()).collect();
+        assert_eq!((late, page.items.len()), (vec!["r"], 0), "{status}");
+        let late = store.head(&run("r")).await.unwrap().unwrap().row.unwrap();
+        let expect = Expect::Version(late.version());
+        assert_eq!(store.put_row(Row { summary: row, ..late }, expect).await.unwrap(), Written::Done);
+        let page = store.runs(active()).await.unwrap();
+        assert_eq!((page.items.len(), page.unreadable.len()), (1, 0), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_marker_of_a_reactivation_that_never_happened_is_removed() {
+    for (status, left) in [(Status::Failed, 0), (Status::Paused, 1)] {
+        let fake = FakeS3::start().unwrap();
+        let store = open(&fake).await;
+        store.append(append_with_row("r", 0)).await.unwrap();
+        let mut stopped = append_with_row("r", 1);
+        stopped.row.as_mut().unwrap().status = status;
+        store.append(stopped).await.unwrap();
+        fake.fail(Match::any().op(RequestKind::Put).key("/log/"), RequestFault::denied());
+        store.append(append_with_row("r", 2)).await.unwrap_err();
+        fake.clear_faults();
+        assert_eq!(markers(&fake).len(), left + 1);
+        fake.set_clock(ServerClock::Running { ahead: 3_600_000 });
+        open(&fake).await.rowless(None, 10).await.unwrap();
+        assert_eq!(markers(&fake).len(), left, "{status}: {:?}", markers(&fake));
+    }
 }
 
 #[tokio::test]

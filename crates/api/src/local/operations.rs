@@ -41,6 +41,7 @@ impl OperationsApi for LocalApi {
             let same = Spec { condition: earlier.spec.condition.clone(), ..spec } == earlier.spec;
             return if same { Ok(document(earlier)) } else { Err(Problem::key_reused(&id)) };
         }
+        self.refuse_unknown_attributes(&spec.condition).await?;
         self.client.begin_operation(&id, spec).await?;
         self.operation(&id).await
     }
@@ -48,6 +49,9 @@ impl OperationsApi for LocalApi {
     async fn preview_operation(&self, new: NewOperation) -> ApiResult<PreviewDoc> {
         let spec = self.spec(new).await?;
         let preview = self.client.preview_operation(&spec).await?;
+        if preview.matched == 0 {
+            self.refuse_unknown_attributes(&spec.condition).await?;
+        }
         Ok(PreviewDoc {
             groups: preview.groups,
             matched: preview.matched,
@@ -111,7 +115,10 @@ impl OperationsApi for LocalApi {
             Some(text) => Some(self.client.parse_condition(text).await?),
             None => None,
         };
-        let found = self.client.failures(condition).await?;
+        let found = self.client.failures(condition.clone()).await?;
+        if found.total == 0 {
+            self.note_on(condition.as_ref()).await?;
+        }
         Ok(FailuresDoc {
             groups: found.groups.into_iter().map(group).collect(),
             left_out: found.left_out,

@@ -82,6 +82,20 @@ impl LocalApi {
         Ok(None)
     }
 
+    /// Refuses a condition that selects no run because no run has one of its attributes.
+    pub(super) async fn refuse_unknown_attributes(&self, text: &str) -> ApiResult<()> {
+        let condition = condition(Some(text), self.client.now())?;
+        if condition.as_deref().is_none_or(|condition| condition.attributes().is_empty()) {
+            return Ok(());
+        }
+        let filter = RunFilter { condition: condition.clone(), limit: 1, ..RunFilter::default() };
+        let found = self.client.list(filter).await?;
+        if found.items.is_empty() && found.unreadable.is_empty() && found.next.is_none() {
+            self.note_on(condition.as_deref()).await?;
+        }
+        Ok(())
+    }
+
     /// Finds a run that has this attribute.
     async fn example(&self, name: &TagKey) -> ApiResult<Example> {
         let condition = Some(Arc::new(Condition::Has(ConditionSubject::Attribute(name.clone()))));
