@@ -127,7 +127,9 @@ async fn fill(fixture: &Fixture, rows: &[Summary]) {
         }
         let store = fixture.shared();
         let append = Append { row: Some(Box::new(row.clone())), ..append(row.run.as_str(), 0, &["a"]) };
-        appends.spawn(async move { drop(store.append(append).await.unwrap()) });
+        appends.spawn(async move {
+            store.append(append).await.unwrap();
+        });
     }
     while let Some(appended) = appends.join_next().await {
         appended.unwrap();
