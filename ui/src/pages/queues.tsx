@@ -24,7 +24,7 @@ export default function Queues({ query }: { query: URLSearchParams }) {
   return (
     <Page title="Queues, locks, nodes" command="goldseam queue stats" json={address("GET /v1/queues")}>
       {unserved.map((one) => (
-        <p key={`${one.needs} ${one.queues.join()}`} class="banner unserved"><Icon name="warn" /> <span>No live node takes {plural(one.queued, "run")} of <a href={href(["runs"], { workflow: one.workflow })}><Text value={one.needs} /></a> in queue <code><Text value={one.queues.join(", ")} /></code>, for <Ago at={one.since_ms} suffix="" />: {one.queued === 1 ? "it waits" : "they wait"} for <Text value={one.waits_for} />.</span></p>
+        <p key={`${one.needs} ${one.queues.join()}`} class="banner unserved"><Icon name="warn" /> <span>No live node takes {plural(one.queued, "run")} of <a href={href(["runs"], { workflow: one.workflow })}><Text value={one.needs} /></a> in queue <code><Text value={one.queues.join(", ")} /></code>, for <Ago at={one.since_ms} suffix="" />. {one.queued === 1 ? "It needs" : "They need"} <Text value={one.waits_for} />.</span></p>
       ))}
       <section class="card">
         <h2>Queues</h2>
@@ -103,7 +103,7 @@ function NodeCard({ node }: { node: Node }) {
       <p class="dim mono small-text">{node.id}</p>
       <p class="num">{node.running ?? "?"} of {plural(node.slots, "slot")} · last beat {span(now - node.beat_at)} ago · pulse {node.pulse}{node.release && ` · release ${node.release}`}</p>
       <p class="small-text">{node.workflows.length ? <Text value={node.workflows.join(", ")} /> : <span class="dim">no workflows</span>}</p>
-      {node.queues && <p class="small-text dim">takes runs from <Text value={node.queues.join(", ")} /></p>}
+      {node.queues && node.workflows.length > 0 && <p class="small-text dim">takes runs from <Text value={node.queues.join(", ")} /></p>}
       {node.why && <p class="warn-text"><Icon name="warn" /> <Text value={node.why} /></p>}
       <p><a href={href(["runs"], { where: `owner = "${node.id}"` })}>Its runs</a></p>
     </li>
