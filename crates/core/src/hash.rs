@@ -74,7 +74,7 @@ fn read_hex(text: &str, out: &mut [u8]) -> Option<()> {
         _ => None,
     };
     for (byte, pair) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        *byte = (digit(pair[0])? << 4) | digit(pair[1])?;
     }
     Some(())
 }

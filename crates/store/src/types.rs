@@ -347,8 +347,7 @@ pub struct UnprovenFilter {
     pub after: Option<String>,
     /// Most runs to read.
     pub limit: u32,
-    /// No further run is read once this many unproven runs are found; none: only `limit` ends a page. A page may have
-    /// somewhat more, because runs are read in groups.
+    /// Unproven runs after which no further group of runs is read; none: only `limit` ends a page.
     pub found_max: Option<u32>,
 }
 
