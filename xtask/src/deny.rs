@@ -16,6 +16,10 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// Every dependency of every target with its licence, one per line.
 const LICENCES: &str = "tree --quiet --workspace --all-features --target all --edges normal,build,dev \
                         --prefix none --format {p}|{l}";
+/// Every package that a program with a SQLite store builds, one per line.
+const EMBEDDED: &str = "tree --quiet --package goldseam --edges normal,build --prefix none --format {p}";
+/// The most packages that such a program may build.
+const EMBEDDED_MAX: usize = 130;
 
 /// Checks the dependencies and prints the findings.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
@@ -30,6 +34,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     findings.extend(banned(&packages, &lists.bans));
     findings.extend(wildcards(&tree));
     findings.extend(unlicensed(&cargo::output(root, LICENCES)?, &lists.licences));
+    findings.extend(too_many(&cargo::output(root, EMBEDDED)?, EMBEDDED_MAX));
     findings.iter().for_each(|finding| println!("{finding}"));
     println!(
         "{} packages, {} versions of packages with more than one",
@@ -40,6 +45,20 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
         0 => Ok(()),
         count => Err(format!("deny: {count} findings")),
     }
+}
+
+/// Refuses more than `most` different packages in a list of them.
+fn too_many(listed: &str, most: usize) -> Option<Finding> {
+    let count = listed.lines().filter_map(|line| line.split(" (").next()).collect::<BTreeSet<_>>().len();
+    (count > most).then(|| {
+        let what = format!("a program with a SQLite store builds {count} packages, more than {most}");
+        Finding::new(
+            "crates/goldseam/Cargo.toml",
+            1,
+            what,
+            "make the dependency a feature that is off by default",
+        )
+    })
 }
 
 /// The lists of `deny.toml`.
@@ -278,6 +297,14 @@ name = "b"
         assert_eq!((lists.bans[1].name.as_str(), lists.bans[1].wrappers.len()), ("chrono", 2));
         let real = Lists::parse(&std::fs::read_to_string(tree::root().unwrap().join(LISTS)).unwrap());
         assert_eq!((real.licences.len(), real.bans.len()), (11, 7));
+    }
+
+    #[test]
+    fn counts_the_packages_of_a_small_program() {
+        let listed = "goldseam v0.1.0 (/x)\nserde v1.0.1\nserde v1.0.1 (*)\nmade v1.0.0 (proc-macro)\n";
+        assert_eq!(too_many(listed, 3), None);
+        let found = too_many(listed, 2).unwrap().to_string();
+        assert!(found.contains("builds 3 packages, more than 2"), "{found}");
     }
 
     #[test]

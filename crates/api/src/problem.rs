@@ -144,6 +144,7 @@ fn title(status: u16) -> &'static str {
         409 => "Conflict",
         410 => "Gone",
         413 => "Too large",
+        414 => "URL too long",
         415 => "Unsupported media type",
         421 => "Misdirected",
         422 => "Not valid",

@@ -291,7 +291,7 @@ pub mod kind {
         const NOUN: &'static str = "tag id";
     }
     impl Kind for PublishedValue {
-        const NOUN: &'static str = "published value id";
+        const NOUN: &'static str = "published value name";
     }
     impl Kind for ClaimedWork {
         const NOUN: &'static str = "state id";

@@ -28,7 +28,7 @@ use crate::ledger::config::{Config, Recovery, StepDefaults};
 use crate::ledger::entropy::{Entropy, OsEntropy};
 use crate::ledger::error::EngineError;
 use crate::ledger::meter::Meter;
-use crate::ledger::open_name::open_name;
+use crate::ledger::open_name::{open_name, open_start};
 use crate::ledger::process::Process;
 use crate::ledger::secrets::{Secret, Secrets};
 use crate::ledger::settings::{GivenSettings, SettingError};
@@ -452,8 +452,10 @@ impl Engine {
     {
         let registry = &self.node.registry;
         let (workflow, version) = registry.resolve(workflow.target())?;
+        let workflow = open_name(workflow)?;
         let input = Payload::of(input, &self.node.config.limits)?;
         let run = RunId::new(id)?;
+        open_start(&run, &options)?;
         let Some(newest) = version.or_else(|| registry.newest(&workflow)) else {
             return Err(registry.unknown(workflow.as_str()));
         };

@@ -301,6 +301,33 @@ fn each_generation_gets_its_signal_after_any_crash() {
     tester.seeded(0..25).unwrap();
 }
 
+/// Reads the ends of two children long after their deadlines.
+async fn late_reader(ctx: Context, _: ()) -> goldseam::Result<(String, u32)> {
+    let slow = ctx.child::<()>("slow", "slow", &()).timeout(hours(1)).start().await?;
+    let quick = ctx.child::<u32>("quick", "quick", &()).timeout(mins(1)).start().await?;
+    ctx.sleep("beyond-both", hours(2)).await?;
+    let quick = quick.result().await?;
+    match slow.result::<()>().await {
+        Err(error) if !error.is_cancelled() => Ok((error.code().unwrap_or_default().to_owned(), quick)),
+        other => Err(other.err().unwrap_or_else(|| Error::terminal("the slow child ended"))),
+    }
+}
+
+#[test]
+fn ends_of_children_are_read_after_their_deadlines() {
+    async fn slow(ctx: Context, _: ()) -> goldseam::Result<()> {
+        ctx.signal("never").await
+    }
+    async fn quick(_: Context, _: ()) -> goldseam::Result<u32> {
+        Ok(7)
+    }
+    let setup = |engine: Builder, _| {
+        engine.workflow("reader", late_reader).workflow("slow", slow).workflow("quick", quick)
+    };
+    let report = Tester::new(setup).run("reader", &()).every_crash().unwrap();
+    assert_eq!(report.outcome::<(String, u32)>().unwrap(), ("timeout".to_owned(), 7));
+}
+
 /// Handles the error of each operation that can be refused, then fails with a step to undo in an arm of its own.
 async fn stubborn(ctx: Context, how: String, world: World) -> goldseam::Result<()> {
     let mut codes = Vec::new();

@@ -52,6 +52,11 @@ impl Activity {
         self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether no request is in progress.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.answered_if_resting().is_some()
+    }
+
     /// Returns the number of answered requests, or `None` while a request is in progress.
     fn answered_if_resting(&self) -> Option<u64> {
         let answered = self.answered.load(Ordering::Acquire);

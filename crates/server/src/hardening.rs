@@ -25,7 +25,7 @@ use crate::reply::ProblemResponse;
 use crate::route_table::Need;
 
 /// Headers of every response: no content sniffing, caching, framing or scripts.
-const HEADERS: [(header::HeaderName, &str); 5] = [
+pub(crate) const HEADERS: [(header::HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::CACHE_CONTROL, "no-store"),
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"),

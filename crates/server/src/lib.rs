@@ -55,6 +55,7 @@ mod spawn;
 mod stream;
 mod strict_json;
 mod tls;
+mod unparsed;
 mod waits;
 mod write_timeout;
 

@@ -32,6 +32,7 @@ use crate::connection::{Activity, ConnectionTimeouts, RequestBody, ResponseBody,
 use crate::dashboard::Listener;
 use crate::principal::Peer;
 use crate::spawn::spawn;
+use crate::unparsed::{Explaining, HeadLimits};
 use crate::write_timeout::WriteTimeout;
 use crate::{key_watch, meter, routes, tls};
 
@@ -308,7 +309,9 @@ async fn serve_http<T>(stream: T, service: Service, connection: AcceptedConnecti
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = Timed::new(stream, connection.activity, connection.limits);
+    let stream = Timed::new(stream, Arc::clone(&connection.activity), connection.limits);
+    let limits = HeadLimits { bytes: HEADER_BYTES_MAX, headers: HEADERS_MAX };
+    let stream = Explaining::new(stream, connection.activity, limits);
     let http = http1::Builder::new()
         .header_read_timeout(None)
         .max_buf_size(HEADER_BYTES_MAX)

@@ -7,7 +7,7 @@ use goldseam::unstable::core::hash::WriteId;
 use goldseam::unstable::core::retry::Policy;
 use goldseam::unstable::core::trace::undo_path;
 use goldseam::unstable::core::{BranchId, NodeId, Path, Recorded};
-use goldseam::{Millis, Seq};
+use goldseam::{Failure, Millis, RunId, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -349,6 +349,7 @@ impl OperationRows {
                     false => row.open(at, SpanStyle::Wait),
                 }
             }
+            Event::ChildFailed { run, failure, refused: true } => self.refuse_child(run, failure, at),
             Event::WaitStarted(wait) => self.row(&wait.path, kind_of(wait), at).open(at, SpanStyle::Wait),
             Event::InputRequested(input) => {
                 self.row(&input.path, OperationKind::Question, at).kind = OperationKind::Question;
@@ -431,6 +432,17 @@ impl OperationRows {
         row.branch = self.branch;
         row.event = self.seq;
         row
+    }
+
+    /// Ends the call of a child that could not be created: no wait for it follows.
+    fn refuse_child(&mut self, child: &RunId, failure: &Failure, at: Millis) {
+        let rows = self.rows.iter_mut();
+        if let Some(row) = rows.rev().find(|row| row.child.as_deref() == Some(child.as_str())) {
+            row.branch = self.branch;
+            row.event = self.seq;
+            row.note = Some(failure.message.clone());
+            row.close(row.began, at, SpanStyle::Failure, OperationState::Failed);
+        }
     }
 
     fn finish(&mut self, path: &Path, at: Millis) {

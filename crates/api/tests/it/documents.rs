@@ -6,6 +6,7 @@ use goldseam::{RunId, Seq, Status};
 use goldseam_api::RunsApi;
 use goldseam_api::doc::event::{EventDoc, HistoryQuery, NewsDoc};
 use goldseam_api::doc::run::{QuestionsQuery, RunDoc, WaitQuery};
+use goldseam_api::view::timeline::OperationState;
 use serde_json::Value;
 
 use crate::support::Place;
@@ -36,6 +37,19 @@ async fn run_details_and_events_round_trip_through_json() {
             assert_eq!(back, same);
         }
     }
+}
+
+#[tokio::test]
+async fn refused_child_is_a_failed_call_and_no_open_wait() {
+    let place = Place::with(&[("done", "ship"), ("parent", "child")]).await;
+    let run = RunId::new("parent").unwrap();
+    let detail = place.api.detail(&run).await.unwrap();
+    let open: Vec<&str> =
+        detail.more.steps.iter().filter(|step| step.ended.is_none()).map(|step| &*step.path).collect();
+    assert_eq!(open, ["paid"]);
+    let call = detail.more.steps.iter().find(|step| step.child.as_deref() == Some("done")).unwrap();
+    assert_eq!(call.state, OperationState::Failed);
+    assert!(call.note.as_deref().unwrap().contains("is not a child of parent"), "{call:?}");
 }
 
 #[tokio::test]

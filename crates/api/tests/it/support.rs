@@ -73,6 +73,12 @@ async fn order(ctx: Context, what: String) -> goldseam::Result<Option<String>> {
         "ask" => {
             let _: serde_json::Value = ctx.ask("review", "Is it fine?").await?;
         }
+        // A stranger has the id of the child. The run goes on, and waits for something else.
+        "child" => {
+            let refused = ctx.child::<()>("pack", "order", &"nothing").id("done").await.unwrap_err();
+            assert_eq!(refused.code(), Some("GS0172"));
+            ctx.signal::<serde_json::Value>("paid").await.map(|_| ())?;
+        }
         "wait" => ctx.signal::<serde_json::Value>("paid").await.map(|_| ())?,
         "nothing" => return Ok(None),
         _ => {}

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::client::{Client, RunHandle};
 use crate::ledger::commit::Committed;
 use crate::ledger::error::EngineError;
-use crate::ledger::open_name::open_name;
+use crate::ledger::open_name::{open_name, open_start};
 use crate::ledger::start_options::StartOptions;
 use crate::run::workflow_ref::WorkflowRef;
 
@@ -71,6 +71,7 @@ impl Client {
         let name = open_name(name)?;
         options.version = options.version.or(version);
         let run = RunId::new(id)?;
+        open_start(&run, &options)?;
         let input = Payload::of(input, &self.ledger.limits)?;
         self.queue_run(name, &run, input, options).await?;
         Ok(RunHandle::new(self.clone(), run))
@@ -97,6 +98,7 @@ impl Client {
         input: Payload,
         options: StartOptions,
     ) -> Result<Committed, EngineError> {
+        open_start(run, &options)?;
         self.queue_run(WorkflowName::new(workflow).and_then(open_name)?, run, input, options).await
     }
 

@@ -170,7 +170,9 @@ impl Source for CommandWrite<'_> {
         tried: Tried,
     ) -> Result<Next<Committed>, EngineError> {
         let Self { ledger, run, write, .. } = *self;
-        let seen = match self.seen.take() {
+        let assumed = self.seen.take();
+        let is_assumed_absent = matches!(assumed, Some(Snapshot::Absent));
+        let seen = match assumed {
             Some(seen) => seen,
             None => window.retry(ledger, || ledger.look_to_change(run)).await?,
         };
@@ -184,7 +186,11 @@ impl Source for CommandWrite<'_> {
             }
         }
         let now = ledger.clock.now();
-        let (seen, mut decision) = self.decide(window, seen, now).await?;
+        let (seen, mut decision) = match self.decide(window, seen, now).await {
+            // A start is decided before a read. If the run exists, its deadline may have passed since.
+            Err(EngineError::Refused { .. }) if is_assumed_absent => return Ok(Next::Again),
+            decided => decided?,
+        };
         self.with.check(&seen)?;
         if decision.events.is_empty() {
             return Ok(Next::Done(nothing(&seen)));

@@ -165,6 +165,11 @@ impl StartOptions {
         self
     }
 
+    /// The queue that the caller set.
+    pub(crate) fn queue_given(&self) -> Option<&str> {
+        self.queue.as_deref()
+    }
+
     /// Returns the first event of the run. Asks for the time only if the options name times.
     pub(crate) async fn queued(
         self,

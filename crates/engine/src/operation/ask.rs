@@ -19,6 +19,7 @@ use super::{OperationWorker, plan, workflow};
 use crate::client::{Client, StartOptions};
 use crate::ledger::commit::Committed;
 use crate::ledger::error::EngineError;
+use crate::ledger::open_name::open_run;
 
 /// Rows read at a time.
 const PAGE: u32 = 500;
@@ -119,6 +120,7 @@ impl Client {
     /// operation is the same run. Nothing changes before an engine has claimed it.
     pub async fn begin_operation(&self, id: &RunId, spec: Spec) -> Result<Committed, EngineError> {
         spec.check()?;
+        open_run(id)?;
         Condition::parse(&spec.condition, Millis(0))?;
         let input = Payload::of(&Chapter::first(spec), &self.ledger().limits)?;
         let options = StartOptions::default().queue(QUEUE).version(VERSION);

@@ -92,6 +92,10 @@ async fn one_child_id_belongs_to_one_call() {
         assert_eq!(second.code(), Some("GS0173"));
         let invalid = ctx.child::<u32>("third", "double", &1).id("a b").await.unwrap_err();
         assert_eq!(invalid.code(), Some("GS0101"));
+        let reserved = ctx.child::<u32>("fifth", "double", &1).id("goldseam.x").await.unwrap_err();
+        assert_eq!(reserved.code(), Some("GS0101"));
+        let unserved = ctx.child::<u32>("sixth", "double", &1).queue("goldseam-mail").await.unwrap_err();
+        assert_eq!(unserved.code(), Some("GS0101"));
         let built_in = ctx.child::<u32>("fourth", "goldseam.operation", &()).await.unwrap_err();
         assert_eq!(built_in.code(), Some("GS0101"));
         ctx.step("after", || ok(first)).await
@@ -113,7 +117,34 @@ async fn a_built_in_workflow_cannot_be_started_by_name() {
     let id = run_id("o");
     let refused = client.begin("goldseam.operation", &id, Payload::null(), StartOptions::default()).await;
     assert_eq!(refused.unwrap_err().code(), "GS0101");
+    let refused = engine.start("goldseam.operation", "o", &()).await.unwrap_err();
+    assert_eq!(refused.code(), "GS0101", "an engine knows the workflow, and refuses its name");
     assert_eq!(client.get(&id).await.unwrap_err().code(), "GS0104", "nothing was started");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn reserved_ids_and_queues_are_refused_by_client_and_engine() {
+    let scratch = Scratch::new();
+    let engine = scratch.builder().await.workflow("double", double).start().await.unwrap();
+    let client = engine.client();
+    let mail = || StartOptions::default().queue("goldseam-mail");
+    let reserved = run_id("goldseam.x");
+    for refused in [
+        engine.start(double, "goldseam.x", &1).await.map(|_| ()),
+        client.start("double", "goldseam.x", &1).await.map(|_| ()),
+        client.begin("double", &reserved, Payload::null(), StartOptions::default()).await.map(|_| ()),
+        engine.start_with(double, "o", &1, mail()).await.map(|_| ()),
+        client.start_with("double", "o", &1, mail()).await.map(|_| ()),
+        client.begin("double", &run_id("o"), Payload::null(), mail()).await.map(|_| ()),
+    ] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.code(), "GS0101", "{error}");
+        assert!(error.to_string().contains("reserved"), "{error}");
+    }
+    for run in [reserved, run_id("o")] {
+        assert_eq!(client.get(&run).await.unwrap_err().code(), "GS0104", "nothing was started");
+    }
     engine.shutdown().await;
 }
 

@@ -105,6 +105,16 @@ async fn actions(client: &Client, run: &RunId, operation: &RunId) -> usize {
 }
 
 #[tokio::test]
+async fn operation_cannot_have_a_reserved_id() {
+    let scratch = Scratch::new();
+    let client = scratch.client().await;
+    let id = run_id("goldseam.x");
+    let refused = client.begin_operation(&id, retry("status = failed")).await.unwrap_err();
+    assert_eq!(refused.code(), "GS0101");
+    assert_eq!(client.get(&id).await.unwrap_err().code(), "GS0104", "nothing was started");
+}
+
+#[tokio::test]
 async fn retries_every_selected_run_once() {
     let scratch = Scratch::new();
     let shop = Shop::default();

@@ -11,6 +11,26 @@ async fn echo(ctx: Context, input: serde_json::Value) -> goldseam::Result<serde_
     ctx.step("echo", || ok(input.clone())).await
 }
 
+#[tokio::test]
+async fn repeated_start_after_the_deadline_is_the_same_run() {
+    let scratch = Scratch::new();
+    let engine = scratch.engine("echo", echo).await;
+    let client = engine.client();
+    let deadline = client.store().now().await.unwrap() + Duration::from_millis(500);
+    let options = || StartOptions::default().deadline(deadline.into());
+    let run = engine.start_with("echo", "r", &"hi", options()).await.unwrap();
+    assert_eq!(run.result::<String>().await.unwrap(), "hi");
+    eventually("the deadline passes", || async { client.store().now().await.unwrap() > deadline }).await;
+    let again = engine.start_with("echo", "r", &"hi", options()).await.unwrap();
+    assert_eq!(again.result::<String>().await.unwrap(), "hi");
+    client.start_with("echo", "r", &"hi", options()).await.unwrap();
+    let other = client.start_with("echo", "r", &"ho", options()).await.unwrap_err();
+    assert_eq!(other.code(), "GS0108");
+    let new = client.start_with("echo", "n", &"hi", options()).await.unwrap_err();
+    assert_eq!(new.code(), "GS0160");
+    engine.shutdown().await;
+}
+
 /// mastra-ai/mastra#13629: a retried start without an idempotency key created three tickets instead of one.
 #[tokio::test]
 async fn start_retry_same_run() {

@@ -81,6 +81,54 @@ async fn raw(server: &TestServer, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
+/// Returns the problem at the end of a raw response.
+fn problem_of(response: &str) -> (u16, serde_json::Value) {
+    let (head, body) = response.split_once("\r\n\r\n").expect(response);
+    let head = head.to_ascii_lowercase();
+    assert!(head.contains("content-type: application/problem+json"), "{head}");
+    assert!(head.contains("connection: close") && head.contains("x-content-type-options: nosniff"), "{head}");
+    assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_cannot_be_parsed_get_a_problem() {
+    let server = TestServer::open().await;
+    let end = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    let cases = [
+        (format!("GET /v1/runs?where={} {end}\r\n", "x".repeat(33 << 10)), 431, "GS0605"),
+        (format!("GET /v1/runs?where={} {end}\r\n", "x".repeat(300 << 10)), 431, "GS0605"),
+        (format!("GET /healthz {end}X: {}\r\n\r\n", "x".repeat(64 << 10)), 431, "GS0605"),
+        (format!("GET /healthz {end}{}\r\n", "X: x\r\n".repeat(200)), 431, "GS0605"),
+        ("\0\0\0\0\r\n\r\n".to_owned(), 400, "GS0608"),
+        ("GET / HTTP/9.9\r\n\r\n".to_owned(), 400, "GS0608"),
+        ("GET /a b HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 400, "GS0608"),
+        ("POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n".to_owned(), 400, "GS0608"),
+    ];
+    for (request, status, code) in cases {
+        let (found, problem) = problem_of(&raw(&server, request.as_bytes()).await);
+        let start: String = request.chars().take(60).collect();
+        assert_eq!((found, problem["code"].as_str()), (status, Some(code)), "{start}: {problem}");
+        assert!(problem["hint"].is_string(), "{problem}");
+        if status == 431 {
+            assert_eq!(problem["limit"], json!(32 << 10), "{start}");
+        }
+    }
+    // The response to the request before it is complete.
+    let both = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n\0{}", "\r\n\r\n");
+    let answer = raw(&server, both.as_bytes()).await;
+    let (first, second) = answer.split_at(answer.rfind("HTTP/1.1 4").unwrap());
+    assert!(first.starts_with("HTTP/1.1 200") && first.ends_with("\r\n\r\nok\n"), "{answer}");
+    assert_eq!(problem_of(second).1["code"], json!("GS0608"));
+    let long = server.get(&format!("/v1/runs?where={}", "x".repeat(20 << 10))).await;
+    assert!(
+        long.status.is_client_error() && long.body["code"].is_string(),
+        "a long URL is parsed: {}",
+        long.text
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn malformed_http_does_no_harm() {
     let server = TestServer::open().await;

@@ -231,6 +231,16 @@ fn a_version_that_no_live_node_has_falls_back_or_parks() {
 }
 
 #[test]
+fn a_run_that_is_to_end_is_not_parked_for_its_version() {
+    let log = released(Log::running().completed_with_undo("reserve"));
+    let log = log.act(Command::Cancel(note("c")));
+    let case = Case { versions: Some(vec![3]), ..Case::resting(log, Queue::Ready) };
+    let found = case.diagnoses().into_iter().find(|found| found.rule == Code::E2).unwrap();
+    let Remedy::Tell { hint } = found.remedy else { panic!("{:?}", found.remedy) };
+    assert_eq!(hint.as_str(), "start a worker with checkout@1, or: `terminate r1`");
+}
+
+#[test]
 fn a_run_parked_by_e2_says_how_to_resume_it() {
     let log = released(Log::running());
     let park = log.heal(Code::E2, "seen", Remedy::Park { reason: "version 1 is missing".into() });

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use goldseam_core::decide::{child_id, chosen_child_id, other_call};
+use goldseam_core::decide::{Refusal, child_id, chosen_child_id, other_call};
 use goldseam_core::delivery::child_ended;
 use goldseam_core::event::{ChildStarted, RunQueued, WaitStarted};
 use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
@@ -20,7 +20,7 @@ use tracing::Instrument as _;
 
 use super::{Context, Name, wait};
 use crate::ledger::error::EngineError;
-use crate::ledger::open_name::open_name;
+use crate::ledger::open_name::{open_name, open_start};
 use crate::ledger::start_options::StartOptions;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::live_run::{LiveRun, Mode, Spot, Stop, UndoFn};
@@ -247,6 +247,8 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
         None => {
             // Before the gate: a replay for compensations must get past a call that is refused.
             let run = choose(&ctx.live, &spot, id.as_ref())?;
+            let given = StartOptions::default();
+            open_start(&run, options.as_ref().unwrap_or(&given)).map_err(EngineError::from)?;
             queued(&ctx.live, &workflow, options.as_ref())?;
             ctx.live.gate().await?;
             (run, true)
@@ -271,7 +273,7 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
     }
     // During a replay for compensation, a child that was never created is not needed.
     if ctx.live.lock().mode != Mode::Replay {
-        create(ctx, &started).instrument(spans::child(&spot.path, &started.run)).await?;
+        create(ctx, &started, is_new).instrument(spans::child(&spot.path, &started.run)).await?;
     }
     Ok((started.run, spot))
 }
@@ -322,7 +324,7 @@ fn choose(live: &LiveRun, spot: &Spot, id: Option<&RunId>) -> Result<RunId, Engi
 }
 
 /// Creates the child unless it exists. After a crash this may be a repeat, which is harmless.
-async fn create(ctx: &Context, child: &ChildStarted) -> Result<()> {
+async fn create(ctx: &Context, child: &ChildStarted, is_new: bool) -> Result<()> {
     if ctx.live.lock().mode == Mode::Preflight {
         return Ok(());
     }
@@ -330,7 +332,11 @@ async fn create(ctx: &Context, child: &ChildStarted) -> Result<()> {
     match make(&ctx.live, child).await {
         Ok(()) => Ok(()),
         Err(error @ EngineError::Refused { .. }) => {
-            let failure = Failure::terminal(error.to_string()).with_code(error.code());
+            // The times of a new child are the author's choice. Later, the child had no chance to begin in time.
+            let is_late =
+                matches!(&error, EngineError::Refused { refusal: Refusal::DeadlinePassed { .. }, .. });
+            let code = if is_late && !is_new { "timeout" } else { error.code() };
+            let failure = Failure::terminal(error.to_string()).with_code(code);
             record_refusal(&ctx.live, child, &failure).await;
             Err(failure.into())
         }
