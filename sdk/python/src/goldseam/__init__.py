@@ -72,7 +72,8 @@ from ._operations import (
     version,
 )
 from ._select import Selected, first, select
-from ._steps import Attempt, Done, NotDone, Retry, Step, step
+from ._options import Retry
+from ._steps import Attempt, Done, NotDone, Step, step
 from ._sweeper import Sweeper
 from ._talk import IncomingRequest, Requests, TraceContext, publish, requests, signal_run, trace_context
 from ._waits import ask, signal, sleep, sleep_until

@@ -11,7 +11,7 @@ from typing import Any, Callable, Concatenate, Coroutine, Generic, Iterator, Par
 from ._client import Client, RunHandle
 from ._engine import Engine, Opening
 from ._errors import Closed, Misuse
-from ._steps import Span
+from ._options import Span
 from ._verbs import Document
 from ._workflows import Workflow
 

@@ -9,7 +9,8 @@ from ._arms import arm_here
 from ._errors import ChildFailed, Failed, Misuse, exception_of
 from ._execution import Execution
 from ._paths import Spot
-from ._steps import Retry, undo_with
+from ._options import Retry
+from ._steps import undo_with
 from ._waits import wait_for
 from ._workflows import Workflow
 

@@ -14,7 +14,7 @@ from typing import Any, AsyncGenerator, AsyncIterator, Generic, Mapping, TypeVar
 from ._codec import Codec
 from ._errors import Misuse, Problem, RunFailed, Unreachable, exception_of
 from ._follow import follow as _follow
-from ._steps import Span, millis
+from ._options import Span, millis
 from ._transport import Transport
 from ._verbs import Document, StoreVerbs, given, moment, quoted, with_query
 from ._workflows import Workflow

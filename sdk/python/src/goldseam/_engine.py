@@ -14,7 +14,7 @@ from ._embedded import NativeTransport, native
 from ._errors import Error, Misuse
 from ._http import HttpTransport
 from ._operations import Secret
-from ._steps import Span, seconds
+from ._options import Span, seconds
 from ._threads import in_thread
 from ._transport import Transport
 from ._verbs import Document

@@ -126,7 +126,7 @@ class Turns:
 
 
 class Watchers:
-    """Who waits in this process for the end of a run that this process executes.
+    """The callers in this process that wait for the end of a run that this process executes.
 
     A long poll would be woken by every append of the run, and would read it each time.
     """

@@ -17,18 +17,8 @@ from ._errors import Continuation, Misuse, failure_of
 from ._execution import Execution
 from ._functions import Hints
 from ._paths import Arm, Spot, current_arm, current_attempt
-from ._steps import (
-    AsyncStep,
-    Attempt,
-    Retry,
-    Span,
-    Step,
-    StepOptions,
-    SyncStep,
-    millis,
-    refuse,
-    undo_with,
-)
+from ._options import Retry, Span, StepOptions, millis
+from ._steps import AsyncStep, Attempt, Step, SyncStep, refuse, undo_with
 
 T = TypeVar("T")
 

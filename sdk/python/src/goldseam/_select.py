@@ -10,7 +10,7 @@ from ._children import ChildHandle, child_error
 from ._errors import Failed
 from ._execution import Execution
 from ._paths import Spot
-from ._steps import Span
+from ._options import Span
 from ._talk import PREFIX, received
 from ._waits import question, shape, timed, wait_for
 

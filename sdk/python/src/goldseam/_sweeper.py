@@ -9,7 +9,7 @@ from typing import Any, AsyncIterator
 
 from ._client import Client
 from ._errors import Error
-from ._steps import Span, seconds
+from ._options import Span, seconds
 from ._verbs import Document
 
 log = logging.getLogger("goldseam")

@@ -12,7 +12,8 @@ from ._arms import arm_here
 from ._errors import CodecError, Misuse, Problem, Retryable, Terminal, Unreachable, WaitTimeout
 from ._execution import Execution
 from ._paths import Spot, checked, current_arm, current_attempt, digest, idempotency_key
-from ._steps import AsyncStep, Attempt, Retry, Span, StepOptions
+from ._options import Retry, Span, StepOptions
+from ._steps import AsyncStep, Attempt
 from ._waits import timed, wait_for
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any, Mapping, Sequence
 
 from ._codec import Codec
 from ._errors import Misuse
-from ._steps import Span, millis
+from ._options import Span, millis
 
 Document = dict[str, Any]
 

@@ -13,7 +13,7 @@ from ._codec import JsonCodec, form_of, schema_of
 from ._errors import Misuse, WaitTimeout
 from ._execution import Execution
 from ._paths import Spot
-from ._steps import Span, millis
+from ._options import Span, millis
 
 T = TypeVar("T")
 

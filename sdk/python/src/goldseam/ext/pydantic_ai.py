@@ -34,7 +34,8 @@ from pydantic_ai.durable_exec._operation_names import DurableInvocationName
 
 from .. import _operations as operations
 from .._errors import Cancelled, Terminal
-from .._steps import AsyncStep, Retry, StepOptions
+from .._options import Retry, StepOptions
+from .._steps import AsyncStep
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9._-]+")
 
