@@ -48,7 +48,11 @@ struct PgSource<'a> {
 
 impl SearchSource for PgSource<'_> {
     type Error = StoreError;
-    const ENTRY_WORK: usize = 6;
+
+    /// The indexes of runs do not have the number of the run, so that each entry reads a row.
+    fn entry_work(list: &SearchIndex) -> usize {
+        if has_numbers(list) { 6 } else { 60 }
+    }
 
     async fn read(
         &self,
@@ -73,7 +77,6 @@ impl SearchSource for PgSource<'_> {
         list: &SearchIndex,
         entries: &[ListEntry],
     ) -> Result<Option<Vec<ListEntry>>, StoreError> {
-        // Only these indexes have the number of the run.
         if !matches!(list, SearchIndex::Tag(..) | SearchIndex::Attribute(_)) {
             return Ok(None);
         }
@@ -103,6 +106,12 @@ impl SearchSource for PgSource<'_> {
         }
         Ok(found)
     }
+}
+
+/// Whether the index of a list has the numbers of its runs.
+fn has_numbers(list: &SearchIndex) -> bool {
+    use SearchIndex::{Attribute, Named, Range, Tag, Texts};
+    matches!(list, Tag(..) | Attribute(_) | Named(_) | Texts { .. } | Range { .. })
 }
 
 impl PgSource<'_> {

@@ -85,7 +85,10 @@ struct SqliteSource<'a> {
 
 impl SearchSource for SqliteSource<'_> {
     type Error = SqliteFault;
-    const ENTRY_WORK: usize = 1;
+
+    fn entry_work(_: &SearchIndex) -> usize {
+        1
+    }
 
     async fn read(
         &self,

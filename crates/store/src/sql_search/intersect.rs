@@ -68,8 +68,8 @@ pub struct SearchedRow {
 pub trait SearchSource {
     /// Why it cannot be read.
     type Error;
-    /// The cost of reading one entry in order, compared with a file.
-    const ENTRY_WORK: usize;
+    /// Returns the cost of reading one entry of a list in order, compared with a file.
+    fn entry_work(list: &SearchIndex) -> usize;
 
     /// Reads at most `most` entries of a list within a span: in the order of the page, those of one millisecond in any
     /// order. A list that is unordered is read in any order.
@@ -321,7 +321,7 @@ impl<S: SearchSource> PageSearch<'_, S> {
         most: usize,
     ) -> Result<Vec<ListEntry>, S::Error> {
         let entries = self.source.read(list, span, most).await?;
-        self.work += entries.len() * S::ENTRY_WORK;
+        self.work += entries.len() * S::entry_work(list);
         Ok(entries)
     }
 

@@ -187,7 +187,10 @@ impl MemoryLists {
 
 impl SearchSource for MemoryLists {
     type Error = String;
-    const ENTRY_WORK: usize = 1;
+
+    fn entry_work(_: &SearchIndex) -> usize {
+        1
+    }
 
     async fn read(&self, list: &SearchIndex, span: TimeSpan, most: usize) -> Result<Vec<ListEntry>, String> {
         let mut entries = Vec::new();
