@@ -452,7 +452,6 @@ impl Engine {
     {
         let registry = &self.node.registry;
         let (workflow, version) = registry.resolve(workflow.target())?;
-        let workflow = open_name(workflow)?;
         let input = Payload::of(input, &self.node.config.limits)?;
         let run = RunId::new(id)?;
         open_start(&run, &options)?;

@@ -68,7 +68,6 @@ impl Client {
         I: Serialize + ?Sized,
     {
         let (name, version) = self.live_runs.resolve(workflow.target())?;
-        let name = open_name(name)?;
         options.version = options.version.or(version);
         let run = RunId::new(id)?;
         open_start(&run, &options)?;

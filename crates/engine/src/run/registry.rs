@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ledger::error::EngineError;
+use crate::ledger::open_name::open_name;
 use crate::ledger::workflow_error::{Error, Result};
 use crate::run::context::Context;
 use crate::run::workflow_ref::WorkflowTarget;
@@ -110,7 +111,7 @@ impl Registry {
         target: WorkflowTarget<'_>,
     ) -> Result<(WorkflowName, Option<u32>), EngineError> {
         let (function, label) = match target {
-            WorkflowTarget::Name(name) => return Ok((WorkflowName::new(name)?, None)),
+            WorkflowTarget::Name(name) => return Ok((WorkflowName::new(name).and_then(open_name)?, None)),
             WorkflowTarget::Function { id, label } => (id, label),
         };
         let known = self.names.get(&function).into_iter().flatten();
