@@ -122,7 +122,7 @@ impl NodesApi for LocalApi {
             }
         }
         let item = |(name, (nodes, versions)): (_, (u32, BTreeSet<u32>))| WorkflowDoc {
-            queues: liveness.served(&name, UNDECIDED).queues,
+            queues: liveness.coverage(&name, UNDECIDED).queues,
             name,
             nodes,
             versions: versions.into_iter().collect(),

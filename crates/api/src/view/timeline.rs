@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use goldseam::unstable::core::event::{Cause, Event, WaitStarted};
+use goldseam::unstable::core::event::{Cause, Event, StepStarted, WaitStarted};
 use goldseam::unstable::core::hash::WriteId;
 use goldseam::unstable::core::retry::Policy;
 use goldseam::unstable::core::trace::undo_path;
@@ -306,18 +306,7 @@ impl OperationRows {
                 }
                 self.owner = Some(claim.node.clone());
             }
-            Event::StepStarted(step) => {
-                let row = self.row(&step.path, OperationKind::Step, at);
-                row.attempts = step.attempt;
-                if let Some(remote) = &step.remote {
-                    row.kind = OperationKind::Remote;
-                    row.queue = Some(remote.queue.to_string());
-                    row.task = Some(remote.task.to_string());
-                    row.retry = Some(remote.retry);
-                }
-                row.open(at, SpanStyle::Work);
-                self.name_attempt(&step.path, step.attempt, None);
-            }
+            Event::StepStarted(step) => self.start(step, at),
             Event::StepCompleted(step) => {
                 let kind = if step.group { OperationKind::Group } else { OperationKind::Step };
                 let row = self.row(&step.path, kind, step.began);
@@ -383,6 +372,19 @@ impl OperationRows {
             span.error = error.cloned();
             span.node.clone_from(&self.owner);
         }
+    }
+
+    fn start(&mut self, step: &StepStarted, at: Millis) {
+        let row = self.row(&step.path, OperationKind::Step, at);
+        row.attempts = step.attempt;
+        if let Some(remote) = &step.remote {
+            row.kind = OperationKind::Remote;
+            row.queue = Some(remote.queue.to_string());
+            row.task = Some(remote.task.to_string());
+            row.retry = Some(remote.retry);
+        }
+        row.open(at, SpanStyle::Work);
+        self.name_attempt(&step.path, step.attempt, None);
     }
 
     /// Ends the attempts that the lost worker had begun. Tasks of remote steps go on without the owner of the run.

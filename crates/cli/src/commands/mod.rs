@@ -55,7 +55,7 @@ pub(crate) mod workflows;
 
 use goldseam::unstable::core::argument::nearest;
 use goldseam::unstable::core::{QueueName, WorkflowName};
-use goldseam::unstable::engine::ledger::liveness::Served;
+use goldseam::unstable::engine::ledger::liveness::Coverage;
 use goldseam_api::Api;
 use goldseam_api::doc::node::WorkflowDoc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -207,7 +207,7 @@ impl LiveWorkflows {
     /// Describes the worker that a run on this version, in this queue, waits for, if no live node takes it.
     fn missing(&self, workflow: &WorkflowName, version: u32, queue: &QueueName) -> Option<String> {
         let found = self.0.iter().find(|found| found.name == *workflow).cloned();
-        let served = found.map(|found| Served { versions: found.versions, queues: found.queues });
+        let served = found.map(|found| Coverage { versions: found.versions, queues: found.queues });
         served.unwrap_or_default().missing(workflow, version, queue)
     }
 }

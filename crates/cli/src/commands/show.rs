@@ -22,7 +22,8 @@ use crate::{damage, out, text, time};
 /// Show a run: its steps, what it waits for, and how it ended
 ///
 /// Bars show steps (█), failures (╳), attempts lost with their worker (▒), waits and sleeps (░) and pauses before a
-/// retry (·), scaled to the run's duration. Marks below the bars: ↻ healed or taken over, ┼ a seam where a branch was cut, ⏸ paused.
+/// retry (·), scaled to the run's duration. Marks below the bars: ↻ healed or taken over, ┼ a seam where a branch was
+/// cut, ⏸ paused.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam show ord-7\n  goldseam show ord-7 --json | jq '.steps[] | {path, state}'\n  goldseam show ord-7 --at 12\n  goldseam show ord-7 --width 100 > picture.txt"

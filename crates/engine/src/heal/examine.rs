@@ -152,7 +152,7 @@ impl Healer {
         let liveness = again.as_ref().unwrap_or(liveness);
         let since = task.as_ref().and_then(|task| task.started_at);
         let policy = self.rules.policy_for(summary);
-        let served = liveness.served(&summary.workflow, summary.version);
+        let served = liveness.coverage(&summary.workflow, summary.version);
         let is_built_in = reserved::prefix(Named::Workflow, summary.workflow.as_str()).is_some();
         let sight = Sight {
             now: liveness.now,

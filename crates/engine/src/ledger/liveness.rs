@@ -19,7 +19,7 @@ use crate::ledger::commit::Ledger;
 use crate::ledger::config::{Config, Newest};
 use crate::ledger::error::EngineError;
 
-pub use self::serving::Served;
+pub use self::serving::Coverage;
 
 /// What shows that a node is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,14 +15,14 @@ use super::{Liveness, labels};
 
 /// What live nodes have of a workflow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct Coverage {
     /// The versions, ascending.
     pub versions: Vec<u32>,
     /// The queues from which nodes with the requested version take runs; none: a node does not record its queues.
     pub queues: Option<Vec<String>>,
 }
 
-impl Served {
+impl Coverage {
     /// Describes the node that a run waits for; none if a live node takes it, or may take it.
     pub fn missing(&self, workflow: &WorkflowName, version: u32, queue: &QueueName) -> Option<String> {
         let needs = match version {
@@ -80,7 +80,7 @@ impl Liveness {
     }
 
     /// What live nodes have of a workflow, for runs of a version.
-    pub fn served(&self, workflow: &WorkflowName, version: u32) -> Served {
+    pub fn coverage(&self, workflow: &WorkflowName, version: u32) -> Coverage {
         let is_it =
             |(name, has): (&str, u32)| name == workflow.as_str() && (version == UNDECIDED || has == version);
         let mut queues = Some(BTreeSet::new());
@@ -91,7 +91,7 @@ impl Liveness {
             });
         }
         let queues = queues.map(|queues| queues.into_iter().collect());
-        Served { versions: self.versions(workflow), queues }
+        Coverage { versions: self.versions(workflow), queues }
     }
 
     /// Describes the node that a run waits for; none if a live node takes it, or may take it.
@@ -100,7 +100,7 @@ impl Liveness {
         if reserved::prefix(Named::Workflow, workflow.as_str()).is_some() {
             return None;
         }
-        self.served(workflow, version).missing(workflow, version, queue)
+        self.coverage(workflow, version).missing(workflow, version, queue)
     }
 }
 
