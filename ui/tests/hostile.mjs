@@ -1,4 +1,4 @@
-// Stores and servers as nobody plans them: long names, hundreds of steps, dozens of branches, damage, an update.
+// Unusual stores and servers: long names, hundreds of steps, dozens of branches, damage, an update.
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";

@@ -188,7 +188,7 @@ export interface Marks {
 /** Least distance of two marks. */
 const MARK_GAP = 0.012;
 
-/** Draws marks as one if they are too close together to be told apart. The places are in ascending order. */
+/** Draws marks as one if they are too close together to distinguish. The places are in ascending order. */
 export function apart(places: number[]): Marks[] {
   const groups: Marks[] = [];
   let begin = -1;

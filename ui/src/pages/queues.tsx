@@ -92,7 +92,7 @@ export default function Queues({ query }: { query: URLSearchParams }) {
   );
 }
 
-/** What stands in a section that is not read yet, or cannot be read. */
+/** The content of a section whose data is not read yet, or cannot be read. */
 const Pending = ({ error }: { error: Refusal | undefined }) => (error ? <Problem error={error} /> : <Busy />);
 
 function NodeCard({ node }: { node: Node }) {

@@ -87,7 +87,7 @@ impl FieldKind {
 struct NextTry {
     /// Number of attempts that the policy still allows.
     left: u32,
-    /// When the next attempt begins; none: there is none.
+    /// When the next attempt begins; absent after the last one.
     retry_at: Option<Millis>,
     /// The policy, with the first failure.
     retry: Option<Box<Policy>>,
