@@ -147,7 +147,7 @@ impl UnprovenFilter {
         }
     }
 
-    /// Whether a page has so many unproven runs that it ends.
+    /// Returns true once a page has reached the bound on unproven runs.
     pub fn is_full(&self, found: &Unproven) -> bool {
         let count = found.rows.len() + found.unreadable.len();
         self.found_max.is_some_and(|max| count >= max.max(1) as usize)
