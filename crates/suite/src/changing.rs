@@ -199,7 +199,7 @@ pub async fn preflight_reports_unknown_if_it_cannot_replay(fixture: &Fixture) {
     over.store(true, Ordering::Relaxed);
     assert!(seen.load(Ordering::Relaxed));
     let panics = |_: Context, (): ()| async move { panic!("no such customer") as Result<u32> };
-    let report = builder().workflow("order", panics).preflight(what()).await.unwrap();
+    let report = builder().workflow("order", panics).preflight(Preflight::all()).await.unwrap();
     assert!(matches!(verdict(&report), Verdict::Fails { reason } if reason.contains("no such customer")));
 }
 

@@ -321,9 +321,13 @@ fn the_key_comes_from_a_private_file_or_the_environment() {
     assert_eq!((ran.code, ran.err.contains("other users can read")), (2, true), "{}", ran.err);
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     assert!(with_file(&["ls", "-q"]).ok().contains("done"));
-    for words in [&["nodes"][..], &["workflows"], &["questions"], &["tasks"], &["why", "waits", "asks"]] {
+    for words in [&["workflows"][..], &["questions"], &["tasks"], &["why", "waits", "asks"]] {
         with_file(words).ok();
     }
+    // Exit code 1 if `waits` was handed over before it rested: no live node takes it.
+    let nodes = with_file(&["nodes"]);
+    let is_handed_over = nodes.out.contains("unserved");
+    assert_eq!((nodes.code, nodes.err.as_str()), (i32::from(is_handed_over), ""), "{}", nodes.out);
     let nodes = with_file(&["nodes", "--json"]).json();
     assert_eq!((&nodes["items"][0]["alive"], &nodes["items"][0]["running"]), (&true.into(), &0.into()));
     assert_eq!(candidates_through(&place, &served.url, file.to_str().unwrap()), "asks\n");
